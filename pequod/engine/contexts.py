@@ -1,0 +1,285 @@
+"""What is materialised of one join: contexts, their status ranges, and the coverage of the output (paper §3.2).
+
+    join   t|<user>|<time:10>|<poster> = ...
+    context  prefix t|ann|     rows of ann's timeline, the log of changed subscriptions
+      status range  [t|ann|0100, t|ann|0200)  [t|ann|0500, t|ann})     what of it is materialised
+    context  prefix t|bob|  ...
+    coverage  all status ranges of the join in key order, disjoint; what is between them is a gap
+
+A context is a slot set that some read fixed, with everything materialised under it. Reads at different levels make
+contexts whose prefixes nest (``t|`` and ``t|ann|``); their status ranges never overlap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+
+from pequod.engine.aggregates import Aggregate, State
+from pequod.engine.rows import SortedRows
+
+if TYPE_CHECKING:
+    from pequod.engine.joins import InstalledJoin
+    from pequod.engine.plan import Plan
+    from pequod.engine.updaters import Updaters
+
+
+class StatusRange:
+    """A range of one join's output that is materialised."""
+
+    __slots__ = ("context", "first", "last")
+
+    def __init__(self, first: bytes, last: bytes, context: Context) -> None:
+        self.first = first
+        self.last = last
+        self.context = context
+
+
+class Context:
+    """A slot set and what is materialised under it; the unit of maintenance.
+
+    Invariants:
+        1. Status ranges are disjoint, in order, not empty, never adjacent, and inside the prefix's range.
+        2. ``first`` and ``last`` are their hull; ``is_whole`` says that there is only one of them.
+        3. Every row lies in a status range.
+        4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
+        5. Rows equal the join's evaluation over the sources as they were before the log's changes.
+        6. Aggregate states and rows are of the same output keys wherever an aggregate has a result.
+    """
+
+    __slots__ = (
+        "aggregate_states",
+        "dependants",
+        "environment",
+        "expires_s",
+        "first",
+        "is_fresh",
+        "is_live",
+        "is_whole",
+        "join",
+        "last",
+        "last_used",
+        "log",
+        "plan",
+        "prefix",
+        "ranges",
+        "rows",
+        "updaters",
+        "updaters_gone",
+        "upstreams",
+    )
+
+    def __init__(self, join: InstalledJoin, plan: Plan, environment: list[bytes], prefix: bytes) -> None:
+        self.join = join
+        self.plan = plan
+        #: Slot values by number; those that the read did not fix are empty. Copy before binding more.
+        self.environment = environment
+        #: The output key up to the first slot that is not fixed.
+        self.prefix = prefix
+        self.rows = SortedRows()
+        #: Output key -> state; only for joins whose output keys may have several contributions.
+        self.aggregate_states: dict[bytes, State] = {}
+        self.ranges: list[StatusRange] = []
+        self.first = self.last = b""
+        self.is_whole = True
+        #: The last moment at which the rows may be given out.
+        self.expires_s = inf
+        #: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
+        self.log: dict[tuple[int, bytes], bytes | None] = {}
+        self.is_fresh = True
+        #: Not dropped yet.
+        self.is_live = True
+        #: Contexts of other joins whose rows were read to compute these, and the reverse.
+        self.upstreams: dict[Context, None] = {}
+        self.dependants: dict[Context, None] = {}
+        #: Updaters that hold this context, for taking it out of them; some may have let go of it since.
+        self.updaters: list[Updaters] = []
+        self.updaters_gone = 0
+        #: The engine's read number at the latest read.
+        self.last_used = 0
+
+    def covers(self, key: bytes) -> bool:
+        """Tell whether ``key`` lies in a status range.
+
+        Cost:
+            O(1) for one range, else O(log ranges).
+        """
+        if not self.first <= key < self.last:
+            return False
+        if self.is_whole:
+            return True
+        at = bisect_right(self.ranges, key, key=_range_first) - 1
+        return key < self.ranges[at].last
+
+    def contribute(
+        self, aggregate: Aggregate[State], key: bytes, source_key: bytes, old: bytes | None, new: bytes | None
+    ) -> tuple[bytes | None, bytes | None]:
+        """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
+
+        Returns:
+            The output value before and after, None where there is no output key.
+        """
+        state = self.aggregate_states.get(key)
+        before = aggregate.result(state)
+        if old is not None:
+            state = aggregate.remove(state, source_key, old)
+        if new is not None:
+            state = aggregate.add(state, source_key, new)
+        if state is None:
+            self.aggregate_states.pop(key, None)
+        else:
+            self.aggregate_states[key] = state
+        after = aggregate.result(state)
+        if after == before:
+            return before, before
+        if after is None:
+            self.rows.remove(key)
+        else:
+            self.rows.put(key, after)
+        return before, after
+
+    def add_range(self, added: StatusRange) -> None:
+        """Note a new status range of this context."""
+        at = bisect_right(self.ranges, added.first, key=_range_first)
+        self.ranges.insert(at, added)
+        self.resize()
+
+    def resize(self) -> None:
+        """Bring the hull up to date with the status ranges."""
+        self.first, self.last = self.ranges[0].first, self.ranges[-1].last
+        self.is_whole = len(self.ranges) == 1
+
+    def lose_updaters(self) -> None:
+        """Note that some updaters let go of this context; forget them when they are many.
+
+        Cost:
+            O(1) amortised.
+        """
+        self.updaters_gone += 1
+        if self.updaters_gone > 16 + len(self.updaters) // 2:
+            self.updaters = list(dict.fromkeys(held for held in self.updaters if self in held.contexts))
+            self.updaters_gone = 0
+
+    def _check(self) -> None:
+        assert self.is_live
+        assert self.ranges, "a context without a status range is dropped"
+        for status in self.ranges:
+            assert self.prefix <= status.first < status.last, "invariant 1"
+            assert status.context is self
+        for a, b in pairwise(self.ranges):
+            assert a.last <= b.first, "invariant 1"
+        assert (self.first, self.last) == (self.ranges[0].first, self.ranges[-1].last), "invariant 2"
+        assert self.is_whole == (len(self.ranges) == 1), "invariant 2"
+        self.rows._check()
+        keys = [key for leaf, _ in self.rows.leaves() for key in leaf]
+        assert all(self.covers(key) for key in keys), "invariant 3"
+        if self.is_fresh:
+            assert not self.log, "invariant 4"
+            assert all(upstream.is_fresh for upstream in self.upstreams), "invariant 4"
+        assert all(upstream.is_live and self in upstream.dependants for upstream in self.upstreams)
+        assert all(dependant.is_live and self in dependant.upstreams for dependant in self.dependants)
+        for updaters in self.updaters:
+            assert self in updaters.contexts or self.updaters_gone
+
+
+class Coverage:
+    """The status ranges of one join in key order.
+
+    Invariants:
+        1. Ranges are disjoint.
+    """
+
+    __slots__ = ("_by_first",)
+
+    def __init__(self) -> None:
+        self._by_first: SortedDict[bytes, StatusRange] = SortedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[StatusRange]:
+        return iter(self._by_first.values())
+
+    def find(self, key: bytes) -> StatusRange | None:
+        """Return the status range that holds ``key``, None in a gap.
+
+        Cost:
+            O(log ranges).
+        """
+        at = self._by_first.bisect_right(key)
+        if at == 0:
+            return None
+        status = self._by_first.peekitem(at - 1)[1]
+        return status if key < status.last else None
+
+    def overlapping(self, first: bytes, last: bytes) -> list[StatusRange]:
+        """Return the status ranges that share a key with ``[first, last)``, in order."""
+        at = self._by_first.bisect_right(first)
+        found = []
+        if at > 0:
+            status = self._by_first.peekitem(at - 1)[1]
+            if first < status.last:
+                found.append(status)
+        found += [self._by_first[key] for key in self._by_first.irange(first, last, inclusive=(False, False))]
+        return found
+
+    def gaps(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the parts of ``[first, last)`` that no status range covers, in order."""
+        found = []
+        at = first
+        for status in self.overlapping(first, last):
+            if at < status.first:
+                found.append((at, status.first))
+            at = status.last
+        if at < last:
+            found.append((at, last))
+        return found
+
+    def add(self, first: bytes, last: bytes, context: Context) -> None:
+        """Cover a gap, joining it with neighbours of the same context.
+
+        Requires:
+            No status range overlaps ``[first, last)``.
+        """
+        below = self.find_ending(first, context)
+        above = self._by_first.get(last)
+        if above is not None and above.context is context:
+            last = above.last
+            del self._by_first[above.first]
+            context.ranges.remove(above)
+        if below is not None:
+            below.last = last
+            context.resize()
+            return
+        status = StatusRange(first, last, context)
+        self._by_first[first] = status
+        context.add_range(status)
+
+    def find_ending(self, last: bytes, context: Context) -> StatusRange | None:
+        """Return the status range of ``context`` that ends at ``last``, if there is one."""
+        at = self._by_first.bisect_left(last)
+        if at == 0:
+            return None
+        status = self._by_first.peekitem(at - 1)[1]
+        return status if status.last == last and status.context is context else None
+
+    def discard(self, context: Context) -> None:
+        """Take out all status ranges of ``context``."""
+        for status in context.ranges:
+            del self._by_first[status.first]
+
+    def _check(self) -> None:
+        for a, b in pairwise(self._by_first.values()):
+            assert a.last <= b.first, "invariant 1"
+        for first, status in self._by_first.items():
+            assert first == status.first
+            assert status in status.context.ranges
+
+
+def _range_first(status: StatusRange) -> bytes:
+    return status.first

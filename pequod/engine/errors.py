@@ -1,0 +1,108 @@
+"""Everything that the engine refuses, as exceptions that carry their facts.
+
+The caller's fault or a limit is a subclass of `PequodError`; a defect of ours is an `assert`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class PequodError(Exception):
+    """Anything that Pequod refuses or cannot do; the text says what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a piece of a declaration stands in its text.
+
+    Source:
+        Ours; offsets count characters, lines and columns count from 1.
+    """
+
+    #: Offset of the first character, and of the one after the last: ``start < end``.
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+class JoinError(PequodError):
+    """A cache join that cannot be installed: malformed, contradictory or in conflict.
+
+    The text shows the reason, the declaration's line with a caret where the position is known, and a hint.
+    """
+
+    def __init__(
+        self, reason: str, *, hint: str = "", span: Span | None = None, text: str | None = None
+    ) -> None:
+        super().__init__(reason)
+        #: What is wrong, one sentence without the position.
+        self.reason = reason
+        #: What would mend it; empty if there is nothing to say.
+        self.hint = hint
+        #: Where, if the join came from text.
+        self.span = span
+        #: The whole text of the declaration, if known.
+        self.text = text
+
+    def with_text(self, text: str) -> JoinError:
+        """Return the same error with the text that ``span`` points into."""
+        return JoinError(self.reason, hint=self.hint, span=self.span, text=text)
+
+    def __str__(self) -> str:
+        message = self.reason
+        if self.span is not None:
+            message = f"line {self.span.line}, column {self.span.column}: {message}"
+            if self.text is not None:
+                message += "\n" + _caret(self.text, self.span)
+        if self.hint:
+            message += f"\nhint: {self.hint}"
+        return message
+
+
+def _caret(text: str, span: Span) -> str:
+    lines = text.split("\n")
+    line = lines[span.line - 1] if span.line <= len(lines) else ""
+    width = max(1, min(span.end - span.start, len(line) - span.column + 1))
+    margin = "".join("\t" if c == "\t" else " " for c in line[: span.column - 1])
+    return f"    {line}\n    {margin}{'^' * width}"
+
+
+class UnknownJoinError(PequodError):
+    """No installed join has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no join is named {name!r}; `pequod join list` shows the names")
+        self.name = name
+
+
+class ComputedKeyError(PequodError):
+    """A client tried to write a key that an installed join computes."""
+
+    def __init__(self, key: bytes, join: str) -> None:
+        super().__init__(
+            f"key {key!r} is computed by the join {join!r} and cannot be written; "
+            "write its sources, or drop the join"
+        )
+        self.key = key
+        self.join = join
+
+
+class InvalidKeyError(PequodError):
+    """A key that no store can hold, such as the empty one."""
+
+    def __init__(self, key: bytes, reason: str) -> None:
+        super().__init__(f"key {key[:80]!r} is not valid: {reason}")
+        self.key = key
+
+
+class LimitExceededError(PequodError):
+    """Something is larger than a configured limit."""
+
+    def __init__(self, setting: str, size: int, maximum: int) -> None:
+        super().__init__(f"{setting} is {maximum}, and this needs {size}; send less, or raise {setting}")
+        #: The name of the setting that would have to be raised.
+        self.setting = setting
+        self.size = size
+        self.maximum = maximum

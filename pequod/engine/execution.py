@@ -1,0 +1,263 @@
+"""Forward execution of a plan: nested loops over source ranges (paper §3.1, figures 3 and 5).
+
+An execution changes nothing: it collects what it finds in a batch, which is applied when all sources turned out
+to be present and up to date, and thrown away otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, cast
+
+from pequod.engine.narrowing import Narrowed
+from pequod.engine.plan import FrameKey, Plan, Splice, Step
+from pequod.engine.rows import Rows
+from pequod.engine.spec import DELIMITER
+from pequod.engine.store import Table
+
+
+class Sources(Protocol):
+    """Where an execution reads the sources of its join."""
+
+    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``."""
+
+    def stored(self, source: int) -> Table | None:
+        """Return the table that holds the whole source; None if joins compute some of it."""
+
+
+class Batch:
+    """What an execution found: contributions as parallel lists, and the frames to wait at."""
+
+    __slots__ = ("extras", "frame_keys", "keys", "source_keys", "values")
+
+    def __init__(self, depths: int) -> None:
+        #: Output keys, the keys of the value source (not where they are not needed), and its values.
+        self.keys: list[bytes] = []
+        self.source_keys: list[bytes] = []
+        self.values: list[bytes] = []
+        #: Per depth: frame keys, and as many extras if the step has any.
+        self.frame_keys: list[list[FrameKey]] = [[] for _ in range(depths)]
+        self.extras: list[list[tuple[bytes, ...]]] = [[] for _ in range(depths)]
+
+
+class Frame(NamedTuple):
+    """Nested loops suspended at a source, with the match of one of its keys."""
+
+    depth: int
+    extras: tuple[bytes, ...] | None
+    match: re.Match[bytes]
+    #: The value of a key of the value source, as the rows of the context know it.
+    value_of: Callable[[bytes], bytes]
+
+
+class Copies(NamedTuple):
+    """A last step that copies from one table."""
+
+    step: Step
+    splice: Splice
+    narrowed: Narrowed
+    table: Table
+
+
+class Execution:
+    """Nested loops over the sources of one plan, for output keys in ``[first, last)``.
+
+    Args:
+        environment: Holds the plan's fixed slots; the execution's own to change.
+        is_unique: Contributions need no source keys.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_env",
+        "_first",
+        "_is_unique",
+        "_last",
+        "_last_depth",
+        "_narrowed",
+        "_plan",
+        "_source_key",
+        "_sources",
+        "_value",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        environment: list[bytes],
+        first: bytes,
+        last: bytes,
+        sources: Sources,
+        *,
+        is_unique: bool,
+    ) -> None:
+        depths = len(plan.steps)
+        self._plan = plan
+        self._env = environment
+        self._first = first
+        self._last = last
+        self._sources = sources
+        self._is_unique = is_unique
+        self._last_depth = depths - 1
+        self._batch = Batch(depths)
+        #: Per depth: how far containing ranges narrow, once that is known to be the same for all of them.
+        self._narrowed: list[Narrowed | None | object] = [_UNKNOWN] * depths
+        self._source_key = b""
+        self._value = b""
+
+    def run(self) -> Batch:
+        """Return all contributions to the range.
+
+        Cost:
+            O(keys in the containing ranges); bench row: first check.
+        """
+        self._descend(0)
+        return self._batch
+
+    def resume(self, frame: Frame, key: bytes, value: bytes) -> Batch:
+        """Return the contributions of one source key at a frame where the loops were suspended."""
+        self._batch = Batch(self._last_depth + 1)
+        step = self._plan.steps[frame.depth]
+        if frame.extras is not None:
+            for number, known in zip(step.extras, frame.extras, strict=True):
+                self._env[number] = known
+        groups = frame.match.groups()
+        for group, number in step.bindings:
+            self._env[number] = groups[group]
+        if frame.depth > self._plan.value_depth:
+            self._source_key = self._plan.value_key(self._env)
+            self._value = frame.value_of(self._source_key)
+        self._choose(frame.depth, key, value)
+        return self._batch
+
+    def _descend(self, depth: int) -> None:
+        step = self._plan.steps[depth]
+        env = self._env
+        narrowed = self._narrowed[depth]
+        if narrowed is _UNKNOWN:
+            narrowed, is_steady = step.containing.narrow(env, self._first, self._last)
+            if is_steady:
+                self._narrowed[depth] = narrowed
+        if narrowed is None:
+            return
+        lower, upper = (b"", b"\0") if step.is_point else cast(Narrowed, narrowed)
+        prefix = step.prefix(env)
+        self._batch.frame_keys[depth].append(step.frame_key(prefix, env))
+        if step.extras:
+            self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
+        rows = self._sources.read(depth, prefix, lower, upper)
+        if not rows.keys:
+            return
+        if step.splice is not None and depth == self._last_depth and self._is_unique:
+            self._splice(step.splice, len(prefix), rows)
+        else:
+            self._loop(depth, len(prefix), rows)
+
+    def _loop(self, depth: int, known: int, rows: Rows) -> None:
+        step = self._plan.steps[depth]
+        env = self._env
+        if step.single is not None:
+            number, width = step.single
+            copies = self._copies_below(depth)
+            if copies is not None:
+                self._loop_over_copies(copies, number, width, known, rows)
+                return
+            for key, value in zip(rows.keys, rows.values, strict=True):
+                bound = key[known:]
+                if len(bound) == width or (width is None and bound and DELIMITER not in bound):
+                    env[number] = bound
+                    self._choose(depth, key, value)
+            return
+        match_key, assign, verify = step.match, step.assign, step.verify
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            match = match_key(key)
+            if match is None:
+                continue
+            groups = match.groups()
+            if verify and any(groups[group] != env[number] for group, number in verify):
+                continue
+            for group, number in assign:
+                env[number] = groups[group]
+            self._choose(depth, key, value)
+
+    def _copies_below(self, depth: int) -> Copies | None:
+        """Return what `_loop_over_copies` needs, if below ``depth`` there is but a plain copy from a table."""
+        below = depth + 1
+        if below != self._last_depth or not self._is_unique:
+            return None
+        step = self._plan.steps[below]
+        narrowed = self._narrowed[below]
+        table = self._sources.stored(below)
+        if step.splice is None or step.extras or step.verify or table is None:
+            return None
+        if narrowed is _UNKNOWN:
+            narrowed, is_steady = step.containing.narrow(self._env, self._first, self._last)
+            if not is_steady:
+                return None
+        return None if narrowed is None else Copies(step, step.splice, cast(Narrowed, narrowed), table)
+
+    def _loop_over_copies(
+        self, copies: Copies, number: int, width: int | None, known: int, rows: Rows
+    ) -> None:
+        """Do what `_loop`, `_choose` and `_descend` do, for the timeline's kind of join, without the calls.
+
+        Bench row: first check, 2.5 times faster per subscription than the plain way.
+        """
+        step, splice, (lower, upper), table = copies
+        env = self._env
+        build_prefix, group_of, slice_within = step.prefix, table.group, table.slice_within
+        frame = self._batch.frame_keys[step.depth].append
+        is_whole = not lower and upper is None
+        for key in rows.keys:
+            bound = key[known:]
+            if not (len(bound) == width or (width is None and bound and DELIMITER not in bound)):
+                continue
+            env[number] = bound
+            prefix = build_prefix(env)
+            frame(prefix)
+            group = group_of(prefix)
+            if group is None:
+                found = slice_within(prefix, lower, upper)
+            elif is_whole:
+                found = group.everything()
+            else:
+                found = group.slice(prefix + lower, None if upper is None else prefix + upper)
+            if found.keys:
+                self._splice(splice, len(prefix), found)
+
+    def _choose(self, depth: int, key: bytes, value: bytes) -> None:
+        if self._plan.steps[depth].is_value:
+            self._source_key, self._value = key, value
+        if depth < self._last_depth:
+            self._descend(depth + 1)
+            return
+        output = self._plan.build(self._env)
+        if self._first <= output < self._last:
+            self._batch.keys.append(output)
+            if not self._is_unique:
+                self._batch.source_keys.append(self._source_key)
+            self._batch.values.append(self._value)
+
+    def _splice(self, splice: Splice, known: int, rows: Rows) -> None:
+        """Take in copies whose output keys are cut from source keys; the hot loop of a first check."""
+        env = self._env
+        head, tail, size = splice.head(env), splice.tail(env), known + splice.width
+        keys = [head + key[known:] + tail for key in rows.keys if len(key) == size]
+        values = rows.values
+        if len(keys) < len(values):
+            values = [value for key, value in zip(rows.keys, values, strict=True) if len(key) == size]
+        if not keys:
+            return
+        if self._first <= keys[0] and keys[-1] < self._last:
+            self._batch.keys += keys
+            self._batch.values += values
+            return
+        for key, value in zip(keys, values, strict=True):
+            if self._first <= key < self._last:
+                self._batch.keys.append(key)
+                self._batch.values.append(value)
+
+
+_UNKNOWN: Final = object()

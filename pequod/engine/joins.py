@@ -1,0 +1,200 @@
+"""An installed join: its compiled parts, what is materialised of it, and its place among the other joins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from pequod.engine.aggregates import make_aggregate
+from pequod.engine.contexts import Context, Coverage
+from pequod.engine.patterns import compile_matcher
+from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
+from pequod.engine.ranges import prefix_end
+from pequod.engine.spec import DELIMITER, JoinSpec, Operator, Pull, Slot, Snapshot
+from pequod.engine.store import Table
+from pequod.engine.updaters import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An installed join as users see it."""
+
+    #: The output's table, with a number for all but the first of a table: ``page``, ``page.2``.
+    name: str
+    spec: JoinSpec
+    #: What is accepted but may surprise.
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class JoinCounters:
+    """What happened to a join since it was installed."""
+
+    #: Reads that found everything materialised and fresh.
+    hits: int = 0
+    #: Gaps computed, and the rows that this gave.
+    computed_ranges: int = 0
+    rows_computed: int = 0
+    #: Log entries applied.
+    log_applied: int = 0
+    #: Contexts dropped because something under them went away.
+    invalidations: int = 0
+
+
+class InstalledJoin:
+    """A join that the engine computes.
+
+    Invariants:
+        1. ``contexts`` holds the live contexts of a push join by prefix, ``coverage`` the status ranges of all.
+        2. ``sites[i]`` holds one site per plan in use, for source i.
+    """
+
+    __slots__ = (
+        "aggregate",
+        "contexts",
+        "counters",
+        "coverage",
+        "downstreams",
+        "first",
+        "info",
+        "is_pull",
+        "is_unique",
+        "last",
+        "level_one_prefix",
+        "match_output",
+        "matchers",
+        "numbers",
+        "order",
+        "plans",
+        "rivals",
+        "sites",
+        "source_tables",
+        "spec",
+        "upstreams",
+        "value_depth",
+    )
+
+    def __init__(self, info: Join, order: int, source_tables: list[Table]) -> None:
+        spec = info.spec
+        self.info = info
+        self.spec = spec
+        #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
+        self.order = order
+        self.source_tables = source_tables
+        #: The range of all output keys.
+        self.first = spec.output.literal_prefix
+        end = prefix_end(self.first)
+        assert end is not None, "a table name has an end"
+        self.last = end if any(spec.output.slots()) else self.first + b"\0"
+        self.numbers = number_slots(spec)
+        self.matchers = compile_matchers(spec)
+        self.match_output: Callable[[bytes], re.Match[bytes] | None] = compile_matcher(spec.output).match
+        self.value_depth = next(
+            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
+        )
+        self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
+        #: Every output key has at most one contribution, a copy: no aggregate state is needed.
+        self.is_unique = (
+            spec.sources[self.value_depth].operator is Operator.COPY and not self.slots_beyond_output()
+        )
+        self.plans: dict[int, Plan] = {}
+        self.sites: list[list[Site]] = [[] for _ in spec.sources]
+        self.contexts: dict[bytes, Context] = {}
+        self.coverage = Coverage()
+        self.counters = JoinCounters()
+        self.level_one_prefix = _compile_level_one_prefix(spec)
+        #: Per source: the joins whose outputs it may read.
+        self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
+        #: The sites that read this join's outputs.
+        self.downstreams: list[list[Site]] = []
+        #: Joins that may compute the same keys.
+        self.rivals: list[InstalledJoin] = []
+        #: Computed on every read: declared so, or because a source is.
+        self.is_pull = isinstance(spec.maintenance, Pull)
+
+    @property
+    def is_push(self) -> bool:
+        """Materialised and kept up to date by updaters."""
+        return not self.is_pull and not isinstance(self.spec.maintenance, Snapshot)
+
+    def expires_s(self, now: float) -> float:
+        """Return until when rows computed at ``now`` may be given out."""
+        match self.spec.maintenance:
+            case Snapshot(age_s):
+                return now + float(age_s)
+            case _:
+                return inf
+
+    def plan_for(self, first: bytes, last: bytes) -> tuple[Plan, list[bytes], bytes]:
+        """Return the plan for a read of ``[first, last)``, the environment with its fixed slots, and the prefix.
+
+        Cost:
+            O(length of ``first``); the first read of a level compiles its plan.
+        """
+        values = fix_slots(self.spec.output, first, last)
+        plan = self.plans.get(len(values))
+        if plan is None:
+            plan = self.plans[len(values)] = Plan(self.spec, len(values), self.numbers, self.matchers)
+            if self.is_push:
+                plan.sites = [Site(self, plan, step) for step in plan.steps]
+                for sites, site in zip(self.sites, plan.sites, strict=True):
+                    sites.append(site)
+        environment = [b""] * plan.env_size
+        for number, value in zip(plan.fixed, values, strict=True):
+            environment[number] = value
+        return plan, environment, plan.prefix(environment)
+
+    def slots_beyond_output(self, depth: int | None = None) -> list[str]:
+        """Return the slots of the sources (or of one source) that the output pattern does not show."""
+        sources = self.spec.sources if depth is None else self.spec.sources[depth : depth + 1]
+        shown = {slot.name for slot in self.spec.output.slots()}
+        names = dict.fromkeys(slot.name for source in sources for slot in source.pattern.slots())
+        return [name for name in names if name not in shown]
+
+    def _check(self) -> None:
+        self.coverage._check()
+        live = {status.context for status in self.coverage}
+        for context in live:
+            context._check()
+            if self.is_unique:
+                assert not context.aggregate_states
+            else:
+                self._check_states(context)
+        if self.is_push:
+            assert live == set(self.contexts.values()), "invariant 1"
+            assert all(context.prefix == prefix for prefix, context in self.contexts.items()), "invariant 1"
+        for sites in self.sites:
+            for site in sites:
+                site._check()
+
+    def _check_states(self, context: Context) -> None:
+        results = {key: self.aggregate.result(state) for key, state in context.aggregate_states.items()}
+        shown = {key: value for key, value in results.items() if value is not None}
+        rows = {
+            key: value
+            for keys, values in context.rows.leaves()
+            for key, value in zip(keys, values, strict=True)
+        }
+        assert shown == rows, "context invariant 6"
+
+
+def _compile_level_one_prefix(spec: JoinSpec) -> Callable[[bytes], bytes | None]:
+    """Compile a short cut from the first key of a read to the prefix of a level-one context, None if there is none."""
+    parts = spec.output.parts
+    start = len(spec.output.literal_prefix)
+    slot = parts[1] if len(parts) > 1 else None
+    if len(parts) < 3 or not isinstance(slot, Slot):
+        return lambda _first: None
+    follow = parts[2] if isinstance(parts[2], bytes) else b""
+    if slot.width is not None:
+        length = start + slot.width + len(follow)
+        return lambda first: first[:length]
+    extra = len(follow)
+
+    def delimited(first: bytes) -> bytes | None:
+        at = first.find(DELIMITER, start)
+        return None if at < 0 else first[: at + extra]
+
+    return delimited

@@ -1,0 +1,312 @@
+"""Plans: a join compiled for reads that fix its first slots (paper §3.1, slot sets and containing ranges).
+
+    output   t|<user>|<time:10>|<poster>      a scan of t|ann| fixes one slot: level 1, prefix t|ann|
+    step 0   check s|<user>|<poster>          reads s|ann|           binds poster
+    step 1   copy  p|<poster>|<time:10>       reads p|bob|100..      binds time, yields t|ann|100|bob
+
+A level is how many of the output's slots, from the left, a read fixes; there is one plan for each level in use.
+Everything here is decided once: a step's functions take an environment (slot values by number) and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pequod.engine import narrowing
+from pequod.engine.narrowing import Narrowed, Narrowing
+from pequod.engine.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher
+from pequod.engine.ranges import prefix_end
+from pequod.engine.spec import DELIMITER, JoinSpec, Operator, Pattern, Slot
+
+if TYPE_CHECKING:
+    from pequod.engine.updaters import Site
+
+#: What the updaters of a source range are found by: its known prefix, and known values that follow it.
+FrameKey = bytes | tuple[bytes, ...]
+
+
+class Containing:
+    """The tight end of a step's containing range (paper §3.1)."""
+
+    __slots__ = ("_is_steady", "_narrow", "_output_prefix", "_tail", "_width")
+
+    def __init__(
+        self,
+        output: Sequence[bytes | Slot],
+        source_rest: Sequence[bytes | Slot],
+        numbers: dict[str, int],
+        known: set[str],
+        fixed: set[str],
+    ) -> None:
+        run = known_run(output, known)
+        self._output_prefix = compile_builder(output[:run], numbers)
+        #: The known part of the output key is the same for every environment of a read.
+        self._is_steady = all(isinstance(part, bytes) or part.name in fixed for part in output[:run])
+        self._narrow = _choose_narrowing(output[run:], source_rest)
+        slot = output[run] if run < len(output) else None
+        self._width = slot.width if isinstance(slot, Slot) else None
+        rest = output[run + 1 :]
+        rest_is_known = all(isinstance(part, bytes) or part.name in known for part in rest)
+        self._tail = compile_builder(rest, numbers) if rest_is_known and self._width is not None else None
+
+    def narrow(self, env: Environment, first: bytes, last: bytes) -> tuple[Narrowed | None, bool]:
+        """Return what of the known prefix's range can contribute to output keys in ``[first, last)``.
+
+        Returns:
+            What to append to the prefix, None if nothing can contribute; and whether that holds for all
+            environments with the same fixed slots.
+        """
+        bounds = narrowing.relative(self._output_prefix(env), first, last)
+        if bounds is None:
+            return None, self._is_steady
+        if self._narrow is None:
+            return Narrowed(b"", None), self._is_steady
+        lower, upper = bounds
+        width = self._width
+        if self._tail is not None and width is not None and max(len(lower), len(upper or b"")) > width:
+            return narrowing.refine(width, lower, upper, self._tail(env)), False
+        return self._narrow(lower, upper), self._is_steady
+
+
+class Splice(NamedTuple):
+    """How a value source's keys become output keys without taking them apart: ``head + key[known:] + tail``."""
+
+    head: Builder
+    #: Bytes that the key has beyond its known prefix: fixed-width slots only, so order is kept.
+    width: int
+    tail: Builder
+
+
+class Step:
+    """One source of a plan: which keys to read for an environment, and what each of them binds.
+
+    Invariants:
+        1. ``known`` slots are bound before the step, by the read or by earlier steps.
+        2. Equal frame keys and extras mean equal values of all known slots: a frame stands for one tuple of
+           keys of the earlier sources.
+    """
+
+    __slots__ = (
+        "assign",
+        "bindings",
+        "containing",
+        "depth",
+        "extras",
+        "frame_key",
+        "frame_key_of",
+        "is_point",
+        "is_value",
+        "match",
+        "operator",
+        "prefix",
+        "single",
+        "splice",
+        "verify",
+    )
+
+    def __init__(
+        self, spec: JoinSpec, depth: int, numbers: dict[str, int], fixed: set[str], matcher: Matcher
+    ) -> None:
+        source = spec.sources[depth]
+        parts = source.pattern.parts
+        known = fixed.union(
+            *({slot.name for slot in earlier.pattern.slots()} for earlier in spec.sources[:depth])
+        )
+        self.depth = depth
+        self.operator = source.operator
+        self.is_value = source.operator is not Operator.CHECK
+        self.match = matcher.match
+        run = known_run(parts, known)
+        #: Environment -> the source key up to its first unknown slot.
+        self.prefix: Builder = compile_builder(parts[:run], numbers)
+        #: All of the source key is known.
+        self.is_point = run == len(parts)
+        groups = {name: number for number, name in enumerate(matcher.names)}
+        #: (group, slot): what a matching key binds, and what it must agree with beyond its known prefix.
+        self.assign = [(groups[name], numbers[name]) for name in matcher.names if name not in known]
+        #: (group, slot) of everything that a key shows.
+        self.bindings = [(groups[name], numbers[name]) for name in matcher.names]
+        leading = {part.name for part in parts[:run] if isinstance(part, Slot)}
+        trailing = [name for name in matcher.names if name in known and name not in leading]
+        self.verify = [(groups[name], numbers[name]) for name in trailing]
+        #: Slots that earlier steps bind and this source's keys do not show.
+        self.extras = [
+            number for name, number in numbers.items() if name in known - fixed and name not in matcher.names
+        ]
+        self.frame_key = self._compile_frame_key()
+        self.frame_key_of = self._compile_frame_key_of(parts, run, groups)
+        #: (slot, width) if one slot is all that the key has beyond its known prefix.
+        self.single = _single_slot(parts[run:], numbers)
+        self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
+        self.splice = (
+            _compile_splice(spec.output.parts, parts[run:], numbers, known) if self.is_value else None
+        )
+
+    def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
+        if not self.verify:
+            return lambda prefix, _env: prefix
+        wanted = [number for _, number in self.verify]
+        return lambda prefix, env: (prefix, *[env[number] for number in wanted])
+
+    def _compile_frame_key_of(
+        self, parts: Sequence[bytes | Slot], run: int, groups: dict[str, int]
+    ) -> Callable[[bytes, re.Match[bytes]], FrameKey]:
+        """Compile the way back: from a source key and its match to the frame key that it belongs to."""
+        if run == len(parts):
+            return lambda key, _match: key
+        unknown = parts[run]
+        assert isinstance(unknown, Slot)
+        group = groups[unknown.name] + 1
+        if not self.verify:
+            return lambda key, match: key[: match.start(group)]
+        wanted = [number + 1 for number, _ in self.verify]
+        return lambda key, match: (key[: match.start(group)], *[match.group(number) for number in wanted])
+
+
+class Plan:
+    """A join compiled for one level."""
+
+    __slots__ = (
+        "build",
+        "env_size",
+        "fixed",
+        "is_point",
+        "level",
+        "prefix",
+        "sites",
+        "steps",
+        "tail",
+        "tail_slots",
+        "value_depth",
+        "value_key",
+    )
+
+    def __init__(
+        self, spec: JoinSpec, level: int, numbers: dict[str, int], matchers: Sequence[Matcher]
+    ) -> None:
+        names = list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level]
+        self.level = level
+        #: Slot numbers that the read fixes, in output order.
+        self.fixed = [numbers[name] for name in names]
+        self.env_size = len(numbers)
+        self.build: Builder = compile_builder(spec.output.parts, numbers)
+        run = known_run(spec.output.parts, set(names))
+        #: Environment -> the output key up to its first slot that is not fixed.
+        self.prefix: Builder = compile_builder(spec.output.parts[:run], numbers)
+        #: The read fixes the whole output key.
+        self.is_point = run == len(spec.output.parts)
+        #: Environment -> the rest of the output key.
+        self.tail: Builder = compile_builder(spec.output.parts[run:], numbers)
+        #: The slots that the rest shows.
+        self.tail_slots = {numbers[part.name] for part in spec.output.parts[run:] if isinstance(part, Slot)}
+        self.value_depth = next(
+            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
+        )
+        #: Environment -> the key of the value source.
+        self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
+        #: The updaters of each step; empty for joins that need none.
+        self.sites: list[Site] = []
+        self.steps = [
+            Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)
+        ]
+
+
+def fix_slots(output: Pattern, first: bytes, last: bytes) -> list[bytes]:
+    """Return the values of the leading slots that all output keys of ``[first, last)`` share (paper §3.1).
+
+    >>> timeline = Pattern((b"t|", Slot("user"), b"|", Slot("time", 3)))
+    >>> fix_slots(timeline, b"t|ann|100", b"t|ann}")
+    [b'ann']
+    >>> fix_slots(timeline, b"t|ann|100", b"t|bob|")
+    []
+    """
+    values: dict[str, bytes] = {}
+    at = 0
+    for part in output.parts:
+        if isinstance(part, Slot) and part.name not in values:
+            end = _slot_end(part, first, at, last)
+            if end is None:
+                break
+            shared = first[: end + 1] if part.width is None and end < len(first) else first[:end]
+            above = prefix_end(shared)
+            if above is not None and last > above:
+                break
+            values[part.name] = first[at:end]
+        else:
+            spelled = part if isinstance(part, bytes) else values[part.name]
+            end = at + len(spelled)
+            if first[at:end] != spelled:
+                break
+        at = end
+    return list(values.values())
+
+
+def _slot_end(slot: Slot, first: bytes, at: int, last: bytes) -> int | None:
+    """Return where the slot's value ends in ``first``, None if ``first`` does not spell it whole."""
+    if slot.width is not None:
+        end = at + slot.width
+        return end if len(first) >= end else None
+    end = first.find(DELIMITER, at)
+    if end < 0 and last == first + b"\0":
+        end = len(first)
+    return end if end > at else None
+
+
+def known_run(parts: Sequence[bytes | Slot], known: set[str]) -> int:
+    """Return how many parts, from the left, are literals or known slots."""
+    for at, part in enumerate(parts):
+        if isinstance(part, Slot) and part.name not in known:
+            return at
+    return len(parts)
+
+
+def _choose_narrowing(output: Sequence[bytes | Slot], source: Sequence[bytes | Slot]) -> Narrowing | None:
+    """Return how bounds on the first of ``output`` bound the first of ``source``; None if they are different slots."""
+    if not output or not source or output[0] != source[0]:
+        return None
+    slot = output[0]
+    assert isinstance(slot, Slot)
+    if slot.width is not None:
+        return narrowing.fixed_width(slot.width)
+    if len(output) == 1:
+        return narrowing.end_to_end if len(source) == 1 else narrowing.end_to_open
+    return narrowing.open_to_end if len(source) == 1 else narrowing.open_to_open
+
+
+def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple[int, int | None] | None:
+    match rest:
+        case (Slot(name, width),):
+            return numbers[name], width
+        case _:
+            return None
+
+
+def _compile_splice(
+    output: Sequence[bytes | Slot], source: Sequence[bytes | Slot], numbers: dict[str, int], known: set[str]
+) -> Splice | None:
+    run = known_run(output, known)
+    after = run + len(source)
+    widths = [part.width if isinstance(part, Slot) else None for part in source]
+    rest_is_known = all(isinstance(part, bytes) or part.name in known for part in output[after:])
+    is_repeated = len(set(source)) < len(source)
+    if not source or None in widths or is_repeated or output[run:after] != source or not rest_is_known:
+        return None
+    return Splice(
+        compile_builder(output[:run], numbers),
+        sum(width for width in widths if width is not None),
+        compile_builder(output[after:], numbers),
+    )
+
+
+def compile_matchers(spec: JoinSpec) -> list[Matcher]:
+    """Compile the matchers of a join's sources, which all its plans share."""
+    return [compile_matcher(source.pattern) for source in spec.sources]
+
+
+def number_slots(spec: JoinSpec) -> dict[str, int]:
+    """Number the slots of a join in order of appearance, the output's first."""
+    patterns = [spec.output, *(source.pattern for source in spec.sources)]
+    names = dict.fromkeys(slot.name for pattern in patterns for slot in pattern.slots())
+    return {name: number for number, name in enumerate(names)}

@@ -1,0 +1,297 @@
+"""Reads: bring what a range needs up to date, compute what is missing, hand out rows (paper §3.1-§3.3).
+
+    ensure   a range of one join: drop what expired, apply logs, fill gaps     until nothing is left to do
+    refresh  a context: first its upstream contexts, then its own log, deepest source first
+    fill     a gap: run the plan, then take in its rows and frames
+
+An execution may itself bring sources up to date, which may change what it has already read. `Changes.serial` tells:
+the execution is then thrown away and run again, and now finds its sources fresh.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from pequod.engine.aggregates import State
+from pequod.engine.changes import Changes, take_frames
+from pequod.engine.contexts import Context
+from pequod.engine.execution import Batch, Execution, Frame
+from pequod.engine.joins import InstalledJoin
+from pequod.engine.ranges import prefix_end
+from pequod.engine.rows import Rows
+from pequod.engine.store import Table, merge_layers
+
+
+class SourceReader:
+    """Reads the sources of one join for one execution, and remembers what that made it depend on."""
+
+    __slots__ = ("_join", "_now", "_reader", "expires_s", "upstreams")
+
+    def __init__(self, reader: Reader, join: InstalledJoin, now: float) -> None:
+        self._reader = reader
+        self._join = join
+        self._now = now
+        #: Contexts whose rows were read, and the first moment at which one of them expires.
+        self.upstreams: dict[Context, None] = {}
+        self.expires_s = inf
+
+    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the rows of a source that start with ``prefix`` and go on with something in ``[first, last)``.
+
+        Computed rows are brought up to date first. The rows must only be looked at, before the next read.
+        """
+        base = self._join.source_tables[source].slice_within(prefix, first, last)
+        upstreams = self._join.upstreams[source]
+        if not upstreams:
+            return base
+        start = prefix + first
+        stop = prefix_end(prefix) if last is None else prefix + last
+        assert stop is not None, "a table name has an end"
+        if start >= stop:
+            return base
+        layers = [base]
+        for upstream in upstreams:
+            if upstream.is_pull:
+                layers.append(self._reader.pull(upstream, start, stop, self._now, self))
+                continue
+            for context in self._reader.ensure(upstream, start, stop, self._now):
+                self.depend_on(context)
+            layers.append(slice_join(upstream, start, stop))
+        return merge_layers(layers)
+
+    def stored(self, source: int) -> Table | None:
+        """Return the table that holds the whole source; None if joins compute some of it."""
+        return None if self._join.upstreams[source] else self._join.source_tables[source]
+
+    def depend_on(self, context: Context) -> None:
+        """Remember that rows of ``context`` were read."""
+        self.upstreams[context] = None
+        self.expires_s = min(self.expires_s, context.expires_s)
+
+    def now_in(self, source: int, key: bytes) -> bytes | None:
+        """Return the value of one source key, None if it is absent."""
+        rows = self.read(source, key, b"", b"\0")
+        return rows.values[0] if rows.keys else None
+
+
+class Reader:
+    """Answers reads over installed joins."""
+
+    __slots__ = ("_changes",)
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    def layers(self, joins: list[InstalledJoin], first: bytes, last: bytes, now: float) -> list[Rows]:
+        """Return the rows of each join in ``[first, last)``, up to date, the earliest join first."""
+        while True:
+            serial = self._changes.serial
+            pulled = {join: self.pull(join, first, last, now) for join in joins if join.is_pull}
+            for join in joins:
+                if not join.is_pull:
+                    self.ensure(join, first, last, now)
+            if serial == self._changes.serial:
+                break
+        return [pulled[join] if join.is_pull else slice_join(join, first, last) for join in joins]
+
+    def ensure(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> list[Context]:
+        """Materialise ``[first, last)`` of a join and bring it up to date.
+
+        Returns:
+            The contexts that hold it.
+
+        Cost:
+            O(log ranges) if there is nothing to do.
+        """
+        found = join.plan_for(first, last)
+        plan, environment, prefix = found
+        first = max(first, prefix)
+        end = prefix + b"\0" if plan.is_point else prefix_end(prefix)
+        assert end is not None
+        last = min(last, end)
+        if first >= last:
+            return []
+        was_ready = True
+        while True:
+            contexts = list(
+                dict.fromkeys(status.context for status in join.coverage.overlapping(first, last))
+            )
+            for context in contexts:
+                if context.expires_s < now:
+                    self._changes.drop(context)
+                elif not context.is_fresh:
+                    self.refresh(context, now)
+                else:
+                    continue
+                break
+            else:
+                gaps = join.coverage.gaps(first, last)
+                if not gaps:
+                    join.counters.hits += was_ready
+                    return contexts
+                self._fill(join, Context(join, plan, environment, prefix), *gaps[0], now)
+            was_ready = False
+
+    def pull(
+        self, join: InstalledJoin, first: bytes, last: bytes, now: float, reader: SourceReader | None = None
+    ) -> Rows:
+        """Compute ``[first, last)`` of a join and keep nothing."""
+        plan, environment, _ = join.plan_for(first, last)
+        sources = SourceReader(self, join, now)
+        while True:
+            serial = self._changes.serial
+            batch = Execution(plan, environment.copy(), first, last, sources, is_unique=join.is_unique).run()
+            if serial == self._changes.serial:
+                break
+            sources = SourceReader(self, join, now)
+        if reader is not None:
+            for context in sources.upstreams:
+                reader.depend_on(context)
+        join.counters.computed_ranges += 1
+        rows = _combine(join, batch, {})
+        join.counters.rows_computed += len(rows.keys)
+        return rows
+
+    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, now: float) -> None:
+        """Materialise a gap, or bring something that it needs a step further; the caller looks again."""
+        if join.is_push:
+            context = join.contexts.get(context.prefix, context)
+            if context.expires_s < now:
+                self._changes.drop(context)
+                return
+            if not context.is_fresh:
+                # Its log is about rows that it has; new rows would be right already.
+                self.refresh(context, now)
+                return
+        serial = self._changes.serial
+        sources = SourceReader(self, join, now)
+        batch = Execution(
+            context.plan, context.environment.copy(), first, last, sources, is_unique=join.is_unique
+        ).run()
+        if serial != self._changes.serial:
+            return
+        states: dict[bytes, State] = {}
+        rows = _combine(join, batch, states)
+        context.rows.merge(*rows)
+        if join.is_push:
+            join.contexts[context.prefix] = context
+            context.aggregate_states.update(states)
+            take_frames(context, batch)
+            self._depend(context, sources)
+        else:
+            context.expires_s = join.expires_s(now)
+        join.coverage.add(first, last, context)
+        join.counters.computed_ranges += 1
+        join.counters.rows_computed += len(rows.keys)
+
+    def refresh(self, context: Context, now: float) -> None:
+        """Bring a context up to date: its upstream contexts, then its own log.
+
+        Ensures:
+            It is fresh, or has been dropped.
+        """
+        while context.is_live and not context.is_fresh:
+            stale = next((upstream for upstream in context.upstreams if not upstream.is_fresh), None)
+            if stale is not None:
+                self.refresh(stale, now)
+                continue
+            serial = self._changes.serial
+            sources = SourceReader(self, context.join, now)
+            batches = self._differences(context, sources)
+            if serial != self._changes.serial:
+                continue
+            context.join.counters.log_applied += len(context.log)
+            context.log.clear()
+            self._depend(context, sources)
+            context.is_fresh = True
+            self._changes.apply(context.join, context, batches)
+
+    def _differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
+        """Return what the log's changes add and take away.
+
+        The deepest source comes first: its frames still are those of the earlier sources as they were, and the
+        sources after it are done. So each tuple of source keys that came or went is met exactly once, at the
+        shallowest of its changed keys.
+        """
+        plan, log = context.plan, context.log
+
+        def value_of(key: bytes) -> bytes:
+            logged = (plan.value_depth, key)
+            value = log[logged] if logged in log else sources.now_in(*logged)
+            assert value is not None, "a frame below the value source knows a key of it"
+            return value
+
+        batches = []
+        for (depth, key), old in sorted(log.items(), key=lambda entry: -entry[0][0]):
+            new = sources.now_in(depth, key)
+            is_value = plan.steps[depth].is_value
+            if old == new or (not is_value and (old is None) == (new is None)):
+                continue
+            match = plan.steps[depth].match(key)
+            assert match is not None, "only keys of the pattern are logged"
+            updaters = plan.sites[depth].at(key, match)
+            waiting = () if updaters is None else updaters.contexts.get(context, ())
+            for extras in (None,) if waiting is None else tuple(waiting):
+                frame = Frame(depth, extras, match, value_of)
+                execution = Execution(
+                    plan,
+                    context.environment.copy(),
+                    context.first,
+                    context.last,
+                    sources,
+                    is_unique=context.join.is_unique,
+                )
+                if old is not None:
+                    batches.append((-1, execution.resume(frame, key, old)))
+                if new is not None:
+                    batches.append((1, execution.resume(frame, key, new)))
+        return batches
+
+    def _depend(self, context: Context, sources: SourceReader) -> None:
+        for upstream in sources.upstreams:
+            context.upstreams[upstream] = None
+            upstream.dependants[context] = None
+        context.expires_s = min(context.expires_s, sources.expires_s)
+
+
+def slice_join(
+    join: InstalledJoin, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False
+) -> Rows:
+    """Return what is materialised of a join in ``[first, last)``; see `SortedRows.slice`."""
+    found = Rows([], [])
+    ranges = join.coverage.overlapping(first, last)
+    for status in reversed(ranges) if reverse else ranges:
+        wanted = None if limit is None else limit - len(found.keys)
+        if wanted == 0:
+            break
+        start, stop = max(first, status.first), min(last, status.last)
+        rows = status.context.rows.slice(start, stop, wanted, reverse=reverse)
+        if len(ranges) == 1:
+            return rows
+        found.keys.extend(rows.keys)
+        found.values.extend(rows.values)
+    return found
+
+
+def count_join(join: InstalledJoin, first: bytes, last: bytes) -> int:
+    """Return how many materialised keys of a join ``[first, last)`` holds."""
+    return sum(
+        status.context.rows.count(max(first, status.first), min(last, status.last))
+        for status in join.coverage.overlapping(first, last)
+    )
+
+
+def _combine(join: InstalledJoin, batch: Batch, states: dict[bytes, State]) -> Rows:
+    """Combine contributions into rows in key order, and leave the aggregate states in ``states``."""
+    if join.is_unique:
+        values = dict(zip(batch.keys, batch.values, strict=True))
+    else:
+        aggregate = join.aggregate
+        for key, source_key, value in zip(batch.keys, batch.source_keys, batch.values, strict=True):
+            state = aggregate.add(states.get(key), source_key, value)
+            if state is not None:
+                states[key] = state
+        results = {key: aggregate.result(state) for key, state in states.items()}
+        values = {key: value for key, value in results.items() if value is not None}
+    keys = sorted(values)
+    return Rows(keys, [values[key] for key in keys])

@@ -1,0 +1,328 @@
+"""Base data: tables, cut into groups so that most operations look at one short list (paper §4.1).
+
+    store   b"p" -> Table       groups: b"p|bob|" -> rows of bob's posts
+            b"s" -> Table               b"p|liz|" -> rows of liz's posts
+            loose rows          loose:  keys of the table that are too short to be cut
+
+A table's cut is the length of its groups' prefixes: after the first slot of the patterns that read it.
+The whole store stays one ordered map: groups and tables are kept in key order beside their dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sortedcontainers import SortedList
+
+from pequod.engine.ranges import lower, prefix_end
+from pequod.engine.rows import Rows, SortedRows
+from pequod.engine.spec import DELIMITER
+
+if TYPE_CHECKING:
+    from pequod.engine.joins import InstalledJoin
+    from pequod.engine.updaters import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a table is cut into groups: ``width`` bytes after its name, or (None) after the next delimiter."""
+
+    width: int | None
+
+
+class Table:
+    """The client-written rows of one table.
+
+    Invariants:
+        1. Every key starts with ``prefix``.
+        2. A group is never empty, its keys start with its prefix, and ``_order`` holds exactly the groups' prefixes.
+        3. ``loose`` holds exactly the keys that the cut does not apply to.
+        4. The counters equal what is stored.
+    """
+
+    __slots__ = (
+        "_group_of",
+        "_groups",
+        "_order",
+        "cut",
+        "entry_count",
+        "key_bytes",
+        "loose",
+        "outputs",
+        "prefix",
+        "readers",
+        "value_bytes",
+    )
+
+    def __init__(self, prefix: bytes) -> None:
+        #: The table's name with its delimiter.
+        self.prefix = prefix
+        self.cut: Cut | None = None
+        self.loose = SortedRows()
+        self.entry_count = 0
+        self.key_bytes = 0
+        self.value_bytes = 0
+        #: Joins that compute keys of this table, in the order of their installation.
+        self.outputs: list[InstalledJoin] = []
+        #: The sites that read this table, a list per join and source.
+        self.readers: list[list[Site]] = []
+        self._groups: dict[bytes, SortedRows] = {}
+        self._order: SortedList[bytes] = SortedList()
+        self._group_of: Callable[[bytes], bytes | None] = _uncut
+
+    def regroup(self, cut: Cut | None) -> None:
+        """Cut the table anew.
+
+        Cost:
+            O(n) in the rows of the table.
+        """
+        if cut == self.cut:
+            return
+        rows = self.slice(self.prefix, prefix_end(self.prefix))
+        self.cut = cut
+        self._group_of = _compile_cut(self.prefix, cut)
+        self._groups.clear()
+        self._order.clear()
+        self.loose = SortedRows()
+        self.entry_count = self.key_bytes = self.value_bytes = 0
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            self.put(key, value)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None if it is absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self._groups.get(prefix)
+        return None if rows is None else rows.get(key)
+
+    def put(self, key: bytes, value: bytes) -> bytes | None:
+        """Set ``key`` and return the value that it had, None if it was absent."""
+        prefix = self._group_of(key)
+        if prefix is None:
+            old = self.loose.put(key, value)
+        else:
+            rows = self._groups.get(prefix)
+            if rows is None:
+                rows = self._groups[prefix] = SortedRows()
+                self._order.add(prefix)
+            old = rows.put(key, value)
+        if old is None:
+            self.entry_count += 1
+            self.key_bytes += len(key)
+            self.value_bytes += len(value)
+        else:
+            self.value_bytes += len(value) - len(old)
+        return old
+
+    def remove(self, key: bytes) -> bytes | None:
+        """Take ``key`` out and return the value that it had, None if it was absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self._groups.get(prefix)
+        old = None if rows is None else rows.remove(key)
+        if old is None:
+            return None
+        if prefix is not None and not rows:
+            del self._groups[prefix]
+            self._order.remove(prefix)
+        self.entry_count -= 1
+        self.key_bytes -= len(key)
+        self.value_bytes -= len(old)
+        return old
+
+    def slice(
+        self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False
+    ) -> Rows:
+        """Return the rows of ``[first, last)``; see `SortedRows.slice`.
+
+        Cost:
+            O(log group) inside one group, plus O(log groups + groups in the range) across.
+        """
+        prefix = self._group_of(first)
+        if prefix is not None and last is not None and last <= prefix_end(prefix):  # type: ignore[operator]
+            rows = self._groups.get(prefix)
+            return Rows([], []) if rows is None else rows.slice(first, last, limit, reverse=reverse)
+        found = Rows([], [])
+        prefixes = list(self._prefixes(first, last))
+        for group in reversed(prefixes) if reverse else prefixes:
+            wanted = None if limit is None else limit - len(found.keys)
+            if wanted == 0:
+                break
+            piece = self._groups[group].slice(first, last, wanted, reverse=reverse)
+            found.keys.extend(piece.keys)
+            found.values.extend(piece.values)
+        if self.loose:
+            layers = [found, self.loose.slice(first, last, limit, reverse=reverse)]
+            return merge_layers(layers, limit, reverse=reverse)
+        return found
+
+    def group(self, prefix: bytes) -> SortedRows | None:
+        """Return the group of exactly this prefix, None if there is none."""
+        return self._groups.get(prefix)
+
+    def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``.
+
+        Requires:
+            The rows are only looked at, and only until the table changes.
+
+        Cost:
+            O(1) for a whole group, else that of `slice`.
+        """
+        rows = self._groups.get(prefix)
+        if rows is None:
+            if self._group_of(prefix) == prefix:
+                return _NO_ROWS
+            return self.slice(prefix + first, prefix_end(prefix) if last is None else prefix + last)
+        if not first and last is None:
+            return rows.everything()
+        return rows.slice(prefix + first, None if last is None else prefix + last)
+
+    def count(self, first: bytes, last: bytes | None) -> int:
+        """Return how many keys ``[first, last)`` holds."""
+        groups = self._groups
+        return self.loose.count(first, last) + sum(
+            groups[prefix].count(first, last) for prefix in self._prefixes(first, last)
+        )
+
+    @property
+    def group_count(self) -> int:
+        return len(self._groups)
+
+    def _prefixes(self, first: bytes, last: bytes | None) -> Iterator[bytes]:
+        # The group that `first` falls into sorts at or below it.
+        start = self._group_of(first)
+        return self._order.irange(first if start is None else start, last, inclusive=(True, False))
+
+    def _check(self) -> None:
+        self.loose._check()
+        assert list(self._order) == sorted(self._groups), "invariant 2"
+        keys = [
+            key for rows in (self.loose, *self._groups.values()) for leaf, _ in rows.leaves() for key in leaf
+        ]
+        assert all(key.startswith(self.prefix) for key in keys), "invariant 1"
+        for prefix, rows in self._groups.items():
+            rows._check()
+            assert rows, "invariant 2"
+            assert all(self._group_of(key) == prefix for leaf, _ in rows.leaves() for key in leaf), (
+                "invariant 2"
+            )
+        assert all(self._group_of(key) is None for leaf, _ in self.loose.leaves() for key in leaf), (
+            "invariant 3"
+        )
+        assert self.entry_count == len(keys), "invariant 4"
+        assert self.key_bytes == sum(map(len, keys)), "invariant 4"
+
+
+class Store:
+    """All client-written rows: the tables, and the keys that belong to none."""
+
+    __slots__ = ("_order", "loose", "tables")
+
+    def __init__(self) -> None:
+        #: Table name -> table, without the delimiter.
+        self.tables: dict[bytes, Table] = {}
+        #: Keys without a delimiter.
+        self.loose = SortedRows()
+        self._order: SortedList[bytes] = SortedList()
+
+    def table(self, name: bytes) -> Table:
+        """Return the table of that name, made on first use."""
+        table = self.tables.get(name)
+        if table is None:
+            table = self.tables[name] = Table(name + DELIMITER)
+            self._order.add(table.prefix)
+        return table
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None if it is absent."""
+        name, delimiter, _ = key.partition(DELIMITER)
+        if not delimiter:
+            return self.loose.get(key)
+        table = self.tables.get(name)
+        return None if table is None else table.get(key)
+
+    def tables_of(self, first: bytes, last: bytes | None) -> list[Table]:
+        """Return the tables that may hold keys of ``[first, last)``, in key order."""
+        name, delimiter, _ = first.partition(DELIMITER)
+        start = name + delimiter if delimiter else first
+        return [
+            self.tables[prefix[:-1]] for prefix in self._order.irange(start, last, inclusive=(True, False))
+        ]
+
+    def slice(
+        self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False
+    ) -> Rows:
+        """Return the rows of ``[first, last)``; see `SortedRows.slice`."""
+        found = Rows([], [])
+        tables = self.tables_of(first, last)
+        for table in reversed(tables) if reverse else tables:
+            wanted = None if limit is None else limit - len(found.keys)
+            if wanted == 0:
+                break
+            rows = table.slice(
+                max(first, table.prefix), lower(last, prefix_end(table.prefix)), wanted, reverse=reverse
+            )
+            found.keys.extend(rows.keys)
+            found.values.extend(rows.values)
+        if not self.loose:
+            return found
+        return merge_layers(
+            [found, self.loose.slice(first, last, limit, reverse=reverse)], limit, reverse=reverse
+        )
+
+    def count(self, first: bytes, last: bytes | None) -> int:
+        """Return how many keys ``[first, last)`` holds."""
+        return self.loose.count(first, last) + sum(
+            table.count(first, last) for table in self.tables_of(first, last)
+        )
+
+    def _check(self) -> None:
+        self.loose._check()
+        assert [prefix[:-1] for prefix in self._order] == sorted(
+            self.tables, key=lambda name: name + DELIMITER
+        )
+        for table in self.tables.values():
+            table._check()
+
+
+def merge_layers(layers: list[Rows], limit: int | None = None, *, reverse: bool = False) -> Rows:
+    """Merge rows of one range into one order; of equal keys the one of the earlier layer stays."""
+    filled = [layer for layer in layers if layer.keys]
+    if not filled:
+        return Rows([], [])
+    if len(filled) > 1:
+        merged: dict[bytes, bytes] = {}
+        for layer in reversed(filled):
+            merged.update(zip(layer.keys, layer.values, strict=True))
+        keys = sorted(merged, reverse=reverse)
+        rows = Rows(keys, [merged[key] for key in keys])
+    else:
+        rows = filled[0]
+    return rows if limit is None else Rows(rows.keys[:limit], rows.values[:limit])
+
+
+_NO_ROWS: Final = Rows([], [])
+
+
+def _uncut(_key: bytes) -> bytes | None:
+    return None
+
+
+def _compile_cut(prefix: bytes, cut: Cut | None) -> Callable[[bytes], bytes | None]:
+    if cut is None:
+        return _uncut
+    start = len(prefix)
+    if cut.width is not None:
+        length = start + cut.width
+
+        def fixed(key: bytes) -> bytes | None:
+            return key[:length] if len(key) >= length else None
+
+        return fixed
+
+    def delimited(key: bytes) -> bytes | None:
+        at = key.find(DELIMITER, start)
+        return key[: at + 1] if at >= 0 else None
+
+    return delimited

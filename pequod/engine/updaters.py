@@ -1,0 +1,133 @@
+"""Updaters: from a changed source key to the contexts that it concerns (paper §3.2).
+
+    site     source p|<poster>|<time:10> of the timeline join, at level 1
+      frame key p|bob|  ->  contexts t|ann|, t|liz|, ...      bob's followers whose timelines are materialised
+      frame key p|liz|  ->  contexts t|ann|
+
+A frame is a nested loop suspended at a source: the keys of the earlier sources are chosen, those of this one may
+come and go. Its key is what it knows of the source key: the exact prefix, mostly. All contexts that wait at one
+frame key share one `Updaters`, and a context keeps only what neither the source key nor its slot set tells
+(``extras``). The ranges of one context are disjoint, so no interval tree is needed: the output key says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pequod.engine.contexts import Context
+from pequod.engine.plan import FrameKey, Plan, Step
+
+if TYPE_CHECKING:
+    from pequod.engine.joins import InstalledJoin
+
+#: Values of the slots that only earlier sources know, one tuple per frame; None if there are no such slots.
+Extras = dict[tuple[bytes, ...], None] | None
+
+
+class Updaters:
+    """The contexts that wait at one frame key of one site."""
+
+    __slots__ = ("_key", "_site", "contexts")
+
+    def __init__(self, site: Site, key: FrameKey) -> None:
+        self.contexts: dict[Context, Extras] = {}
+        self._site = site
+        self._key = key
+
+    def release(self, context: Context) -> None:
+        """Let go of ``context`` with all its frames here."""
+        if self.contexts.pop(context, context) is not context and not self.contexts:
+            self._site.discard(self._key)
+
+
+class Site:
+    """The frames of one step, by frame key.
+
+    Invariants:
+        1. No entry is empty.
+        2. Every context in it is live and remembers the entry.
+    """
+
+    __slots__ = ("_by_key", "is_direct", "is_last", "join", "plan", "step")
+
+    def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
+        self.join = join
+        self.plan = plan
+        self.step = step
+        self.is_last = step is plan.steps[-1]
+        #: The source key alone tells what follows a context's prefix in the output key.
+        self.is_direct = plan.tail_slots <= {number for _, number in step.bindings}
+        self._by_key: dict[FrameKey, Updaters] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
+        """Return the updaters that a change of ``key`` concerns; ``match`` is the step's match of it.
+
+        Cost:
+            O(key length), whatever the number of frames.
+        """
+        return self._by_key.get(self.step.frame_key_of(key, match))
+
+    def add(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
+        """Let ``context`` wait at a frame; nothing changes if it already does.
+
+        Cost:
+            O(1).
+        """
+        updaters = self._by_key.get(frame_key)
+        if updaters is None:
+            updaters = self._by_key[frame_key] = Updaters(self, frame_key)
+        contexts = updaters.contexts
+        if context not in contexts:
+            contexts[context] = None if extras is None else {extras: None}
+            context.updaters.append(updaters)
+        elif extras is not None:
+            waiting = contexts[context]
+            assert waiting is not None
+            waiting[extras] = None
+
+    def add_all(self, frame_keys: list[FrameKey], context: Context) -> None:
+        """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: first check)."""
+        by_key = self._by_key
+        held = context.updaters
+        for frame_key in frame_keys:
+            updaters = by_key.get(frame_key)
+            if updaters is None:
+                updaters = by_key[frame_key] = Updaters(self, frame_key)
+            contexts = updaters.contexts
+            if context not in contexts:
+                contexts[context] = None
+                held.append(updaters)
+
+    def remove(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
+        """Let ``context`` no longer wait at a frame; nothing changes if it does not."""
+        updaters = self._by_key.get(frame_key)
+        if updaters is None or context not in updaters.contexts:
+            return
+        waiting = updaters.contexts[context]
+        if waiting is not None:
+            assert extras is not None
+            waiting.pop(extras, None)
+            if waiting:
+                return
+        updaters.release(context)
+        context.lose_updaters()
+
+    def discard(self, frame_key: FrameKey) -> None:
+        """Forget an entry that has become empty."""
+        del self._by_key[frame_key]
+
+    def frames(self) -> Iterator[tuple[FrameKey, Updaters]]:
+        """Yield the entries, in no order that means anything."""
+        return iter(self._by_key.items())
+
+    def _check(self) -> None:
+        for updaters in self._by_key.values():
+            assert updaters.contexts, "invariant 1"
+            for context in updaters.contexts:
+                assert context.is_live, "invariant 2"
+                assert updaters in context.updaters, "invariant 2"
