@@ -90,9 +90,7 @@ class _Copy:
 
     not_a_number = 0
 
-    def add(
-        self, state: dict[bytes, _Copied] | None, source_key: bytes, value: bytes
-    ) -> dict[bytes, _Copied]:
+    def add(self, state: dict[bytes, _Copied] | None, source_key: bytes, value: bytes) -> dict[bytes, _Copied]:
         if state is None:
             return {source_key: _Copied(value)}
         entry = state.get(source_key)
@@ -141,9 +139,7 @@ class _Sum:
     def __init__(self) -> None:
         self.not_a_number = 0
 
-    def add(
-        self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes
-    ) -> tuple[int, Decimal] | None:
+    def add(self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes) -> tuple[int, Decimal] | None:
         number = parse_number(value)
         if number is None:
             self.not_a_number += 1
@@ -152,9 +148,7 @@ class _Sum:
             return 1, number
         return state[0] + 1, _EXACT.add(state[1], number)
 
-    def remove(
-        self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes
-    ) -> tuple[int, Decimal] | None:
+    def remove(self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes) -> tuple[int, Decimal] | None:
         number = parse_number(value)
         if number is None:
             return state
@@ -183,9 +177,7 @@ class _Extreme:
     def __init__(self, index: int) -> None:
         self._index = index
 
-    def add(
-        self, state: SortedDict[_Rank, int] | None, _source_key: bytes, value: bytes
-    ) -> SortedDict[_Rank, int]:
+    def add(self, state: SortedDict[_Rank, int] | None, _source_key: bytes, value: bytes) -> SortedDict[_Rank, int]:
         multiset: SortedDict[_Rank, int] = SortedDict() if state is None else state
         rank = _rank(value)
         multiset[rank] = multiset.get(rank, 0) + 1
@@ -220,4 +212,4 @@ def make_aggregate(operator: Operator) -> Aggregate[State]:
             made = _Extreme(0 if operator is Operator.MIN else -1)
         case Operator.CHECK:
             raise AssertionError("a check source has no value")
-    return cast(Aggregate[State], made)
+    return cast("Aggregate[State]", made)

@@ -50,11 +50,7 @@ class Catalog:
 
     def over(self, first: bytes, last: bytes | None) -> list[InstalledJoin]:
         """Return the joins whose outputs may lie in ``[first, last)``, the earliest first."""
-        return [
-            join
-            for join in self._installed.values()
-            if first < join.last and (last is None or join.first < last)
-        ]
+        return [join for join in self._installed.values() if first < join.last and (last is None or join.first < last)]
 
     def add(self, specs: Sequence[JoinSpec]) -> tuple[list[Join], bool]:
         """Install joins, all or none; one that is installed already stays as it is.
@@ -137,9 +133,7 @@ class Catalog:
                 for source in join.spec.sources
             ]
             join.rivals = [
-                other
-                for other in joins
-                if other is not join and may_overlap(join.spec.output, other.spec.output)
+                other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
             ]
         for join in joins:
             join.downstreams = [
@@ -167,9 +161,7 @@ class Catalog:
             join = todo.pop()
             for context in {status.context: None for status in join.coverage}:
                 self._changes.drop(context)
-            readers = [
-                other for other in self._installed.values() if any(join in ups for ups in other.upstreams)
-            ]
+            readers = [other for other in self._installed.values() if any(join in ups for ups in other.upstreams)]
             todo += [reader for reader in readers if reader not in seen]
             seen.update(dict.fromkeys(readers))
         self._changes.serial += 1
@@ -197,9 +189,7 @@ def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
     known = set() if output is None else {output.name}
     for table, source in zip(join.source_tables, join.spec.sources, strict=True):
         match source.pattern.parts:
-            case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if (
-                name == table.prefix and slot in known
-            ):
+            case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if name == table.prefix and slot in known:
                 yield table, Cut(None if width is None else width + len(follow))
         known.update(slot.name for slot in source.pattern.slots())
 
@@ -211,19 +201,16 @@ def _warnings(spec: JoinSpec) -> tuple[str, ...]:
     if value.operator is not Operator.COPY or not missing:
         return ()
     slots = ", ".join(f"<{name}>" for name in missing)
-    return (
-        f"ambiguous: keys of {value.pattern} that differ only in {slots} give one output key; the value of the greatest "
-        f"source key is shown. Add {slots} to the output pattern, or use an aggregate",
+    warning = (
+        f"ambiguous: keys of {value.pattern} that differ only in {slots} give one output key, which shows the value "
+        f"of the greatest of them. Add {slots} to the output pattern, or use an aggregate"
     )
+    return (warning,)
 
 
 def _refuse_cycles(specs: list[JoinSpec], fresh: set[JoinSpec]) -> None:
     reads = {
-        spec: [
-            other
-            for other in specs
-            if any(may_overlap(source.pattern, other.output) for source in spec.sources)
-        ]
+        spec: [other for other in specs if any(may_overlap(source.pattern, other.output) for source in spec.sources)]
         for spec in specs
     }
     for start in specs:

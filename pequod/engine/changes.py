@@ -33,9 +33,7 @@ class Changes:
         self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
 
-    def base_changed(
-        self, readers: list[list[Site]], key: bytes, old: bytes | None, new: bytes | None
-    ) -> None:
+    def base_changed(self, readers: list[list[Site]], key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Bring everything up to date with the change of a base key (None: absent).
 
         Cost:
@@ -210,14 +208,14 @@ def take_frames(context: Context, batch: Batch) -> None:
 
 def _release_frames(context: Context, batch: Batch) -> None:
     for site, frame_keys, extras in zip(context.plan.sites, batch.frame_keys, batch.extras, strict=True):
-        for frame_key, values in zip(frame_keys, extras or repeat(None)):
+        for frame_key, values in zip(frame_keys, extras or repeat(None), strict=False):
             site.remove(frame_key, values, context)
 
 
 def _as_seen(
     join: InstalledJoin, key: bytes, old: bytes | None, new: bytes | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Return how a change looks to readers when other joins may compute the same key: the earliest join's value stands."""
+    """Return how a change looks to readers where other joins may compute the key: the earliest join's value stands."""
     for rival in join.rivals:
         status = rival.coverage.find(key)
         value = None if status is None else status.context.rows.get(key)

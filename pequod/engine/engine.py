@@ -172,9 +172,7 @@ class Engine:
                     return context.rows.slice(first, last, limit, reverse=reverse)
         return self._scan(first, last, limit, reverse=reverse, now=now)
 
-    def _scan(
-        self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float
-    ) -> Rows:
+    def _scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
         if last is not None and first >= last:
             return Rows([], [])
         self._read_number += 1
@@ -202,9 +200,7 @@ class Engine:
         pulled = self._bring_up(joins, first, last, now)
         if pulled or any(join.rivals for join in joins):
             return len(self._scan(first, last, None, reverse=False, now=now).keys)
-        return self._store.count(first, last) + sum(
-            count_join(join, *_clip(join, first, last)) for join in joins
-        )
+        return self._store.count(first, last) + sum(count_join(join, *_clip(join, first, last)) for join in joins)
 
     def add_joins(self, specs: Sequence[JoinSpec]) -> list[Join]:
         """Install joins, all or none; one that is installed already is left as it is.

@@ -33,9 +33,7 @@ class JoinError(PequodError):
     The text shows the reason, the declaration's line with a caret where the position is known, and a hint.
     """
 
-    def __init__(
-        self, reason: str, *, hint: str = "", span: Span | None = None, text: str | None = None
-    ) -> None:
+    def __init__(self, reason: str, *, hint: str = "", span: Span | None = None, text: str | None = None) -> None:
         super().__init__(reason)
         #: What is wrong, one sentence without the position.
         self.reason = reason
@@ -82,8 +80,7 @@ class ComputedKeyError(PequodError):
 
     def __init__(self, key: bytes, join: str) -> None:
         super().__init__(
-            f"key {key!r} is computed by the join {join!r} and cannot be written; "
-            "write its sources, or drop the join"
+            f"key {key!r} is computed by the join {join!r} and cannot be written; write its sources, or drop the join"
         )
         self.key = key
         self.join = join

@@ -159,11 +159,7 @@ def explain_coverage(join: InstalledJoin, first: bytes, last: bytes, now: float)
     if join.is_pull:
         parts = [PartExplanation(first, last, PartState.PULLED)] if first < last else []
         return CoverageExplanation(join.info.name, tuple(parts), "compute the range")
-    gaps = (
-        [PartExplanation(*gap, PartState.ABSENT) for gap in join.coverage.gaps(first, last)]
-        if first < last
-        else []
-    )
+    gaps = [PartExplanation(*gap, PartState.ABSENT) for gap in join.coverage.gaps(first, last)] if first < last else []
     held = [_explain_part(status, first, last, now) for status in join.coverage.overlapping(first, last)]
     parts = sorted([*gaps, *held], key=lambda part: part.first)
     return CoverageExplanation(join.info.name, tuple(parts), _next_read(parts))
@@ -172,10 +168,7 @@ def explain_coverage(join: InstalledJoin, first: bytes, last: bytes, now: float)
 def _explain_part(status: StatusRange, first: bytes, last: bytes, now: float) -> PartExplanation:
     context = status.context
     start, stop = max(first, status.first), min(last, status.last)
-    if context.expires_s < now:
-        state = PartState.EXPIRED
-    else:
-        state = PartState.VALID if context.is_fresh else PartState.LOGGED
+    state = PartState.EXPIRED if context.expires_s < now else PartState.VALID if context.is_fresh else PartState.LOGGED
     updaters = len(context.updaters) - context.updaters_gone
     return PartExplanation(start, stop, state, context.rows.count(start, stop), updaters, len(context.log))
 

@@ -96,9 +96,7 @@ class InstalledJoin:
         )
         self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
         #: Every output key has at most one contribution, a copy: no aggregate state is needed.
-        self.is_unique = (
-            spec.sources[self.value_depth].operator is Operator.COPY and not self.slots_beyond_output()
-        )
+        self.is_unique = spec.sources[self.value_depth].operator is Operator.COPY and not self.slots_beyond_output()
         self.plans: dict[int, Plan] = {}
         self.sites: list[list[Site]] = [[] for _ in spec.sources]
         self.contexts: dict[bytes, Context] = {}
@@ -172,11 +170,7 @@ class InstalledJoin:
     def _check_states(self, context: Context) -> None:
         results = {key: self.aggregate.result(state) for key, state in context.aggregate_states.items()}
         shown = {key: value for key, value in results.items() if value is not None}
-        rows = {
-            key: value
-            for keys, values in context.rows.leaves()
-            for key, value in zip(keys, values, strict=True)
-        }
+        rows = {key: value for keys, values in context.rows.leaves() for key, value in zip(keys, values, strict=True)}
         assert shown == rows, "context invariant 6"
 
 

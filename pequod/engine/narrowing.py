@@ -44,9 +44,7 @@ def relative(prefix: bytes, first: bytes, last: bytes) -> tuple[bytes, bytes | N
     end = prefix_end(prefix)
     if last <= prefix or (end is not None and first >= end):
         return None
-    return first[len(prefix) :] if first > prefix else b"", None if end is None or last >= end else last[
-        len(prefix) :
-    ]
+    return first[len(prefix) :] if first > prefix else b"", None if end is None or last >= end else last[len(prefix) :]
 
 
 def fixed_width(width: int) -> Narrowing:

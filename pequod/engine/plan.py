@@ -106,14 +106,10 @@ class Step:
         "verify",
     )
 
-    def __init__(
-        self, spec: JoinSpec, depth: int, numbers: dict[str, int], fixed: set[str], matcher: Matcher
-    ) -> None:
+    def __init__(self, spec: JoinSpec, depth: int, numbers: dict[str, int], fixed: set[str], matcher: Matcher) -> None:
         source = spec.sources[depth]
         parts = source.pattern.parts
-        known = fixed.union(
-            *({slot.name for slot in earlier.pattern.slots()} for earlier in spec.sources[:depth])
-        )
+        known = fixed.union(*({slot.name for slot in earlier.pattern.slots()} for earlier in spec.sources[:depth]))
         self.depth = depth
         self.operator = source.operator
         self.is_value = source.operator is not Operator.CHECK
@@ -140,9 +136,7 @@ class Step:
         #: (slot, width) if one slot is all that the key has beyond its known prefix.
         self.single = _single_slot(parts[run:], numbers)
         self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
-        self.splice = (
-            _compile_splice(spec.output.parts, parts[run:], numbers, known) if self.is_value else None
-        )
+        self.splice = _compile_splice(spec.output.parts, parts[run:], numbers, known) if self.is_value else None
 
     def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
         if not self.verify:
@@ -183,9 +177,7 @@ class Plan:
         "value_key",
     )
 
-    def __init__(
-        self, spec: JoinSpec, level: int, numbers: dict[str, int], matchers: Sequence[Matcher]
-    ) -> None:
+    def __init__(self, spec: JoinSpec, level: int, numbers: dict[str, int], matchers: Sequence[Matcher]) -> None:
         names = list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level]
         self.level = level
         #: Slot numbers that the read fixes, in output order.
@@ -208,9 +200,7 @@ class Plan:
         self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
         #: The updaters of each step; empty for joins that need none.
         self.sites: list[Site] = []
-        self.steps = [
-            Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)
-        ]
+        self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
 
 
 def fix_slots(output: Pattern, first: bytes, last: bytes) -> list[bytes]:

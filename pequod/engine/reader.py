@@ -113,9 +113,7 @@ class Reader:
             return []
         was_ready = True
         while True:
-            contexts = list(
-                dict.fromkeys(status.context for status in join.coverage.overlapping(first, last))
-            )
+            contexts = list(dict.fromkeys(status.context for status in join.coverage.overlapping(first, last)))
             for context in contexts:
                 if context.expires_s < now:
                     self._changes.drop(context)

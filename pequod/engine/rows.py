@@ -117,9 +117,7 @@ class SortedRows:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value)
 
-    def slice(
-        self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False
-    ) -> Rows:
+    def slice(self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False) -> Rows:
         """Return the rows of ``[first, last)``, at most ``limit`` of them from the end where reading starts.
 
         Cost:

@@ -70,8 +70,7 @@ class Pattern:
 
     def __str__(self) -> str:
         return "".join(
-            part.decode("utf-8", "surrogateescape") if isinstance(part, bytes) else str(part)
-            for part in self.parts
+            part.decode("utf-8", "surrogateescape") if isinstance(part, bytes) else str(part) for part in self.parts
         )
 
 

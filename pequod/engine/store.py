@@ -130,9 +130,7 @@ class Table:
         self.value_bytes -= len(old)
         return old
 
-    def slice(
-        self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False
-    ) -> Rows:
+    def slice(self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False) -> Rows:
         """Return the rows of ``[first, last)``; see `SortedRows.slice`.
 
         Cost:
@@ -187,6 +185,7 @@ class Table:
 
     @property
     def group_count(self) -> int:
+        """How many groups there are."""
         return len(self._groups)
 
     def _prefixes(self, first: bytes, last: bytes | None) -> Iterator[bytes]:
@@ -197,19 +196,13 @@ class Table:
     def _check(self) -> None:
         self.loose._check()
         assert list(self._order) == sorted(self._groups), "invariant 2"
-        keys = [
-            key for rows in (self.loose, *self._groups.values()) for leaf, _ in rows.leaves() for key in leaf
-        ]
+        keys = [key for rows in (self.loose, *self._groups.values()) for leaf, _ in rows.leaves() for key in leaf]
         assert all(key.startswith(self.prefix) for key in keys), "invariant 1"
         for prefix, rows in self._groups.items():
             rows._check()
             assert rows, "invariant 2"
-            assert all(self._group_of(key) == prefix for leaf, _ in rows.leaves() for key in leaf), (
-                "invariant 2"
-            )
-        assert all(self._group_of(key) is None for leaf, _ in self.loose.leaves() for key in leaf), (
-            "invariant 3"
-        )
+            assert all(self._group_of(key) == prefix for leaf, _ in rows.leaves() for key in leaf), "invariant 2"
+        assert all(self._group_of(key) is None for leaf, _ in self.loose.leaves() for key in leaf), "invariant 3"
         assert self.entry_count == len(keys), "invariant 4"
         assert self.key_bytes == sum(map(len, keys)), "invariant 4"
 
@@ -246,13 +239,9 @@ class Store:
         """Return the tables that may hold keys of ``[first, last)``, in key order."""
         name, delimiter, _ = first.partition(DELIMITER)
         start = name + delimiter if delimiter else first
-        return [
-            self.tables[prefix[:-1]] for prefix in self._order.irange(start, last, inclusive=(True, False))
-        ]
+        return [self.tables[prefix[:-1]] for prefix in self._order.irange(start, last, inclusive=(True, False))]
 
-    def slice(
-        self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False
-    ) -> Rows:
+    def slice(self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False) -> Rows:
         """Return the rows of ``[first, last)``; see `SortedRows.slice`."""
         found = Rows([], [])
         tables = self.tables_of(first, last)
@@ -260,28 +249,20 @@ class Store:
             wanted = None if limit is None else limit - len(found.keys)
             if wanted == 0:
                 break
-            rows = table.slice(
-                max(first, table.prefix), lower(last, prefix_end(table.prefix)), wanted, reverse=reverse
-            )
+            rows = table.slice(max(first, table.prefix), lower(last, prefix_end(table.prefix)), wanted, reverse=reverse)
             found.keys.extend(rows.keys)
             found.values.extend(rows.values)
         if not self.loose:
             return found
-        return merge_layers(
-            [found, self.loose.slice(first, last, limit, reverse=reverse)], limit, reverse=reverse
-        )
+        return merge_layers([found, self.loose.slice(first, last, limit, reverse=reverse)], limit, reverse=reverse)
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
-        return self.loose.count(first, last) + sum(
-            table.count(first, last) for table in self.tables_of(first, last)
-        )
+        return self.loose.count(first, last) + sum(table.count(first, last) for table in self.tables_of(first, last))
 
     def _check(self) -> None:
         self.loose._check()
-        assert [prefix[:-1] for prefix in self._order] == sorted(
-            self.tables, key=lambda name: name + DELIMITER
-        )
+        assert [prefix[:-1] for prefix in self._order] == sorted(self.tables, key=lambda name: name + DELIMITER)
         for table in self.tables.values():
             table._check()
 

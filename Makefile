@@ -1,0 +1,64 @@
+# `make` lists the targets. Everything runs in .venv, which `make install` makes and the others bring up to date.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PROTO_DIR := proto/pequod_proto
+PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format proto proto-check coverage soak fuzz bench-micro clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pequod needs Python 3.11 or newer: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[server,bench,dev]'
+	@touch $@
+
+demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
+	$(BIN)/pequod bench twip --users 2000 --ticks 100000
+
+test: $(INSTALLED) ## run the whole test suite
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED) proto-check ## format, lint, types, import contracts, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+proto: $(INSTALLED) ## generate the protobuf code anew
+	$(PROTOC) --python_out=proto --pyi_out=proto --grpc_python_out=proto pequod_proto/pequod.proto
+
+proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .proto gives
+	@scratch=$$(mktemp -d) && \
+	$(PROTOC) --python_out=$$scratch --pyi_out=$$scratch --grpc_python_out=$$scratch pequod_proto/pequod.proto && \
+	for file in $$scratch/pequod_proto/*; do \
+	    diff -u $(PROTO_DIR)/$$(basename $$file) $$file || { echo 'run `make proto` and commit'; exit 1; }; \
+	done && rm -r $$scratch
+
+coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
+	$(BIN)/python -m pytest tests/engine tests/grammar tests/regress --cov --cov-report=term-missing
+
+soak: $(INSTALLED) ## compare the engine with the naive model at length: 20,000 examples of 100 steps
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q
+
+fuzz: $(INSTALLED) ## fuzz the parser for a minute
+	$(BIN)/python -m pip install --quiet '.[fuzz]'
+	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds 60
+
+bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the client
+	$(BIN)/pequod bench micro
+
+clean: ## remove .venv and what tools leave behind
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist

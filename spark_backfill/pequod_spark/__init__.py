@@ -1,0 +1,1 @@
+"""Spark beside Pequod: the home of the connector, the backfill and the workload generators."""
