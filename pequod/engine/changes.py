@@ -185,7 +185,7 @@ class Changes:
                 continue
             dropped.is_live = False
             join = dropped.join
-            join.counters.invalidations += 1
+            join.counters.invalidations += dropped is not context
             join.coverage.discard(dropped)
             if join.contexts.get(dropped.prefix) is dropped:
                 del join.contexts[dropped.prefix]

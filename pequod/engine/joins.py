@@ -39,7 +39,7 @@ class JoinCounters:
     rows_computed: int = 0
     #: Log entries applied.
     log_applied: int = 0
-    #: Contexts dropped because something under them went away.
+    #: Contexts dropped because a context that they were computed from was.
     invalidations: int = 0
 
 

@@ -17,6 +17,7 @@ from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context
 from pequod.engine.execution import Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
+from pequod.engine.plan import Plan
 from pequod.engine.ranges import prefix_end
 from pequod.engine.rows import Rows
 from pequod.engine.store import Table, merge_layers
@@ -127,8 +128,21 @@ class Reader:
                 if not gaps:
                     join.counters.hits += was_ready
                     return contexts
-                self._fill(join, Context(join, plan, environment, prefix), *gaps[0], now)
+                if not self._absorb(contexts, plan):
+                    self._fill(join, Context(join, plan, environment, prefix), *gaps[0], now)
             was_ready = False
+
+    def _absorb(self, contexts: list[Context], plan: Plan) -> bool:
+        """Drop contexts of single keys, which earlier gets left, before a wider range around them is computed.
+
+        Otherwise a scan after many gets would leave many small ranges, to be found and put together by each read.
+        """
+        points = [context for context in contexts if context.plan.is_point and not context.dependants]
+        if plan.is_point:
+            return False
+        for context in points:
+            self._changes.drop(context)
+        return bool(points)
 
     def pull(
         self, join: InstalledJoin, first: bytes, last: bytes, now: float, reader: SourceReader | None = None

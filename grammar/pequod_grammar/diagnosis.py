@@ -1,0 +1,66 @@
+"""From what the parser did not expect to what the author should do."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from lark import Token
+from lark.exceptions import UnexpectedToken
+
+from pequod.engine.errors import JoinError, Span
+from pequod.engine.spec import Operator
+
+_OPERATORS = [operator.value for operator in Operator]
+_MAINTENANCE = ["push", "pull", "snapshot"]
+_EXAMPLE = "a join reads `output = check source copy source;`"
+
+
+def span_of(token: Token) -> Span:
+    """Return where a token stands."""
+    assert token.start_pos is not None
+    assert token.end_pos is not None
+    assert token.line is not None
+    assert token.column is not None
+    return Span(token.start_pos, token.end_pos, token.line, token.column)
+
+
+def diagnose(error: UnexpectedToken, text: str) -> JoinError:
+    """Say what is wrong at the token that the parser did not expect."""
+    token, expected = error.token, error.accepts or error.expected
+    is_end = token.type == "$END"
+    span = end_span(text) if is_end else span_of(token)
+    found = "the text ends" if is_end else f"{str(token)!r} stands"
+    if "EQUAL" in expected:
+        reason, hint = f"{found} where `=` is expected after the output pattern", _EXAMPLE
+    elif "SNAPSHOT" in expected:
+        reason, hint = _bad_word(token, [*_OPERATORS, *_MAINTENANCE], found, "a source")
+    elif "OPERATOR" in expected:
+        if _starts_declaration(token, text):
+            reason, hint = "a new join starts before the last one is ended", "put a `;` between them"
+        else:
+            reason, hint = _bad_word(token, _OPERATORS, found, "the next source")
+    elif "SECONDS" in expected:
+        reason, hint = f"{found} where the age of the snapshot is expected", "write seconds: `snapshot 2.5`"
+    else:
+        reason, hint = f"{found} where a pattern is expected", _EXAMPLE
+    return JoinError(reason, hint=hint, span=span, text=text)
+
+
+def end_span(text: str) -> Span:
+    """Return the place behind the last visible character."""
+    body = text.rstrip()
+    line = body.count("\n") + 1
+    column = len(body) - (body.rfind("\n") + 1) + 1
+    return Span(len(body), len(body) + 1, line, column)
+
+
+def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[str, str]:
+    if token.type != "WORD":
+        return f"{found} where {wanted} is expected", f"a source is an operator and a pattern: {', '.join(_OPERATORS)}"
+    close = get_close_matches(str(token), words, n=1)
+    guess = f"did you mean `{close[0]}`? " if close else ""
+    return f"{str(token)!r} is no operator", f"{guess}operators are {', '.join(_OPERATORS)}"
+
+
+def _starts_declaration(token: Token, text: str) -> bool:
+    return token.type == "WORD" and text[token.end_pos :].lstrip().startswith("=")

@@ -1,0 +1,116 @@
+"""From text to `JoinSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import cast
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedToken
+
+from pequod.engine.errors import JoinError, Span
+from pequod.engine.rules import check_spec
+from pequod.engine.spec import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
+from pequod_grammar.diagnosis import diagnose, span_of
+from pequod_grammar.patterns import parse_pattern
+
+
+def parse(text: str) -> list[JoinSpec]:
+    """Return the joins that ``text`` declares, in order; none for a text of comments and white space.
+
+    Raises:
+        JoinError: With the place of the first mistake, what is wrong, and what would mend it.
+    """
+    try:
+        tree = _parser().parse(text)
+        return [_declaration(cast("Tree[Token]", child)) for child in tree.children]
+    except UnexpectedToken as error:
+        raise diagnose(error, text) from None
+    except JoinError as error:
+        raise error.with_text(text) from None
+
+
+@cache
+def _parser() -> Lark:
+    return Lark.open_from_package(
+        __name__, "cachejoin.lark", parser="lalr", propagate_positions=True, maybe_placeholders=True
+    )
+
+
+def _declaration(tree: Tree[Token]) -> JoinSpec:
+    output, maintenance, *sources = cast("list[Tree[Token]]", tree.children)
+    spec = JoinSpec(
+        _pattern(output),
+        tuple(map(_source, sources)),
+        Push() if maintenance is None else _maintenance(maintenance),
+        _span(tree),
+    )
+    spec = _with_widths(spec)
+    check_spec(spec)
+    return spec
+
+
+def _source(tree: Tree[Token]) -> Source:
+    operator, pattern = tree.children
+    assert isinstance(operator, Token)
+    parsed = _pattern(cast("Tree[Token]", pattern))
+    start = span_of(operator)
+    assert parsed.span is not None
+    return Source(Operator(str(operator)), parsed, Span(start.start, parsed.span.end, start.line, start.column))
+
+
+def _pattern(tree: Tree[Token]) -> Pattern:
+    (word,) = tree.children
+    assert isinstance(word, Token)
+    return parse_pattern(str(word), span_of(word))
+
+
+def _maintenance(tree: Tree[Token]) -> Maintenance:
+    keyword, *rest = cast("list[Token]", tree.children)
+    match keyword.type:
+        case "PUSH":
+            return Push()
+        case "PULL":
+            return Pull()
+        case _:
+            return Snapshot(_seconds(rest[0]))
+
+
+def _seconds(word: Token) -> Decimal:
+    try:
+        age_s = Decimal(str(word))
+    except InvalidOperation:
+        age_s = Decimal("NaN")
+    if not age_s.is_finite() or age_s <= 0:
+        raise JoinError(
+            f"{str(word)!r} is no age for a snapshot", hint="write positive seconds: `snapshot 2.5`", span=span_of(word)
+        )
+    return age_s
+
+
+def _span(tree: Tree[Token]) -> Span:
+    meta = tree.meta
+    return Span(meta.start_pos, meta.end_pos, meta.line, meta.column)
+
+
+def _with_widths(spec: JoinSpec) -> JoinSpec:
+    """Give each slot the width that one of its occurrences names."""
+    widths: dict[str, int] = {}
+    for pattern in (spec.output, *(source.pattern for source in spec.sources)):
+        for slot in pattern.slots():
+            if slot.width is None or widths.setdefault(slot.name, slot.width) == slot.width:
+                continue
+            raise JoinError(
+                f"the slot <{slot.name}> has two widths: {widths[slot.name]} and {slot.width}",
+                hint="a slot has one width in the whole join; give it once",
+                span=pattern.span,
+            )
+
+    def widen(pattern: Pattern) -> Pattern:
+        parts = (Slot(part.name, widths.get(part.name)) if isinstance(part, Slot) else part for part in pattern.parts)
+        return Pattern(tuple(parts), pattern.span)
+
+    sources = tuple(replace(source, pattern=widen(source.pattern)) for source in spec.sources)
+    return replace(spec, output=widen(spec.output), sources=sources)
