@@ -1,3 +1,29 @@
-"""Pequod: an ordered key-value cache that keeps computed data fresh by itself."""
+"""Pequod: an ordered key-value cache that keeps computed data fresh by itself.
+
+>>> from pequod import Client
+>>> with Client("127.0.0.1:7744") as client:  # doctest: +SKIP
+...     client.add_join("t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>")
+...     client.put("s|ann|bob", "1")
+...     client.put("p|bob|0000000100", "Hi")
+...     client.scan("t|ann|", "t|ann}")
+[(b't|ann|0000000100|bob', b'Hi')]
+"""
+
+from typing import TYPE_CHECKING
+
+from pequod.engine.ranges import prefix_end
+
+if TYPE_CHECKING:
+    from pequod.client import AsyncClient, Client
 
 __version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "__version__", "prefix_end"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the clients, and gRPC with them, when they are first asked for."""
+    if name in ("AsyncClient", "Client"):
+        from pequod import client  # noqa: PLC0415 - so that `import pequod` stays light
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,311 @@
+"""The asyncio client.
+
+Calls of one turn of the event loop share one message: a thousand `get` under `asyncio.gather` are one batch or two,
+with nothing for the caller to do. `AsyncClient.batch` is the same by hand, without a future for each command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
+
+from pequod.client import decode
+from pequod.client.columns import Columns, Data, Result, resume, to_bytes
+from pequod.client.columns import decode as decode_reply
+from pequod.client.stream import BatchStream
+from pequod.engine.explain import JoinExplanation, RangeExplanation
+from pequod.engine.rows import Rows
+from pequod.engine.statistics import Statistics
+from pequod.errors import ClosedError, PequodError
+
+DEFAULT_TARGET = "127.0.0.1:7744"
+#: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
+COMMANDS_MAX = 512
+_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+Reply = TypeVar("Reply")
+
+
+class AsyncClient:
+    """A client of one server, for one event loop.
+
+    Args:
+        target: HOST:PORT.
+        timeout_s: How long a call may take.
+
+    Example:
+        async with AsyncClient() as client:
+            await client.put("p|bob|0000000100", "Hi")
+    """
+
+    def __init__(self, target: str = DEFAULT_TARGET, *, timeout_s: float = 10.0) -> None:
+        self.target = target
+        self.timeout_s = timeout_s
+        #: Of the latest reply; 0 before the first.
+        self.server_id = 0
+        self.revision = 0
+        #: Batches sent so far.
+        self.batches_sent = 0
+        self._channel: aio.Channel | None = None
+        self._stub: Any = None
+        self._stream: BatchStream | None = None
+        self._closed = False
+        self._gathered = Columns()
+        self._futures: list[asyncio.Future[Result]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; calls under way fail. Closing twice is no error."""
+        self._closed = True
+        if self._stream is not None:
+            await self._stream.close()
+        if self._channel is not None:
+            await self._channel.close()
+
+    # Data.
+
+    async def get(self, key: Data) -> bytes | None:
+        """Return the value of ``key``, None if there is no such key."""
+        return cast("bytes | None", await self._call(Columns.get, key))
+
+    async def put(self, key: Data, value: Data) -> None:
+        """Write a base key.
+
+        Raises:
+            ComputedKeyError: An installed join computes it.
+        """
+        await self._call(Columns.put, key, value)
+
+    async def remove(self, key: Data) -> bool:
+        """Remove a base key; tell whether it was there."""
+        return cast("bool", await self._call(Columns.remove, key))
+
+    async def scan(
+        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end."""
+        rows = cast("Rows", await self._call(partial(Columns.scan, limit=limit, reverse=reverse), first, last))
+        return list(zip(rows.keys, rows.values, strict=True))
+
+    async def scan_iter(
+        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
+    ) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Yield the rows of a large range as they come; each chunk is exact at its own revision."""
+        request = pb.ScanRequest(
+            first=to_bytes(first), last=None if last is None else to_bytes(last), limit=limit, reverse=reverse
+        )
+        call = self._connected().Scan(request)
+        try:
+            async for chunk in call:
+                self._note(chunk.header.server_id, chunk.header.revision)
+                for row in zip(chunk.keys, chunk.values, strict=True):
+                    yield row
+        except aio.AioRpcError as error:
+            raise decode.call_error(error, self.target, self.timeout_s) from None
+        finally:
+            call.cancel()
+
+    async def count(self, first: Data, last: Data | None = None) -> int:
+        """Return how many keys ``[first, last)`` holds."""
+        return cast("int", await self._call(Columns.count, first, last))
+
+    def batch(self) -> AsyncBatch:
+        """Return an empty batch of commands, to be sent as one message."""
+        return AsyncBatch(self)
+
+    # Joins and state.
+
+    async def add_join(self, text: str) -> list[decode.Join]:
+        """Install the joins of ``text``, all or none; those that are installed already stay as they are.
+
+        Raises:
+            JoinError: With the place in ``text``, the reason and a hint.
+        """
+        reply = await self._unary("AddJoin", pb.AddJoinRequest(text=text), text)
+        return decode.joins(reply.joins)
+
+    async def drop_join(self, name: str) -> None:
+        """Take out a join and its outputs."""
+        await self._unary("DropJoin", pb.DropJoinRequest(name=name))
+
+    async def joins(self) -> list[decode.Join]:
+        """Return the installed joins, the earliest first."""
+        return decode.joins((await self._unary("ListJoins", pb.ListJoinsRequest())).joins)
+
+    async def explain_join(self, name: str) -> JoinExplanation:
+        """Return how a join is evaluated and kept."""
+        return decode.join_explanation((await self._unary("Explain", pb.ExplainRequest(join=name))).join)
+
+    async def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
+        """Return what a read of ``[first, last)`` would find and have to do."""
+        start, stop = to_bytes(first), None if last is None else to_bytes(last)
+        reply = await self._unary("Explain", pb.ExplainRequest(range=pb.Range(first=start, last=stop)))
+        return decode.range_explanation(start, stop, reply.range)
+
+    async def statistics(self) -> Statistics:
+        """Return what the server holds and did."""
+        return decode.statistics(await self._unary("Stats", pb.StatsRequest()))
+
+    # Inside.
+
+    def _connected(self) -> Any:
+        if self._closed:
+            raise ClosedError
+        if self._channel is None:
+            self._channel = aio.insecure_channel(self.target, options=_OPTIONS)
+            self._stub = PequodStub(self._channel)  # type: ignore[no-untyped-call]
+        return self._stub
+
+    async def _unary(self, name: str, request: object, text: str | None = None) -> Any:
+        try:
+            reply = await getattr(self._connected(), name)(request, timeout=self.timeout_s)
+        except aio.AioRpcError as error:
+            raise decode.call_error(error, self.target, self.timeout_s, text) from None
+        self._note(reply.header.server_id, reply.header.revision)
+        return reply
+
+    def _note(self, server_id: int, revision: int) -> None:
+        self.server_id, self.revision = server_id, revision
+
+    async def _call(self, command: Callable[..., None], *arguments: Data | None) -> Result:
+        """Add a command to the batch of this turn of the loop, and wait for its result."""
+        if self._closed:
+            raise ClosedError
+        loop = asyncio.get_running_loop()
+        if not self._futures:
+            loop.call_soon(self._flush)
+        command(self._gathered, *arguments)
+        future: asyncio.Future[Result] = loop.create_future()
+        self._futures.append(future)
+        if len(self._futures) >= COMMANDS_MAX:
+            self._flush()
+        result = await future
+        if isinstance(result, PequodError):
+            raise result
+        return result
+
+    def _flush(self) -> None:
+        columns, futures = self._gathered, self._futures
+        if not futures:
+            return
+        self._gathered, self._futures = Columns(), []
+        self.send(columns, partial(_settle, futures))
+
+    def send(self, columns: Columns, deliver: Callable[[list[Result] | PequodError], None]) -> None:
+        """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
+
+        Scans that the server cuts short are continued before.
+        """
+        try:
+            stream = self._live_stream()
+        except PequodError as error:
+            deliver(error)
+            return
+        self.batches_sent += 1
+        stream.send(columns, partial(self._take, columns, deliver))
+
+    def _live_stream(self) -> BatchStream:
+        stub = self._connected()
+        if self._stream is None or self._stream.broken is not None:
+            self._stream = BatchStream(stub.Execute(), self.target, self.timeout_s)
+        return self._stream
+
+    def _take(
+        self,
+        columns: Columns,
+        deliver: Callable[[list[Result] | PequodError], None],
+        reply: pb.ExecuteReply | PequodError,
+    ) -> None:
+        if isinstance(reply, PequodError):
+            deliver(reply)
+            return
+        self._note(reply.server_id, reply.revision)
+        results, truncated = decode_reply(columns.kinds, reply)
+        if not truncated:
+            deliver(results)
+            return
+        self._continue(columns, results, truncated, deliver)
+
+    def _continue(
+        self,
+        columns: Columns,
+        results: list[Result],
+        truncated: list[int],
+        deliver: Callable[[list[Result] | PequodError], None],
+    ) -> None:
+        """Ask for the rest of the first scan that was cut, then of the next."""
+        position = truncated[0]
+        rows = cast("Rows", results[position])
+
+        def extend(rest: list[Result] | PequodError) -> None:
+            more = rest if isinstance(rest, PequodError) else rest[0]
+            if isinstance(more, Rows):
+                rows.keys.extend(more.keys)
+                rows.values.extend(more.values)
+            else:
+                results[position] = more
+            if len(truncated) > 1:
+                self._continue(columns, results, truncated[1:], deliver)
+            else:
+                deliver(results)
+
+        self.send(resume(columns, position, rows), extend)
+
+
+class AsyncBatch(Columns):
+    """Commands that go out as one message; results come in their order.
+
+    Several batches may be under way at once: they run in the order of their sending.
+
+    Example:
+        batch = client.batch()
+        batch.put("s|ann|bob", "1")
+        batch.scan("t|ann|", "t|ann}")
+        _, rows = await batch.send()
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def send(self) -> asyncio.Future[list[Result]]:
+        """Send the batch now; the future gives a result for each command, an exception object where one failed.
+
+        Raises:
+            UnavailableError, DeadlineExceededError: From the future; nothing is known of the batch's writes.
+        """
+        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+
+        def deliver(results: list[Result] | PequodError) -> None:
+            if future.done():
+                return
+            if isinstance(results, PequodError):
+                future.set_exception(results)
+            else:
+                future.set_result(results)
+
+        self._client.send(self, deliver)
+        return future
+
+
+def _settle(futures: list[asyncio.Future[Result]], results: list[Result] | PequodError) -> None:
+    shared = [results] * len(futures) if isinstance(results, PequodError) else results
+    for future, result in zip(futures, shared, strict=True):
+        if not future.done():
+            future.set_result(result)

@@ -1,0 +1,158 @@
+"""Batches of commands as columns, and replies taken apart; the hot half of both clients.
+
+    batch.put(k, v); batch.scan(a, b)   kinds      2 4
+                                        arguments  k v a b
+
+Bench rows: client, encode and decode per command.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+
+from pequod.client.decode import command_error
+from pequod.engine.rows import Rows
+from pequod.errors import PequodError
+
+#: What APIs take as keys and values; text goes as UTF-8.
+Data = bytes | str
+#: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
+#: count; or the error of a command that failed.
+Result = Rows | bytes | bool | int | PequodError | None
+
+GET: Final = 1
+PUT: Final = 2
+REMOVE: Final = 3
+SCAN: Final = 4
+SCAN_LIMIT: Final = 5
+SCAN_DOWN: Final = 6
+COUNT: Final = 7
+
+_ABSENT: Final = 1
+_FAILED: Final = 2
+_TRUNCATED: Final = 3
+
+
+def to_bytes(data: Data) -> bytes:
+    """Return keys and values as bytes."""
+    return data if isinstance(data, bytes) else data.encode()
+
+
+def last_argument(last: Data | None) -> bytes | None:
+    """Return the bound as the wire takes it, empty for none; None if no key is below it."""
+    if last is None:
+        return b""
+    return to_bytes(last) or None
+
+
+class Columns:
+    """Commands in the order in which they will run."""
+
+    __slots__ = ("arguments", "kinds", "numbers")
+
+    def __init__(self) -> None:
+        self.kinds = bytearray()
+        self.arguments: list[bytes] = []
+        self.numbers: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def get(self, key: Data) -> None:
+        """Get a value."""
+        self.kinds.append(GET)
+        self.arguments.append(to_bytes(key))
+
+    def put(self, key: Data, value: Data) -> None:
+        """Write a base key."""
+        self.kinds.append(PUT)
+        self.arguments += (to_bytes(key), to_bytes(value))
+
+    def remove(self, key: Data) -> None:
+        """Remove a base key."""
+        self.kinds.append(REMOVE)
+        self.arguments.append(to_bytes(key))
+
+    def scan(self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False) -> None:
+        """Read ``[first, last)``; without ``last`` to the end."""
+        bound = last_argument(last)
+        if bound is None or limit == 0:
+            # Nothing is below the empty key; the wire has no other way to say an empty range.
+            first, bound = b"\0", b"\0"
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it cannot be negative")
+        self.arguments += (to_bytes(first), bound)
+        if reverse or limit:
+            self.kinds.append(SCAN_DOWN if reverse else SCAN_LIMIT)
+            self.numbers.append(limit or 0)
+        else:
+            self.kinds.append(SCAN)
+
+    def count(self, first: Data, last: Data | None = None) -> None:
+        """Count the keys of ``[first, last)``; without ``last`` to the end."""
+        bound = last_argument(last)
+        self.kinds.append(COUNT)
+        self.arguments += (b"\0", b"\0") if bound is None else (to_bytes(first), bound)
+
+    def message(self, batch: int) -> ExecuteRequest:
+        """Return the commands as one message."""
+        return ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
+
+
+def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result], list[int]]:
+    """Take a reply apart.
+
+    Returns:
+        The result of each command, and the positions of the scans that were cut short.
+    """
+    keys, values, counts = reply.keys[:], reply.values[:], reply.counts[:]
+    results: list[Result] = []
+    append = results.append
+    truncated: list[int] = []
+    key_at = value_at = count_at = error_at = 0
+    for kind, status in zip(kinds, reply.statuses, strict=True):
+        if status == _FAILED:
+            append(command_error(reply.errors[error_at]))
+            error_at += 1
+        elif SCAN <= kind <= SCAN_DOWN:
+            count = counts[count_at]
+            count_at += 1
+            if status == _TRUNCATED:
+                truncated.append(len(results))
+            append(Rows(keys[key_at : key_at + count], values[value_at : value_at + count]))
+            key_at += count
+            value_at += count
+        elif kind == PUT:
+            append(None)
+        elif kind == GET:
+            if status == _ABSENT:
+                append(None)
+            else:
+                append(values[value_at])
+                value_at += 1
+        elif kind == REMOVE:
+            append(status != _ABSENT)
+        else:
+            append(counts[count_at])
+            count_at += 1
+    return results, truncated
+
+
+def resume(columns: Columns, position: int, rows: Rows) -> Columns:
+    """Return the rest of the scan at ``position`` that was cut short after ``rows``."""
+    before = bytes(columns.kinds[:position])
+    singles = before.count(GET) + before.count(REMOVE)
+    at = singles + 2 * (position - singles)
+    first, last = columns.arguments[at : at + 2]
+    kind = columns.kinds[position]
+    limit = columns.numbers[before.count(SCAN_LIMIT) + before.count(SCAN_DOWN)] if kind != SCAN else 0
+    rest = Columns()
+    if kind == SCAN_DOWN:
+        last = rows.keys[-1]
+    else:
+        first = rows.keys[-1] + b"\0"
+    remaining = limit - len(rows.keys) if limit else None
+    rest.scan(first, last or None, limit=remaining, reverse=kind == SCAN_DOWN)
+    return rest

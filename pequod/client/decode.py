@@ -1,0 +1,172 @@
+"""Messages to records, and errors of the wire to exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine.explain import (
+    CoverageExplanation,
+    JoinExplanation,
+    PartExplanation,
+    PartState,
+    RangeExplanation,
+    SourceExplanation,
+    Upkeep,
+)
+from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
+from pequod.errors import (
+    ComputedKeyError,
+    DeadlineExceededError,
+    InvalidKeyError,
+    JoinError,
+    LimitExceededError,
+    PequodError,
+    Span,
+    UnavailableError,
+    UnknownJoinError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An installed join."""
+
+    #: Unique on the server.
+    name: str
+    #: The declaration in canonical form.
+    text: str
+    #: What is accepted but may surprise.
+    warnings: tuple[str, ...] = ()
+
+
+def joins(messages: list[pb.Join]) -> list[Join]:
+    """Decode installed joins."""
+    return [Join(message.name, message.text, tuple(message.warnings)) for message in messages]
+
+
+def join_explanation(message: pb.JoinExplanation) -> JoinExplanation:
+    """Decode a join's plan."""
+    return JoinExplanation(
+        name=message.name,
+        text=message.text,
+        maintenance=message.maintenance,
+        is_unique=message.is_unique,
+        warnings=tuple(message.warnings),
+        sources=tuple(
+            SourceExplanation(
+                source=source.source,
+                reads=source.reads,
+                narrowed_by=source.narrowed_by or None,
+                binds=tuple(source.binds),
+                upkeep=Upkeep(source.upkeep),
+                computed_by=tuple(source.computed_by),
+            )
+            for source in message.sources
+        ),
+    )
+
+
+def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplanation) -> RangeExplanation:
+    """Decode what a read would find."""
+    return RangeExplanation(
+        first,
+        last,
+        message.stored_keys,
+        tuple(
+            CoverageExplanation(
+                coverage.join,
+                tuple(
+                    PartExplanation(
+                        part.first, part.last, PartState(part.state), part.rows, part.updaters, part.log_entries
+                    )
+                    for part in coverage.parts
+                ),
+                coverage.next_read,
+            )
+            for coverage in message.joins
+        ),
+    )
+
+
+def statistics(message: pb.StatsReply) -> Statistics:
+    """Decode the statistics of a server."""
+    return Statistics(
+        revision=message.header.revision,
+        loose_keys=message.loose_keys,
+        tables={
+            table.table: TableStatistics(table.keys, table.key_bytes, table.value_bytes, table.groups)
+            for table in message.tables
+        },
+        joins={
+            join.join: JoinStatistics(
+                rows=join.rows,
+                key_bytes=join.key_bytes,
+                contexts=join.contexts,
+                status_ranges=join.status_ranges,
+                updaters=join.updaters,
+                log_entries=join.log_entries,
+                hits=join.hits,
+                computed_ranges=join.computed_ranges,
+                rows_computed=join.rows_computed,
+                log_applied=join.log_applied,
+                invalidations=join.invalidations,
+                not_a_number=join.not_a_number,
+            )
+            for join in message.joins
+        },
+    )
+
+
+def command_error(error: pb.CommandError) -> PequodError:
+    """Return the exception of one command of a batch."""
+    return _rebuild(error.reason, error.message, error.facts, None)
+
+
+def call_error(error: grpc.aio.AioRpcError, target: str, timeout_s: float, text: str | None = None) -> PequodError:
+    """Return the exception of a failed call; ``text`` is what a join error points into."""
+    code = error.code()
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return UnavailableError(target, error.details() or "the connection was lost")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceededError(target, timeout_s)
+    message = error.details() or code.name
+    status = rpc_status.from_call(error)
+    for detail in status.details if status is not None else ():
+        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            info = error_details_pb2.ErrorInfo()
+            detail.Unpack(info)
+            return _rebuild(info.reason, message, info.metadata, text)
+    return PequodError(f"{target} answered {code.name}: {message}")
+
+
+def _rebuild(reason: str, message: str, facts: Mapping[str, str], text: str | None) -> PequodError:
+    try:
+        match reason:
+            case "JoinError":
+                return _join_error(facts, text)
+            case "ComputedKeyError":
+                return ComputedKeyError(bytes.fromhex(facts["key_hex"]), facts["join"])
+            case "LimitExceededError":
+                return LimitExceededError(facts["setting"], int(facts["size"]), int(facts["maximum"]))
+            case "InvalidKeyError":
+                return InvalidKeyError(bytes.fromhex(facts["key_hex"]), facts["reason"])
+            case "UnknownJoinError":
+                return UnknownJoinError(facts["name"])
+            case _:
+                return PequodError(message)
+    except (KeyError, ValueError):
+        # A server of another version; its message still says what is wrong.
+        return PequodError(message)
+
+
+def _join_error(facts: Mapping[str, str], text: str | None) -> JoinError:
+    span = None
+    if "line" in facts:
+        span = Span(int(facts["start"]), int(facts["end"]), int(facts["line"]), int(facts["column"]))
+    return JoinError(facts["reason"], hint=facts["hint"], span=span, text=text)

@@ -1,0 +1,210 @@
+"""The synchronous client: an event loop with an `AsyncClient` in a thread of its own, for callers from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pequod.client.aio import DEFAULT_TARGET, AsyncClient
+from pequod.client.columns import Columns, Data, Result
+from pequod.client.decode import Join
+from pequod.engine.explain import JoinExplanation, RangeExplanation
+from pequod.engine.statistics import Statistics
+from pequod.errors import ClosedError, PequodError
+
+T = TypeVar("T")
+
+
+class Client:
+    """A client of one server; safe to use from many threads.
+
+    Args:
+        target: HOST:PORT.
+        timeout_s: How long a call may take.
+
+    Example:
+        with Client() as client:
+            client.put("p|bob|0000000100", "Hi")
+    """
+
+    def __init__(self, target: str = DEFAULT_TARGET, *, timeout_s: float = 10.0) -> None:
+        self._async = AsyncClient(target, timeout_s=timeout_s)
+        self._loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"pequod {target}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def target(self) -> str:
+        """HOST:PORT of the server."""
+        return self._async.target
+
+    @property
+    def server_id(self) -> int:
+        """Of the latest reply; another one means that the server was started anew."""
+        return self._async.server_id
+
+    @property
+    def revision(self) -> int:
+        """Of the latest reply."""
+        return self._async.revision
+
+    def close(self) -> None:
+        """Close the connection and end the thread; calls under way fail. Closing twice is no error."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._async.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def get(self, key: Data) -> bytes | None:
+        """Return the value of ``key``, None if there is no such key."""
+        return self._wait(self._async.get(key))
+
+    def put(self, key: Data, value: Data) -> None:
+        """Write a base key.
+
+        Raises:
+            ComputedKeyError: An installed join computes it.
+        """
+        self._wait(self._async.put(key, value))
+
+    def remove(self, key: Data) -> bool:
+        """Remove a base key; tell whether it was there."""
+        return self._wait(self._async.remove(key))
+
+    def scan(
+        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end."""
+        return self._wait(self._async.scan(first, last, limit=limit, reverse=reverse))
+
+    def scan_iter(
+        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a large range as they come; each chunk is exact at its own revision."""
+        rows = self._async.scan_iter(first, last, limit=limit, reverse=reverse)
+        try:
+            while piece := self._wait(_next_rows(rows)):
+                yield from piece
+        finally:
+            if not self._closed:
+                self._wait(rows.aclose())  # type: ignore[attr-defined]
+
+    def count(self, first: Data, last: Data | None = None) -> int:
+        """Return how many keys ``[first, last)`` holds."""
+        return self._wait(self._async.count(first, last))
+
+    def batch(self) -> SyncBatch:
+        """Return an empty batch of commands, to be sent as one message."""
+        return SyncBatch(self)
+
+    def add_join(self, text: str) -> list[Join]:
+        """Install the joins of ``text``, all or none; those that are installed already stay as they are.
+
+        Raises:
+            JoinError: With the place in ``text``, the reason and a hint.
+        """
+        return self._wait(self._async.add_join(text))
+
+    def drop_join(self, name: str) -> None:
+        """Take out a join and its outputs."""
+        self._wait(self._async.drop_join(name))
+
+    def joins(self) -> list[Join]:
+        """Return the installed joins, the earliest first."""
+        return self._wait(self._async.joins())
+
+    def explain_join(self, name: str) -> JoinExplanation:
+        """Return how a join is evaluated and kept."""
+        return self._wait(self._async.explain_join(name))
+
+    def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
+        """Return what a read of ``[first, last)`` would find and have to do."""
+        return self._wait(self._async.explain_range(first, last))
+
+    def statistics(self) -> Statistics:
+        """Return what the server holds and did."""
+        return self._wait(self._async.statistics())
+
+    def send(self, columns: Columns) -> Future[list[Result]]:
+        """Send a batch without waiting; see `SyncBatch.send_nowait`."""
+        future: Future[list[Result]] = Future()
+
+        def deliver(results: list[Result] | PequodError) -> None:
+            if isinstance(results, PequodError):
+                future.set_exception(results)
+            else:
+                future.set_result(results)
+
+        self._refuse_if_closed()
+        self._loop.call_soon_threadsafe(self._async.send, columns, deliver)
+        return future
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._refuse_if_closed()
+            pending = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except BaseException:
+            coroutine.close()
+            raise
+        try:
+            return pending.result()
+        except BaseException:
+            # Ctrl-C while waiting: nobody is left to take the result.
+            pending.cancel()
+            raise
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ClosedError
+
+
+class SyncBatch(Columns):
+    """Commands that go out as one message; results come in their order.
+
+    Example:
+        batch = client.batch()
+        batch.put("s|ann|bob", "1")
+        batch.scan("t|ann|", "t|ann}")
+        _, rows = batch.send()
+    """
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    def send(self) -> list[Result]:
+        """Send the batch and return a result for each command, an exception object where one failed."""
+        return self.send_nowait().result()
+
+    def send_nowait(self) -> Future[list[Result]]:
+        """Send the batch and return at once; batches run in the order of their sending."""
+        return self._client.send(self)
+
+
+async def _next_rows(rows: AsyncIterator[tuple[bytes, bytes]], count_max: int = 1000) -> list[tuple[bytes, bytes]]:
+    piece = []
+    async for row in rows:
+        piece.append(row)
+        if len(piece) == count_max:
+            break
+    return piece

@@ -1,0 +1,1 @@
+"""Generated protobuf and gRPC code of `pequod.v1`; `make proto` makes it anew."""

@@ -1,0 +1,348 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Header(_message.Message):
+    __slots__ = ("server_id", "revision")
+    SERVER_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    server_id: int
+    revision: int
+    def __init__(self, server_id: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class GetRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class GetReply(_message.Message):
+    __slots__ = ("header", "value")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    value: bytes
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class PutRequest(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class PutReply(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+
+class RemoveRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+
+class RemoveReply(_message.Message):
+    __slots__ = ("header", "removed")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    removed: bool
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., removed: _Optional[bool] = ...) -> None: ...
+
+class ScanRequest(_message.Message):
+    __slots__ = ("first", "last", "limit", "reverse", "chunk_bytes")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    REVERSE_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    limit: int
+    reverse: bool
+    chunk_bytes: int
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., limit: _Optional[int] = ..., reverse: _Optional[bool] = ..., chunk_bytes: _Optional[int] = ...) -> None: ...
+
+class ScanReply(_message.Message):
+    __slots__ = ("header", "keys", "values")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class CountRequest(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ...) -> None: ...
+
+class CountReply(_message.Message):
+    __slots__ = ("header", "count")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    count: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ExecuteRequest(_message.Message):
+    __slots__ = ("batch", "kinds", "arguments", "numbers")
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    batch: int
+    kinds: bytes
+    arguments: _containers.RepeatedScalarFieldContainer[bytes]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ExecuteReply(_message.Message):
+    __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision")
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    batch: int
+    statuses: bytes
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    errors: _containers.RepeatedCompositeFieldContainer[CommandError]
+    server_id: int
+    revision: int
+    def __init__(self, batch: _Optional[int] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[CommandError, _Mapping]]] = ..., server_id: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class CommandError(_message.Message):
+    __slots__ = ("code", "message", "reason", "facts")
+    class FactsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    reason: str
+    facts: _containers.ScalarMap[str, str]
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Join(_message.Message):
+    __slots__ = ("name", "text", "warnings")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AddJoinRequest(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class AddJoinReply(_message.Message):
+    __slots__ = ("header", "joins")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    joins: _containers.RepeatedCompositeFieldContainer[Join]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., joins: _Optional[_Iterable[_Union[Join, _Mapping]]] = ...) -> None: ...
+
+class DropJoinRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DropJoinReply(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+
+class ListJoinsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListJoinsReply(_message.Message):
+    __slots__ = ("header", "joins")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    joins: _containers.RepeatedCompositeFieldContainer[Join]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., joins: _Optional[_Iterable[_Union[Join, _Mapping]]] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("join", "range")
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    join: str
+    range: Range
+    def __init__(self, join: _Optional[str] = ..., range: _Optional[_Union[Range, _Mapping]] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ...) -> None: ...
+
+class ExplainReply(_message.Message):
+    __slots__ = ("header", "join", "range")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    join: JoinExplanation
+    range: RangeExplanation
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., join: _Optional[_Union[JoinExplanation, _Mapping]] = ..., range: _Optional[_Union[RangeExplanation, _Mapping]] = ...) -> None: ...
+
+class JoinExplanation(_message.Message):
+    __slots__ = ("name", "text", "maintenance", "is_unique", "sources", "warnings")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_FIELD_NUMBER: _ClassVar[int]
+    IS_UNIQUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    maintenance: str
+    is_unique: bool
+    sources: _containers.RepeatedCompositeFieldContainer[SourceExplanation]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., maintenance: _Optional[str] = ..., is_unique: _Optional[bool] = ..., sources: _Optional[_Iterable[_Union[SourceExplanation, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SourceExplanation(_message.Message):
+    __slots__ = ("source", "reads", "narrowed_by", "binds", "upkeep", "computed_by")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    NARROWED_BY_FIELD_NUMBER: _ClassVar[int]
+    BINDS_FIELD_NUMBER: _ClassVar[int]
+    UPKEEP_FIELD_NUMBER: _ClassVar[int]
+    COMPUTED_BY_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    reads: str
+    narrowed_by: str
+    binds: _containers.RepeatedScalarFieldContainer[str]
+    upkeep: str
+    computed_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, source: _Optional[str] = ..., reads: _Optional[str] = ..., narrowed_by: _Optional[str] = ..., binds: _Optional[_Iterable[str]] = ..., upkeep: _Optional[str] = ..., computed_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RangeExplanation(_message.Message):
+    __slots__ = ("stored_keys", "joins")
+    STORED_KEYS_FIELD_NUMBER: _ClassVar[int]
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    stored_keys: int
+    joins: _containers.RepeatedCompositeFieldContainer[CoverageExplanation]
+    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ...) -> None: ...
+
+class CoverageExplanation(_message.Message):
+    __slots__ = ("join", "parts", "next_read")
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_READ_FIELD_NUMBER: _ClassVar[int]
+    join: str
+    parts: _containers.RepeatedCompositeFieldContainer[PartExplanation]
+    next_read: str
+    def __init__(self, join: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartExplanation, _Mapping]]] = ..., next_read: _Optional[str] = ...) -> None: ...
+
+class PartExplanation(_message.Message):
+    __slots__ = ("first", "last", "state", "rows", "updaters", "log_entries")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    UPDATERS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    state: str
+    rows: int
+    updaters: int
+    log_entries: int
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ...) -> None: ...
+
+class StatsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatsReply(_message.Message):
+    __slots__ = ("header", "loose_keys", "tables", "joins")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    loose_keys: int
+    tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
+    joins: _containers.RepeatedCompositeFieldContainer[JoinStatistics]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ...) -> None: ...
+
+class TableStatistics(_message.Message):
+    __slots__ = ("table", "keys", "key_bytes", "value_bytes", "groups")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VALUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    table: bytes
+    keys: int
+    key_bytes: int
+    value_bytes: int
+    groups: int
+    def __init__(self, table: _Optional[bytes] = ..., keys: _Optional[int] = ..., key_bytes: _Optional[int] = ..., value_bytes: _Optional[int] = ..., groups: _Optional[int] = ...) -> None: ...
+
+class JoinStatistics(_message.Message):
+    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number")
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXTS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_RANGES_FIELD_NUMBER: _ClassVar[int]
+    UPDATERS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTED_RANGES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_COMPUTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_APPLIED_FIELD_NUMBER: _ClassVar[int]
+    INVALIDATIONS_FIELD_NUMBER: _ClassVar[int]
+    NOT_A_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    join: str
+    rows: int
+    key_bytes: int
+    contexts: int
+    status_ranges: int
+    updaters: int
+    log_entries: int
+    hits: int
+    computed_ranges: int
+    rows_computed: int
+    log_applied: int
+    invalidations: int
+    not_a_number: int
+    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,95 @@
+"""Records of the engine as messages."""
+
+from __future__ import annotations
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Join, JoinExplanation, RangeExplanation, Statistics
+
+
+def join(info: Join) -> pb.Join:
+    """Encode an installed join."""
+    return pb.Join(name=info.name, text=str(info.spec), warnings=info.warnings)
+
+
+def join_explanation(explained: JoinExplanation) -> pb.JoinExplanation:
+    """Encode a join's plan."""
+    return pb.JoinExplanation(
+        name=explained.name,
+        text=explained.text,
+        maintenance=explained.maintenance,
+        is_unique=explained.is_unique,
+        warnings=explained.warnings,
+        sources=[
+            pb.SourceExplanation(
+                source=source.source,
+                reads=source.reads,
+                narrowed_by=source.narrowed_by or "",
+                binds=source.binds,
+                upkeep=source.upkeep,
+                computed_by=source.computed_by,
+            )
+            for source in explained.sources
+        ],
+    )
+
+
+def range_explanation(explained: RangeExplanation) -> pb.RangeExplanation:
+    """Encode what a read would find."""
+    return pb.RangeExplanation(
+        stored_keys=explained.stored_keys,
+        joins=[
+            pb.CoverageExplanation(
+                join=coverage.join,
+                next_read=coverage.next_read,
+                parts=[
+                    pb.PartExplanation(
+                        first=part.first,
+                        last=part.last,
+                        state=part.state,
+                        rows=part.rows,
+                        updaters=part.updaters,
+                        log_entries=part.log_entries,
+                    )
+                    for part in coverage.parts
+                ],
+            )
+            for coverage in explained.joins
+        ],
+    )
+
+
+def statistics(collected: Statistics, header: pb.Header) -> pb.StatsReply:
+    """Encode the statistics of an engine."""
+    return pb.StatsReply(
+        header=header,
+        loose_keys=collected.loose_keys,
+        tables=[
+            pb.TableStatistics(
+                table=name,
+                keys=table.keys,
+                key_bytes=table.key_bytes,
+                value_bytes=table.value_bytes,
+                groups=table.groups,
+            )
+            for name, table in collected.tables.items()
+        ],
+        joins=[
+            pb.JoinStatistics(
+                join=name,
+                rows=kept.rows,
+                key_bytes=kept.key_bytes,
+                contexts=kept.contexts,
+                status_ranges=kept.status_ranges,
+                updaters=kept.updaters,
+                log_entries=kept.log_entries,
+                hits=kept.hits,
+                computed_ranges=kept.computed_ranges,
+                rows_computed=kept.rows_computed,
+                log_applied=kept.log_applied,
+                invalidations=kept.invalidations,
+                not_a_number=kept.not_a_number,
+            )
+            for name, kept in collected.joins.items()
+        ],
+    )

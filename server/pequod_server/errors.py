@@ -1,0 +1,65 @@
+"""From what the engine refuses to gRPC status codes; the facts go along as google.rpc.ErrorInfo."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from pequod.engine import (
+    ComputedKeyError,
+    InvalidKeyError,
+    JoinError,
+    LimitExceededError,
+    PequodError,
+    UnknownJoinError,
+)
+
+#: The domain of our ErrorInfo reasons.
+DOMAIN: Final = "pequod.v1"
+
+_SPAN: Final = ("start", "end", "line", "column")
+
+_CODES: Final[dict[type[PequodError], grpc.StatusCode]] = {
+    JoinError: grpc.StatusCode.INVALID_ARGUMENT,
+    InvalidKeyError: grpc.StatusCode.INVALID_ARGUMENT,
+    LimitExceededError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ComputedKeyError: grpc.StatusCode.FAILED_PRECONDITION,
+    UnknownJoinError: grpc.StatusCode.NOT_FOUND,
+}
+
+
+def code_of(error: PequodError) -> grpc.StatusCode:
+    """Return the canonical code of an error."""
+    return _CODES.get(type(error), grpc.StatusCode.UNKNOWN)
+
+
+def facts_of(error: PequodError) -> dict[str, str]:
+    """Return the facts that an error carries, as text; keys in hexadecimal, since they may be any bytes."""
+    match error:
+        case JoinError(reason=reason, hint=hint, span=span):
+            place = {} if span is None else {name: str(getattr(span, name)) for name in _SPAN}
+            return {"reason": reason, "hint": hint, **place}
+        case LimitExceededError(setting=setting, size=size, maximum=maximum):
+            return {"setting": setting, "size": str(size), "maximum": str(maximum)}
+        case ComputedKeyError(key=key, join=join):
+            return {"key_hex": key.hex(), "join": join}
+        case InvalidKeyError(key=key):
+            return {"key_hex": key[:1024].hex()}
+        case UnknownJoinError(name=name):
+            return {"name": name}
+        case _:
+            return {}
+
+
+def status_of(error: PequodError) -> grpc.Status:
+    """Return the status of an error, with its details."""
+    info = error_details_pb2.ErrorInfo(reason=type(error).__name__, domain=DOMAIN, metadata=facts_of(error))
+    detail = any_pb2.Any()
+    detail.Pack(info)
+    number, _ = code_of(error).value
+    status: grpc.Status = rpc_status.to_status(status_pb2.Status(code=number, message=str(error), details=[detail]))
+    return status

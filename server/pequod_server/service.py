@@ -1,0 +1,150 @@
+"""The calls of `pequod.v1`: decode, ask the engine, encode. Each engine call runs to its end before the next."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import grpc
+from grpc import aio
+from pequod_grammar import parse
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodServicer
+
+from pequod.engine import Engine, JoinError, PequodError, Rows
+from pequod_server import encode
+from pequod_server.config import ServerConfig
+from pequod_server.errors import status_of
+from pequod_server.execute import BadBatchError, Executor
+
+Answer = TypeVar("Answer")
+Context = aio.ServicerContext[Any, Any]
+
+
+class PequodService(PequodServicer):
+    """One engine behind the wire contract."""
+
+    def __init__(self, engine: Engine, config: ServerConfig) -> None:
+        self._engine = engine
+        self._config = config
+        #: Random, so that clients notice a restart.
+        self.server_id = secrets.randbits(63)
+        self._executor = Executor(
+            engine, self.server_id, reply_bytes_max=config.reply_bytes_max, rows_max=config.rows_max
+        )
+
+    def _header(self) -> pb.Header:
+        return pb.Header(server_id=self.server_id, revision=self._engine.revision)
+
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetReply:
+        """Get one value."""
+        value = await _answer(context, lambda: self._engine.get(request.key, now=time.monotonic()))
+        return pb.GetReply(header=self._header(), value=value)
+
+    async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutReply:
+        """Write one base key."""
+        await _answer(context, lambda: self._engine.put(request.key, request.value))
+        return pb.PutReply(header=self._header())
+
+    async def Remove(self, request: pb.RemoveRequest, context: Context) -> pb.RemoveReply:
+        """Remove one base key."""
+        removed = await _answer(context, lambda: self._engine.remove(request.key))
+        return pb.RemoveReply(header=self._header(), removed=removed)
+
+    async def Count(self, request: pb.CountRequest, context: Context) -> pb.CountReply:
+        """Count the keys of a range."""
+        count = await _answer(context, lambda: self._engine.count(request.first, _last(request), now=time.monotonic()))
+        return pb.CountReply(header=self._header(), count=count)
+
+    async def Scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
+        """Read a range in chunks; between them, others have their turn."""
+        first, last = request.first, _last(request)
+        chunk_bytes = request.chunk_bytes or self._config.chunk_bytes
+        remaining = request.limit if request.HasField("limit") else None
+        while remaining is None or remaining > 0:
+            limit = self._config.rows_max if remaining is None else min(remaining, self._config.rows_max)
+            rows = self._engine.scan(first, last, limit=limit, reverse=request.reverse, now=time.monotonic())
+            is_last = len(rows.keys) < limit
+            chunk = _take(rows, chunk_bytes)
+            if chunk.keys or is_last:
+                yield pb.ScanReply(header=self._header(), keys=chunk.keys, values=chunk.values)
+            if is_last and len(chunk.keys) == len(rows.keys):
+                return
+            if request.reverse:
+                last = chunk.keys[-1]
+            else:
+                first = chunk.keys[-1] + b"\0"
+            if remaining is not None:
+                remaining -= len(chunk.keys)
+            await asyncio.sleep(0)
+
+    async def Execute(self, _requests: object, context: Context) -> None:
+        """Run batches as they come; one reply for each."""
+        read, write, execute, clock = context.read, context.write, self._executor.execute, time.monotonic
+        try:
+            while (request := await read()) is not aio.EOF:
+                await write(execute(request, clock()))
+        except BadBatchError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+    async def AddJoin(self, request: pb.AddJoinRequest, context: Context) -> pb.AddJoinReply:
+        """Install the joins of a text, all or none."""
+
+        def add() -> list[pb.Join]:
+            specs = parse(request.text)
+            try:
+                return [encode.join(join) for join in self._engine.add_joins(specs)]
+            except JoinError as error:
+                raise error.with_text(request.text) from None
+
+        joins = await _answer(context, add)
+        return pb.AddJoinReply(header=self._header(), joins=joins)
+
+    async def DropJoin(self, request: pb.DropJoinRequest, context: Context) -> pb.DropJoinReply:
+        """Take out a join."""
+        await _answer(context, lambda: self._engine.drop_join(request.name))
+        return pb.DropJoinReply(header=self._header())
+
+    async def ListJoins(self, _request: pb.ListJoinsRequest, _context: Context) -> pb.ListJoinsReply:
+        """List the installed joins."""
+        return pb.ListJoinsReply(header=self._header(), joins=map(encode.join, self._engine.joins()))
+
+    async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainReply:
+        """Tell how a join is evaluated, or what a read of a range would find."""
+        subject = request.WhichOneof("subject")
+        if subject is None:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "name a join or a range to explain")
+        if subject == "join":
+            plan = await _answer(context, lambda: self._engine.explain_join(request.join))
+            return pb.ExplainReply(header=self._header(), join=encode.join_explanation(plan))
+        found = self._engine.explain_range(request.range.first, _last(request.range), now=time.monotonic())
+        return pb.ExplainReply(header=self._header(), range=encode.range_explanation(found))
+
+    async def Stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
+        """Tell what the server holds and did."""
+        return encode.statistics(self._engine.statistics(), self._header())
+
+
+async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
+    try:
+        return ask()
+    except PequodError as error:
+        status = status_of(error)
+        await context.abort(status.code, status.details, status.trailing_metadata)
+
+
+def _last(request: pb.ScanRequest | pb.CountRequest | pb.Range) -> bytes | None:
+    return request.last if request.HasField("last") else None
+
+
+def _take(rows: Rows, bytes_max: int) -> Rows:
+    """Return the first rows that fit, at least one."""
+    size = 0
+    for count, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
+        size += len(key) + len(value)
+        if size > bytes_max and count:
+            return Rows(rows.keys[:count], rows.values[:count])
+    return rows
