@@ -85,20 +85,18 @@ class Changes:
         """Copy one value, or its absence, under ``tail`` into every context; the hot loop of a post."""
         if new is None or join.downstreams:
             for context in updaters.contexts:
-                key = context.prefix + tail
-                if context.covers(key):
-                    self._set(join, context, key, new)
+                if context.covers(tail):
+                    self._set(join, context, tail, new)
             return
         for context in updaters.contexts:
-            key = context.prefix + tail
-            if context.first <= key < context.last and (context.is_whole or context.covers(key)):
-                rows = context.rows
-                keys = rows.keys
-                if keys and keys[-1] < key:
-                    keys.append(key)
-                    rows.values.append(new)
-                else:
-                    rows.put(key, new)
+            rows = context.rows
+            tails = rows.keys
+            # Above the latest row of a single open range: what a new post almost always is.
+            if tails and context.is_whole and context.upper is None and tails[-1] < tail:
+                tails.append(tail)
+                rows.values.append(new)
+            elif context.covers(tail):
+                rows.put(tail, new)
 
     def _update(
         self,
@@ -117,18 +115,18 @@ class Changes:
             for extras in waiting or ((),):
                 for number, value in zip(step.extras, extras, strict=True):
                     env[number] = value
-                key = plan.build(env)
-                if not context.covers(key):
+                tail = plan.tail(env)
+                if not context.covers(tail):
                     continue
                 if join.is_unique:
-                    self._set(join, context, key, new)
+                    self._set(join, context, tail, new)
                 else:
-                    before, after = context.contribute(join.aggregate, key, source_key, old, new)
-                    self._emit(join, key, before, after)
+                    before, after = context.contribute(join.aggregate, tail, source_key, old, new)
+                    self._emit(join, context, tail, before, after)
 
-    def _set(self, join: InstalledJoin, context: Context, key: bytes, new: bytes | None) -> None:
-        old = context.rows.remove(key) if new is None else context.rows.put(key, new)
-        self._emit(join, key, old, new)
+    def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None) -> None:
+        old = context.rows.remove(tail) if new is None else context.rows.put(tail, new)
+        self._emit(join, context, tail, old, new)
 
     def apply(self, join: InstalledJoin, context: Context, batches: Iterable[tuple[int, Batch]]) -> None:
         """Add (sign 1) or take away (sign -1) what executions found, in their order.
@@ -143,20 +141,21 @@ class Changes:
             else:
                 _release_frames(context, batch)
             if join.is_unique:
-                for key, value in zip(batch.keys, batch.values, strict=True):
-                    if context.covers(key):
-                        self._set(join, context, key, value if sign > 0 else None)
+                for tail, value in zip(batch.tails, batch.values, strict=True):
+                    if context.covers(tail):
+                        self._set(join, context, tail, value if sign > 0 else None)
                 continue
-            for key, source_key, value in zip(batch.keys, batch.source_keys, batch.values, strict=True):
-                if context.covers(key):
+            for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
+                if context.covers(tail):
                     old, new = (None, value) if sign > 0 else (value, None)
-                    before, after = context.contribute(join.aggregate, key, source_key, old, new)
-                    self._emit(join, key, before, after)
+                    before, after = context.contribute(join.aggregate, tail, source_key, old, new)
+                    self._emit(join, context, tail, before, after)
         self._drain()
 
-    def _emit(self, join: InstalledJoin, key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
         if not join.downstreams or old == new:
             return
+        key = context.prefix + tail
         if join.rivals:
             old, new = _as_seen(join, key, old, new)
             if old == new:
@@ -218,7 +217,7 @@ def _as_seen(
     """Return how a change looks to readers where other joins may compute the key: the earliest join's value stands."""
     for rival in join.rivals:
         status = rival.coverage.find(key)
-        value = None if status is None else status.context.rows.get(key)
+        value = None if status is None else status.context.get(key)
         if value is None:
             continue
         if rival.order < join.order:

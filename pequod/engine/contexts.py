@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from pequod.engine.aggregates import Aggregate, State
-from pequod.engine.rows import SortedRows
+from pequod.engine.rows import Rows, SortedRows
 
 if TYPE_CHECKING:
     from pequod.engine.joins import InstalledJoin
@@ -43,9 +43,13 @@ class StatusRange:
 class Context:
     """A slot set and what is materialised under it; the unit of maintenance.
 
+    Rows are kept under *tails*, the part of their keys after the context's prefix: a post's tail is one object in
+    all timelines, so that an entry costs two pointers and no allocation.
+
     Invariants:
         1. Status ranges are disjoint, in order, not empty, never adjacent, and inside the prefix's range.
-        2. ``first`` and ``last`` are their hull; ``is_whole`` says that there is only one of them.
+        2. ``first`` and ``last`` are their hull, ``lower`` and ``upper`` the same as tails; ``is_whole`` says that
+           there is only one range.
         3. Every row lies in a status range.
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
         5. Rows equal the join's evaluation over the sources as they were before the log's changes.
@@ -55,6 +59,7 @@ class Context:
     __slots__ = (
         "aggregate_states",
         "dependants",
+        "end",
         "environment",
         "expires_s",
         "first",
@@ -65,12 +70,14 @@ class Context:
         "last",
         "last_used",
         "log",
+        "lower",
         "plan",
         "prefix",
         "ranges",
         "rows",
         "updaters",
         "updaters_gone",
+        "upper",
         "upstreams",
     )
 
@@ -81,11 +88,17 @@ class Context:
         self.environment = environment
         #: The output key up to the first slot that is not fixed.
         self.prefix = prefix
+        #: Above every key of the plan with this prefix.
+        self.end = plan.end_of(prefix)
+        #: Values by tail.
         self.rows = SortedRows()
-        #: Output key -> state; only for joins whose output keys may have several contributions.
+        #: Tail -> state; only for joins whose output keys may have several contributions.
         self.aggregate_states: dict[bytes, State] = {}
         self.ranges: list[StatusRange] = []
         self.first = self.last = b""
+        self.lower: bytes = b""
+        #: None: up to the end of the prefix's range.
+        self.upper: bytes | None = None
         self.is_whole = True
         #: The last moment at which the rows may be given out.
         self.expires_s = inf
@@ -103,44 +116,64 @@ class Context:
         #: The engine's read number at the latest read.
         self.last_used = 0
 
-    def covers(self, key: bytes) -> bool:
-        """Tell whether ``key`` lies in a status range.
+    def covers(self, tail: bytes) -> bool:
+        """Tell whether the key of ``tail`` lies in a status range.
 
         Cost:
             O(1) for one range, else O(log ranges).
         """
-        if not self.first <= key < self.last:
+        upper = self.upper
+        if tail < self.lower or (upper is not None and tail >= upper):
             return False
         if self.is_whole:
             return True
+        key = self.prefix + tail
         at = bisect_right(self.ranges, key, key=_range_first) - 1
         return key < self.ranges[at].last
 
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of an output key, None if there is no such row."""
+        return self.rows.get(key[len(self.prefix) :])
+
+    def slice(self, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False) -> Rows:
+        """Return the rows of ``[first, last)``, which lies in the range of the prefix; see `SortedRows.slice`."""
+        prefix = self.prefix
+        length = len(prefix)
+        lower = first[length:] if first > prefix else b""
+        tails, values = self.rows.slice(lower, None if last >= self.end else last[length:], limit, reverse=reverse)
+        return Rows([prefix + tail for tail in tails], values)
+
+    def count(self, first: bytes, last: bytes) -> int:
+        """Return how many rows ``[first, last)`` holds, which lies in the range of the prefix."""
+        length = len(self.prefix)
+        lower = first[length:] if first > self.prefix else b""
+        return self.rows.count(lower, None if last >= self.end else last[length:])
+
     def contribute(
-        self, aggregate: Aggregate[State], key: bytes, source_key: bytes, old: bytes | None, new: bytes | None
+        self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None
     ) -> tuple[bytes | None, bytes | None]:
         """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
 
         Returns:
             The output value before and after, None where there is no output key.
         """
-        state = self.aggregate_states.get(key)
+        state = self.aggregate_states.get(tail)
         before = aggregate.result(state)
         if old is not None:
             state = aggregate.remove(state, source_key, old)
         if new is not None:
             state = aggregate.add(state, source_key, new)
         if state is None:
-            self.aggregate_states.pop(key, None)
+            self.aggregate_states.pop(tail, None)
         else:
-            self.aggregate_states[key] = state
+            self.aggregate_states[tail] = state
         after = aggregate.result(state)
         if after == before:
             return before, before
         if after is None:
-            self.rows.remove(key)
+            self.rows.remove(tail)
         else:
-            self.rows.put(key, after)
+            self.rows.put(tail, after)
         return before, after
 
     def add_range(self, added: StatusRange) -> None:
@@ -152,6 +185,9 @@ class Context:
     def resize(self) -> None:
         """Bring the hull up to date with the status ranges."""
         self.first, self.last = self.ranges[0].first, self.ranges[-1].last
+        length = len(self.prefix)
+        self.lower = self.first[length:] if self.first > self.prefix else b""
+        self.upper = None if self.last >= self.end else self.last[length:]
         self.is_whole = len(self.ranges) == 1
 
     def lose_updaters(self) -> None:
@@ -169,15 +205,15 @@ class Context:
         assert self.is_live
         assert self.ranges, "a context without a status range is dropped"
         for status in self.ranges:
-            assert self.prefix <= status.first < status.last, "invariant 1"
+            assert self.prefix <= status.first < status.last <= self.end, "invariant 1"
             assert status.context is self
         for a, b in pairwise(self.ranges):
             assert a.last <= b.first, "invariant 1"
         assert (self.first, self.last) == (self.ranges[0].first, self.ranges[-1].last), "invariant 2"
         assert self.is_whole == (len(self.ranges) == 1), "invariant 2"
         self.rows._check()
-        keys = [key for leaf, _ in self.rows.leaves() for key in leaf]
-        assert all(self.covers(key) for key in keys), "invariant 3"
+        tails = [tail for leaf, _ in self.rows.leaves() for tail in leaf]
+        assert all(self.covers(tail) for tail in tails), "invariant 3"
         if self.is_fresh:
             assert not self.log, "invariant 4"
             assert all(upstream.is_fresh for upstream in self.upstreams), "invariant 4"

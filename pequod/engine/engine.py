@@ -169,7 +169,7 @@ class Engine:
                 if context.is_live:
                     join.counters.hits += 1
                     self._read_number = context.last_used = self._read_number + 1
-                    return context.rows.slice(first, last, limit, reverse=reverse)
+                    return context.slice(first, last, limit, reverse=reverse)
         return self._scan(first, last, limit, reverse=reverse, now=now)
 
     def _scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
@@ -294,7 +294,7 @@ class Engine:
         else:
             join.counters.hits += 1
         self._read_number = context.last_used = self._read_number + 1
-        return context.rows.get(key)
+        return context.get(key)
 
     def _refuse_key(self, key: bytes) -> None:
         if not key:

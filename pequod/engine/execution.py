@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
-from pequod.engine.narrowing import Narrowed
+from pequod.engine.narrowing import Narrowed, relative
 from pequod.engine.plan import FrameKey, Plan, Splice, Step
 from pequod.engine.rows import Rows
 from pequod.engine.spec import DELIMITER
@@ -30,11 +30,11 @@ class Sources(Protocol):
 class Batch:
     """What an execution found: contributions as parallel lists, and the frames to wait at."""
 
-    __slots__ = ("extras", "frame_keys", "keys", "source_keys", "values")
+    __slots__ = ("extras", "frame_keys", "source_keys", "tails", "values")
 
     def __init__(self, depths: int) -> None:
-        #: Output keys, the keys of the value source (not where they are not needed), and its values.
-        self.keys: list[bytes] = []
+        #: Tails of output keys, the keys of the value source (not where they are not needed), and its values.
+        self.tails: list[bytes] = []
         self.source_keys: list[bytes] = []
         self.values: list[bytes] = []
         #: Per depth: frame keys, and as many extras if the step has any.
@@ -76,10 +76,12 @@ class Execution:
         "_is_unique",
         "_last",
         "_last_depth",
+        "_lower",
         "_narrowed",
         "_plan",
         "_source_key",
         "_sources",
+        "_upper",
         "_value",
     )
 
@@ -98,6 +100,9 @@ class Execution:
         self._env = environment
         self._first = first
         self._last = last
+        bounds = relative(plan.prefix(environment), first, last)
+        #: The same bounds on tails; without keys between them, steps find nothing to read.
+        self._lower, self._upper = bounds or (b"", b"")
         self._sources = sources
         self._is_unique = is_unique
         self._last_depth = depths - 1
@@ -231,30 +236,31 @@ class Execution:
         if depth < self._last_depth:
             self._descend(depth + 1)
             return
-        output = self._plan.build(self._env)
-        if self._first <= output < self._last:
-            self._batch.keys.append(output)
+        tail = self._plan.tail(self._env)
+        if self._lower <= tail and (self._upper is None or tail < self._upper):
+            self._batch.tails.append(tail)
             if not self._is_unique:
                 self._batch.source_keys.append(self._source_key)
             self._batch.values.append(self._value)
 
     def _splice(self, splice: Splice, known: int, rows: Rows) -> None:
-        """Take in copies whose output keys are cut from source keys; the hot loop of a first check."""
+        """Take in copies whose tails are cut from source keys; the hot loop of a first check."""
         env = self._env
         head, tail, size = splice.head(env), splice.tail(env), known + splice.width
-        keys = [head + key[known:] + tail for key in rows.keys if len(key) == size]
+        tails = [head + key[known:] + tail for key in rows.keys if len(key) == size]
         values = rows.values
-        if len(keys) < len(values):
+        if len(tails) < len(values):
             values = [value for key, value in zip(rows.keys, values, strict=True) if len(key) == size]
-        if not keys:
+        if not tails:
             return
-        if self._first <= keys[0] and keys[-1] < self._last:
-            self._batch.keys += keys
+        lower, upper = self._lower, self._upper
+        if lower <= tails[0] and (upper is None or tails[-1] < upper):
+            self._batch.tails += tails
             self._batch.values += values
             return
-        for key, value in zip(keys, values, strict=True):
-            if self._first <= key < self._last:
-                self._batch.keys.append(key)
+        for found, value in zip(tails, values, strict=True):
+            if lower <= found and (upper is None or found < upper):
+                self._batch.tails.append(found)
                 self._batch.values.append(value)
 
 

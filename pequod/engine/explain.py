@@ -8,7 +8,6 @@ from enum import StrEnum
 from pequod.engine.contexts import StatusRange
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.plan import known_run
-from pequod.engine.ranges import prefix_end
 from pequod.engine.spec import Operator, Pattern, Slot, Snapshot
 
 
@@ -153,9 +152,7 @@ def explain_coverage(join: InstalledJoin, first: bytes, last: bytes, now: float)
         The range lies in the range of the join's outputs.
     """
     plan, _, prefix = join.plan_for(first, last)
-    end = prefix + b"\0" if plan.is_point else prefix_end(prefix)
-    assert end is not None, "a table name has an end"
-    first, last = max(first, prefix), min(last, end)
+    first, last = max(first, prefix), min(last, plan.end_of(prefix))
     if join.is_pull:
         parts = [PartExplanation(first, last, PartState.PULLED)] if first < last else []
         return CoverageExplanation(join.info.name, tuple(parts), "compute the range")
@@ -170,7 +167,7 @@ def _explain_part(status: StatusRange, first: bytes, last: bytes, now: float) ->
     start, stop = max(first, status.first), min(last, status.last)
     state = PartState.EXPIRED if context.expires_s < now else PartState.VALID if context.is_fresh else PartState.LOGGED
     updaters = len(context.updaters) - context.updaters_gone
-    return PartExplanation(start, stop, state, context.rows.count(start, stop), updaters, len(context.log))
+    return PartExplanation(start, stop, state, context.count(start, stop), updaters, len(context.log))
 
 
 def _next_read(parts: list[PartExplanation]) -> str:

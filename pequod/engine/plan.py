@@ -71,7 +71,7 @@ class Containing:
 
 
 class Splice(NamedTuple):
-    """How a value source's keys become output keys without taking them apart: ``head + key[known:] + tail``."""
+    """How a value source's keys become tails of rows without taking them apart: ``head + key[known:] + tail``."""
 
     head: Builder
     #: Bytes that the key has beyond its known prefix: fixed-width slots only, so order is kept.
@@ -136,7 +136,7 @@ class Step:
         #: (slot, width) if one slot is all that the key has beyond its known prefix.
         self.single = _single_slot(parts[run:], numbers)
         self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
-        self.splice = _compile_splice(spec.output.parts, parts[run:], numbers, known) if self.is_value else None
+        self.splice = _compile_splice(spec.output.parts, fixed, parts[run:], numbers, known) if self.is_value else None
 
     def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
         if not self.verify:
@@ -183,13 +183,12 @@ class Plan:
         #: Slot numbers that the read fixes, in output order.
         self.fixed = [numbers[name] for name in names]
         self.env_size = len(numbers)
-        self.build: Builder = compile_builder(spec.output.parts, numbers)
         run = known_run(spec.output.parts, set(names))
         #: Environment -> the output key up to its first slot that is not fixed.
         self.prefix: Builder = compile_builder(spec.output.parts[:run], numbers)
         #: The read fixes the whole output key.
         self.is_point = run == len(spec.output.parts)
-        #: Environment -> the rest of the output key.
+        #: Environment -> the rest of the output key, the tail that rows are kept under.
         self.tail: Builder = compile_builder(spec.output.parts[run:], numbers)
         #: The slots that the rest shows.
         self.tail_slots = {numbers[part.name] for part in spec.output.parts[run:] if isinstance(part, Slot)}
@@ -201,6 +200,12 @@ class Plan:
         #: The updaters of each step; empty for joins that need none.
         self.sites: list[Site] = []
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
+
+    def end_of(self, prefix: bytes) -> bytes:
+        """Return the end of the range of the plan's output keys with this prefix."""
+        end = prefix + b"\0" if self.is_point else prefix_end(prefix)
+        assert end is not None, "a table name has an end"
+        return end
 
 
 def fix_slots(output: Pattern, first: bytes, last: bytes) -> list[bytes]:
@@ -274,9 +279,13 @@ def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple
 
 
 def _compile_splice(
-    output: Sequence[bytes | Slot], source: Sequence[bytes | Slot], numbers: dict[str, int], known: set[str]
+    output: Sequence[bytes | Slot],
+    fixed: set[str],
+    source: Sequence[bytes | Slot],
+    numbers: dict[str, int],
+    known: set[str],
 ) -> Splice | None:
-    run = known_run(output, known)
+    start, run = known_run(output, fixed), known_run(output, known)
     after = run + len(source)
     widths = [part.width if isinstance(part, Slot) else None for part in source]
     rest_is_known = all(isinstance(part, bytes) or part.name in known for part in output[after:])
@@ -284,7 +293,7 @@ def _compile_splice(
     if not source or None in widths or is_repeated or output[run:after] != source or not rest_is_known:
         return None
     return Splice(
-        compile_builder(output[:run], numbers),
+        compile_builder(output[start:run], numbers),
         sum(width for width in widths if width is not None),
         compile_builder(output[after:], numbers),
     )

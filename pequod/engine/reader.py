@@ -83,18 +83,6 @@ class Reader:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
-    def layers(self, joins: list[InstalledJoin], first: bytes, last: bytes, now: float) -> list[Rows]:
-        """Return the rows of each join in ``[first, last)``, up to date, the earliest join first."""
-        while True:
-            serial = self._changes.serial
-            pulled = {join: self.pull(join, first, last, now) for join in joins if join.is_pull}
-            for join in joins:
-                if not join.is_pull:
-                    self.ensure(join, first, last, now)
-            if serial == self._changes.serial:
-                break
-        return [pulled[join] if join.is_pull else slice_join(join, first, last) for join in joins]
-
     def ensure(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> list[Context]:
         """Materialise ``[first, last)`` of a join and bring it up to date.
 
@@ -104,12 +92,8 @@ class Reader:
         Cost:
             O(log ranges) if there is nothing to do.
         """
-        found = join.plan_for(first, last)
-        plan, environment, prefix = found
-        first = max(first, prefix)
-        end = prefix + b"\0" if plan.is_point else prefix_end(prefix)
-        assert end is not None
-        last = min(last, end)
+        plan, environment, prefix = join.plan_for(first, last)
+        first, last = max(first, prefix), min(last, plan.end_of(prefix))
         if first >= last:
             return []
         was_ready = True
@@ -148,7 +132,7 @@ class Reader:
         self, join: InstalledJoin, first: bytes, last: bytes, now: float, reader: SourceReader | None = None
     ) -> Rows:
         """Compute ``[first, last)`` of a join and keep nothing."""
-        plan, environment, _ = join.plan_for(first, last)
+        plan, environment, prefix = join.plan_for(first, last)
         sources = SourceReader(self, join, now)
         while True:
             serial = self._changes.serial
@@ -160,9 +144,9 @@ class Reader:
             for context in sources.upstreams:
                 reader.depend_on(context)
         join.counters.computed_ranges += 1
-        rows = _combine(join, batch, {})
-        join.counters.rows_computed += len(rows.keys)
-        return rows
+        tails, values = _combine(join, batch, {})
+        join.counters.rows_computed += len(tails)
+        return Rows([prefix + tail for tail in tails], values)
 
     def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, now: float) -> None:
         """Materialise a gap, or bring something that it needs a step further; the caller looks again."""
@@ -277,7 +261,7 @@ def slice_join(
         if wanted == 0:
             break
         start, stop = max(first, status.first), min(last, status.last)
-        rows = status.context.rows.slice(start, stop, wanted, reverse=reverse)
+        rows = status.context.slice(start, stop, wanted, reverse=reverse)
         if len(ranges) == 1:
             return rows
         found.keys.extend(rows.keys)
@@ -288,22 +272,22 @@ def slice_join(
 def count_join(join: InstalledJoin, first: bytes, last: bytes) -> int:
     """Return how many materialised keys of a join ``[first, last)`` holds."""
     return sum(
-        status.context.rows.count(max(first, status.first), min(last, status.last))
+        status.context.count(max(first, status.first), min(last, status.last))
         for status in join.coverage.overlapping(first, last)
     )
 
 
 def _combine(join: InstalledJoin, batch: Batch, states: dict[bytes, State]) -> Rows:
-    """Combine contributions into rows in key order, and leave the aggregate states in ``states``."""
+    """Combine contributions into rows in the order of their tails; leave the aggregate states in ``states``."""
     if join.is_unique:
-        values = dict(zip(batch.keys, batch.values, strict=True))
+        values = dict(zip(batch.tails, batch.values, strict=True))
     else:
         aggregate = join.aggregate
-        for key, source_key, value in zip(batch.keys, batch.source_keys, batch.values, strict=True):
-            state = aggregate.add(states.get(key), source_key, value)
+        for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
+            state = aggregate.add(states.get(tail), source_key, value)
             if state is not None:
-                states[key] = state
-        results = {key: aggregate.result(state) for key, state in states.items()}
-        values = {key: value for key, value in results.items() if value is not None}
-    keys = sorted(values)
-    return Rows(keys, [values[key] for key in keys])
+                states[tail] = state
+        results = {tail: aggregate.result(state) for tail, state in states.items()}
+        values = {tail: value for tail, value in results.items() if value is not None}
+    tails = sorted(values)
+    return Rows(tails, [values[tail] for tail in tails])

@@ -24,7 +24,7 @@ class TableStatistics:
 class JoinStatistics:
     """What is materialised of one join, and what happened to it since it was installed."""
 
-    #: Materialised rows and the bytes of their keys; copied values are shared with their sources.
+    #: Materialised rows and the bytes of their keys after the prefix; copied keys and values may be shared.
     rows: int
     key_bytes: int
     contexts: int
