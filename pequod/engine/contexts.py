@@ -140,7 +140,11 @@ class Context:
         prefix = self.prefix
         length = len(prefix)
         lower = first[length:] if first > prefix else b""
-        tails, values = self.rows.slice(lower, None if last >= self.end else last[length:], limit, reverse=reverse)
+        upper = None if last >= self.end else last[length:]
+        if upper is None and limit is None and not reverse:
+            tails, values = self.rows.since(lower)
+        else:
+            tails, values = self.rows.slice(lower, upper, limit, reverse=reverse)
         return Rows([prefix + tail for tail in tails], values)
 
     def count(self, first: bytes, last: bytes) -> int:

@@ -71,6 +71,8 @@ class SourceReader:
 
     def now_in(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one source key, None if it is absent."""
+        if not self._join.upstreams[source]:
+            return self._join.source_tables[source].get(key)
         rows = self.read(source, key, b"", b"\0")
         return rows.values[0] if rows.keys else None
 
@@ -209,7 +211,7 @@ class Reader:
         sources after it are done. So each tuple of source keys that came or went is met exactly once, at the
         shallowest of its changed keys.
         """
-        plan, log = context.plan, context.log
+        plan, log, join = context.plan, context.log, context.join
 
         def value_of(key: bytes) -> bytes:
             logged = (plan.value_depth, key)
@@ -218,24 +220,22 @@ class Reader:
             return value
 
         batches = []
-        for (depth, key), old in sorted(log.items(), key=lambda entry: -entry[0][0]):
+        entries = list(log.items())
+        if len(entries) > 1:
+            entries.sort(key=_depth_of, reverse=True)
+        for (depth, key), old in entries:
             new = sources.now_in(depth, key)
-            is_value = plan.steps[depth].is_value
-            if old == new or (not is_value and (old is None) == (new is None)):
+            step = plan.steps[depth]
+            if old == new or (not step.is_value and (old is None) == (new is None)):
                 continue
-            match = plan.steps[depth].match(key)
+            match = step.match(key)
             assert match is not None, "only keys of the pattern are logged"
             updaters = plan.sites[depth].at(key, match)
             waiting = () if updaters is None else updaters.contexts.get(context, ())
             for extras in (None,) if waiting is None else tuple(waiting):
                 frame = Frame(depth, extras, match, value_of)
                 execution = Execution(
-                    plan,
-                    context.environment.copy(),
-                    context.first,
-                    context.last,
-                    sources,
-                    is_unique=context.join.is_unique,
+                    plan, context.environment.copy(), context.first, context.last, sources, is_unique=join.is_unique
                 )
                 if old is not None:
                     batches.append((-1, execution.resume(frame, key, old)))
@@ -275,6 +275,10 @@ def count_join(join: InstalledJoin, first: bytes, last: bytes) -> int:
         status.context.count(max(first, status.first), min(last, status.last))
         for status in join.coverage.overlapping(first, last)
     )
+
+
+def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:
+    return entry[0][0]
 
 
 def _combine(join: InstalledJoin, batch: Batch, states: dict[bytes, State]) -> Rows:

@@ -135,6 +135,21 @@ class SortedRows:
             return Rows(keys[start:stop], values[start:stop])
         return self._slice_leaves(first, last, limit, reverse=reverse)
 
+    def since(self, first: bytes) -> Rows:
+        """Return the rows from ``first`` on; quick if they are few, as what is new in a timeline.
+
+        Cost:
+            O(rows returned) up to 8 of them, else as `slice`.
+        """
+        keys = self.keys
+        if not keys or (self._fences and first < self._fences[-1]):
+            return self.slice(first, None)
+        if keys[-1] < first:
+            return Rows([], [])
+        near = len(keys) - 8
+        start = bisect_left(keys, first, near if near > 0 and keys[near] < first else 0)
+        return Rows(keys[start:], self.values[start:])
+
     def everything(self) -> Rows:
         """Return all rows; they must only be looked at, and only until the next change."""
         return self.slice(b"", None) if self._fences else Rows(self.keys, self.values)
