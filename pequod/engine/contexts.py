@@ -92,7 +92,7 @@ class Context:
         self.end = plan.end_of(prefix)
         #: Values by tail.
         self.rows = SortedRows()
-        #: Tail -> state; only for joins whose output keys may have several contributions.
+        #: Tail -> state; only for push joins whose output keys may have several contributions.
         self.aggregate_states: dict[bytes, State] = {}
         self.ranges: list[StatusRange] = []
         self.first = self.last = b""

@@ -160,8 +160,7 @@ class Engine:
             if (
                 context is not None
                 and context.is_whole
-                and context.first <= first
-                and last <= context.last
+                and context.first <= first < last <= context.last
                 and now <= context.expires_s
             ):
                 if not context.is_fresh:

@@ -195,7 +195,7 @@ class Execution:
         step = self._plan.steps[below]
         narrowed = self._narrowed[below]
         table = self._sources.stored(below)
-        if step.splice is None or step.extras or step.verify or table is None:
+        if step.splice is None or step.extras or table is None:
             return None
         if narrowed is _UNKNOWN:
             narrowed, is_steady = step.containing.narrow(self._env, self._first, self._last)

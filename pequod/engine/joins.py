@@ -156,7 +156,7 @@ class InstalledJoin:
         live = {status.context for status in self.coverage}
         for context in live:
             context._check()
-            if self.is_unique:
+            if self.is_unique or not self.is_push:
                 assert not context.aggregate_states
             else:
                 self._check_states(context)

@@ -290,7 +290,10 @@ def _compile_splice(
     widths = [part.width if isinstance(part, Slot) else None for part in source]
     rest_is_known = all(isinstance(part, bytes) or part.name in known for part in output[after:])
     is_repeated = len(set(source)) < len(source)
-    if not source or None in widths or is_repeated or output[run:after] != source or not rest_is_known:
+    is_bound = any(isinstance(part, Slot) and part.name in known for part in source)
+    if not source or None in widths or is_repeated or is_bound:
+        return None
+    if output[run:after] != source or not rest_is_known:
         return None
     return Splice(
         compile_builder(output[start:run], numbers),

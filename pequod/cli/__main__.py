@@ -1,0 +1,5 @@
+"""`python -m pequod.cli` is `pequod`."""
+
+from pequod.cli import main
+
+main()

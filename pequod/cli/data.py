@@ -1,0 +1,161 @@
+"""put, get, rm, scan and count."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.teaching import examples
+from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
+
+app: Final = typer.Typer()
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, byte for byte as the shell passes it.")]
+First = Annotated[str, typer.Argument(metavar="FIRST", help="The first key of the range.")]
+Last = Annotated[
+    str | None,
+    typer.Argument(metavar="LAST", help="The end of the range; it is not in it. Without it: to the very end."),
+]
+Prefix = Annotated[bool, typer.Option("--prefix", "-p", help="Take every key that starts with FIRST.")]
+
+
+@app.command(
+    "put",
+    epilog=examples(
+        "pequod put 'p|bob|0000000100' 'hello'",
+        "pequod put 'page|home' < home.html",
+        "pequod put -- 'balance|ann' -12          (-- before arguments that start with -)",
+    ),
+)
+def put(
+    key: Key,
+    value: Annotated[
+        str | None,
+        typer.Argument(metavar="[VALUE]", help="The value; without it, standard input is the value."),
+    ] = None,
+    target: Target = DEFAULT_TARGET,
+) -> None:
+    """Write one key; what joins compute from it follows by itself."""
+    if value is None and sys.stdin.isatty():
+        fail(ExitCode.USAGE, "put needs a VALUE, or the value on standard input: pequod put KEY < FILE")
+    content = sys.stdin.buffer.read() if value is None else argument_bytes(value)
+    with connected(target) as client:
+        client.put(argument_bytes(key), content)
+
+
+@app.command(
+    "get",
+    epilog=examples(
+        "pequod get 'p|bob|0000000100'",
+        "pequod get --json 'karma|ann'",
+    ),
+)
+def get(key: Key, target: Target = DEFAULT_TARGET, json: Json = False) -> None:
+    """Print the value of one key: its bytes as they are and a newline.
+
+    Exit code 1 if the key is not there. With --json: {"key": ..., "value": ...}, where the value is null if
+    the key is not there, and bytes that are no UTF-8 stand as {"base64": ...}.
+    """
+    wanted = argument_bytes(key)
+    with connected(target) as client:
+        value = client.get(wanted)
+    if json:
+        shown = None if value is None else json_bytes(value)
+        print(json_line({"key": json_bytes(wanted), "value": shown}))
+    elif value is not None:
+        sys.stdout.buffer.write(value + b"\n")
+    if value is None:
+        fail(ExitCode.ABSENT, f"key {escaped(wanted)} is not there")
+
+
+@app.command(
+    "rm",
+    epilog=examples(
+        "pequod rm 's|ann|bob'",
+    ),
+)
+def remove(key: Key, target: Target = DEFAULT_TARGET) -> None:
+    """Remove one key.
+
+    Exit code 1 if it is not there.
+    """
+    wanted = argument_bytes(key)
+    with connected(target) as client:
+        was_there = client.remove(wanted)
+    if not was_there:
+        fail(ExitCode.ABSENT, f"key {escaped(wanted)} is not there")
+
+
+@app.command(
+    "scan",
+    epilog=examples(
+        "pequod scan --prefix 't|ann|'",
+        "pequod scan 't|ann|0000000100' 't|ann}'       (} comes right after |)",
+        "pequod scan --prefix 't|ann|' --reverse --limit 10",
+        "pequod scan ''                                 (everything)",
+    ),
+)
+def scan(
+    first: First,
+    last: Last = None,
+    prefix: Prefix = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Print at most so many rows.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="From the last key to the first.")] = False,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    r"""Print the keys of a range with their values, in key order, computed ones included.
+
+    A line is the key, a tab and the value, with control characters, backslashes and bytes that are no UTF-8
+    written as escapes (\t, \n, \\, \xff). With --json a line is {"key": ..., "value": ...}, where bytes
+    that are no UTF-8 stand as {"base64": ...}.
+    """
+    start, end = _range(first, last, prefix)
+    with connected(target) as client:
+        _print_rows(client.scan_iter(start, end, limit=limit, reverse=reverse), json)
+
+
+def _print_rows(rows: Iterable[tuple[bytes, bytes]], json: bool) -> None:
+    write = sys.stdout.write
+    for key, value in rows:
+        if json:
+            write(json_line({"key": json_bytes(key), "value": json_bytes(value)}) + "\n")
+        else:
+            write(f"{escaped(key)}\t{escaped(value)}\n")
+
+
+@app.command(
+    "count",
+    epilog=examples(
+        "pequod count --prefix 's|ann|'",
+        "pequod count 'a' 'b'",
+    ),
+)
+def count(
+    first: First,
+    last: Last = None,
+    prefix: Prefix = False,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    """Print how many keys a range holds, computed ones included. With --json: {"count": ...}."""
+    start, end = _range(first, last, prefix)
+    with connected(target) as client:
+        key_count = client.count(start, end)
+    print(json_line({"count": key_count}) if json else key_count)
+
+
+def _range(first: str, last: str | None, prefix: bool) -> tuple[bytes, bytes | None]:
+    start = argument_bytes(first)
+    if not prefix:
+        return start, None if last is None else argument_bytes(last)
+    if last is not None:
+        fail(ExitCode.USAGE, "give LAST or --prefix, not both")
+    from pequod.engine.ranges import prefix_end
+
+    return start, prefix_end(start)

@@ -1,0 +1,38 @@
+"""Exit codes, and what is said on the way out.
+
+    0    done
+    1    the key is not there (get, rm); a benchmark found wrong answers
+    2    the command line is not right
+    3    the server refused, or the request cannot be carried out
+    4    no server answers at the target
+    130  interrupted with Ctrl-C
+
+Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+from typing import NoReturn
+
+import typer
+
+
+class ExitCode(IntEnum):
+    """How a command ended, for the shell."""
+
+    DONE = 0
+    ABSENT = 1
+    #: A benchmark found answers that are not right.
+    WRONG = 1
+    USAGE = 2
+    REFUSED = 3
+    UNREACHABLE = 4
+    INTERRUPTED = 130
+
+
+def fail(code: ExitCode, message: str) -> NoReturn:
+    """Say on standard error what went wrong and what to do, and end the command."""
+    print(f"pequod: {message}", file=sys.stderr)
+    raise typer.Exit(code)

@@ -1,0 +1,176 @@
+"""A naive model of the engine: obviously right, and slow. For tests, ours and yours.
+
+It keeps nothing but base rows and the joins, and evaluates every join from scratch for each read: all tuples of
+source keys that match, each giving one contribution to an output key.
+
+>>> from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
+>>> votes = Source(Operator.COUNT, Pattern((b"vote|", Slot("author"), b"|", Slot("voter"))))
+>>> model = NaiveModel()
+>>> model.add(JoinSpec(Pattern((b"karma|", Slot("author"))), (votes,)))
+>>> model.put(b"vote|bob|1", b""); model.put(b"vote|bob|2", b"")
+>>> model.scan(b"karma|", b"karma}")
+[(b'karma|bob', b'2')]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+from pequod.engine.spec import JoinSpec, Operator, Pattern
+
+Row = tuple[bytes, bytes]
+
+
+class NaiveModel:
+    """What an engine should return, for the same calls.
+
+    It does not judge whether joins may be installed: add those that the engine accepted. Snapshot joins are
+    evaluated like the others; whoever checks them compares with evaluations of earlier moments.
+    """
+
+    def __init__(self) -> None:
+        self.base: dict[bytes, bytes] = {}
+        #: Installed joins, the earliest first.
+        self.joins: list[JoinSpec] = []
+
+    def add(self, spec: JoinSpec) -> None:
+        """Install a join; one that is installed already stays where it is."""
+        if spec not in self.joins:
+            self.joins.append(spec)
+
+    def drop(self, spec: JoinSpec) -> None:
+        """Take out a join."""
+        self.joins.remove(spec)
+
+    def computes(self, key: bytes) -> bool:
+        """Tell whether an installed join computes ``key``, so that clients cannot write it."""
+        return any(_expression(spec.output).fullmatch(key) for spec in self.joins)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Write a base row."""
+        assert not self.computes(key)
+        self.base[key] = value
+
+    def remove(self, key: bytes) -> bool:
+        """Remove a base row; tell whether it was there."""
+        assert not self.computes(key)
+        return self.base.pop(key, None) is not None
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, None if it is absent."""
+        return self.evaluate().get(key)
+
+    def scan(
+        self, first: bytes, last: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> list[Row]:
+        """Return the rows of ``[first, last)``."""
+        return select(self.evaluate(), first, last, limit=limit, reverse=reverse)
+
+    def evaluate(self) -> dict[bytes, bytes]:
+        """Return all rows, base and computed. Of two joins that compute one key, the earlier one's value stands."""
+        outputs = self.evaluate_joins()
+        everything = dict(self.base)
+        for rows in reversed(outputs):
+            everything.update(rows)
+        return everything
+
+    def evaluate_joins(self) -> list[dict[bytes, bytes]]:
+        """Return the rows of each join, by evaluating all of them until nothing changes: there are no cycles."""
+        outputs: list[dict[bytes, bytes]] = [{} for _ in self.joins]
+        while True:
+            seen = dict(self.base)
+            for rows in reversed(outputs):
+                seen.update(rows)
+            again = [evaluate_join(spec, seen) for spec in self.joins]
+            if again == outputs:
+                return outputs
+            outputs = again
+
+
+def select(
+    rows: dict[bytes, bytes], first: bytes, last: bytes | None, *, limit: int | None = None, reverse: bool = False
+) -> list[Row]:
+    """Return the rows of a range in order."""
+    inside = sorted((row for row in rows.items() if first <= row[0] and (last is None or row[0] < last)), reverse=reverse)
+    return inside[:limit]
+
+
+def evaluate_join(spec: JoinSpec, rows: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Evaluate one join over ``rows``."""
+    contributions: dict[bytes, list[Row]] = {}
+    for slots, source_key in _tuples(spec, rows, 0, {}):
+        output = b"".join(part if isinstance(part, bytes) else slots[part.name] for part in spec.output.parts)
+        contributions.setdefault(output, []).append((source_key, rows[source_key]))
+    operator = next(source.operator for source in spec.sources if source.operator is not Operator.CHECK)
+    combined = {key: _combine(operator, found) for key, found in contributions.items()}
+    return {key: value for key, value in combined.items() if value is not None}
+
+
+def _tuples(
+    spec: JoinSpec, rows: dict[bytes, bytes], number: int, slots: dict[str, bytes]
+) -> Iterator[tuple[dict[str, bytes], bytes]]:
+    """Yield the slots and the value source's key of each tuple of source keys that match consistently."""
+    if number == len(spec.sources):
+        yield slots, b""
+        return
+    source = spec.sources[number]
+    expression = _expression(source.pattern)
+    for key in rows:
+        match = expression.fullmatch(key)
+        if match is None:
+            continue
+        found = match.groupdict()
+        if any(slots.get(name, value) != value for name, value in found.items()):
+            continue
+        for bound, value_key in _tuples(spec, rows, number + 1, {**slots, **found}):
+            yield bound, value_key if source.operator is Operator.CHECK else key
+
+
+def _expression(pattern: Pattern) -> re.Pattern[bytes]:
+    text = b""
+    names: set[str] = set()
+    for part in pattern.parts:
+        if isinstance(part, bytes):
+            text += re.escape(part)
+        elif part.name in names:
+            text += b"(?P=%b)" % part.name.encode()
+        else:
+            names.add(part.name)
+            shape = b"[^|]+" if part.width is None else b".{%d}" % part.width
+            text += b"(?P<%b>%b)" % (part.name.encode(), shape)
+    return re.compile(text, re.DOTALL)
+
+
+def _combine(operator: Operator, contributions: list[Row]) -> bytes | None:
+    values = [value for _, value in contributions]
+    numbers = [number for number in map(_number, values) if number is not None]
+    match operator:
+        case Operator.COPY:
+            return max(contributions)[1]
+        case Operator.COUNT:
+            return str(len(values)).encode()
+        case Operator.SUM:
+            return _spell(sum(numbers, Decimal(0))) if numbers else None
+        case Operator.MIN:
+            return min(values, key=_rank)
+        case _:
+            return max(values, key=_rank)
+
+
+def _number(value: bytes) -> Decimal | None:
+    if len(value) <= 64 and re.fullmatch(rb"[+-]?(\d+(\.\d*)?|\.\d+)", value):
+        return Decimal(value.decode())
+    return None
+
+
+def _rank(value: bytes) -> tuple[int, Decimal, bytes]:
+    number = _number(value)
+    return (1, Decimal(0), value) if number is None else (0, number, value)
+
+
+def _spell(number: Decimal) -> bytes:
+    text = f"{number:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return b"0" if text == "-0" else text.encode()

@@ -1,0 +1,183 @@
+"""The commands do what they say, against a real server, and end with the codes that they document."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pequod.cli.app import app
+from tests.cli.conftest import Pequod
+
+TIMELINE = "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
+
+
+def test_the_tour_of_the_help_works(pequod: Pequod) -> None:
+    added = pequod("join", "add", TIMELINE)
+    assert (added.code, added.out.split("\t")[0]) == (0, "t")
+    assert pequod("put", "s|ann|bob", "1").code == 0
+    assert pequod("put", "p|bob|0000000100", "hello").code == 0
+    scanned = pequod("scan", "--prefix", "t|ann|")
+    assert (scanned.code, scanned.out, scanned.err) == (0, "t|ann|0000000100|bob\thello\n", "")
+    assert pequod("count", "--prefix", "t|ann|").out == "1\n"
+
+
+def test_an_absent_key_ends_get_and_rm_with_1(pequod: Pequod) -> None:
+    for command in ("get", "rm"):
+        outcome = pequod(command, "a|nothing")
+        assert (outcome.code, outcome.out) == (1, "")
+        assert outcome.err == "pequod: key a|nothing is not there\n"
+    assert json.loads(pequod("get", "--json", "a|nothing").out) == {"key": "a|nothing", "value": None}
+
+
+def test_put_get_rm(pequod: Pequod) -> None:
+    assert pequod("put", "a|1", "eins").code == 0
+    assert pequod("get", "a|1").out == "eins\n"
+    assert json.loads(pequod("get", "--json", "a|1").out) == {"key": "a|1", "value": "eins"}
+    assert pequod("rm", "a|1").code == 0
+    assert pequod("get", "a|1").code == 1
+
+
+def test_a_value_may_come_from_standard_input(pequod: Pequod) -> None:
+    assert pequod("put", "a|page", stdin=b"line\nline\n").code == 0
+    assert pequod("get", "a|page").out == "line\nline\n\n"
+    pequod("rm", "a|page")
+
+
+def test_scan_takes_bounds_limits_and_directions(pequod: Pequod) -> None:
+    for key in ("r|1", "r|2", "r|3"):
+        pequod("put", key, "v")
+
+    def keys(*arguments: str) -> list[str]:
+        return [line.split("\t")[0] for line in pequod("scan", *arguments).out.splitlines()]
+
+    assert keys("r|", "r}") == keys("--prefix", "r|") == ["r|1", "r|2", "r|3"]
+    assert keys("r|2", "r|3") == ["r|2"]
+    assert keys("-p", "r|", "--limit", "2") == ["r|1", "r|2"]
+    assert keys("-p", "r|", "--limit", "2", "--reverse") == ["r|3", "r|2"]
+    assert keys("-p", "r|", "--limit", "0") == []
+    assert keys("r|3")[0] == "r|3"
+    assert keys("r|3", "r|1") == []
+    assert keys("") == sorted(keys(""))
+    rows = [json.loads(line) for line in pequod("scan", "-p", "r|", "--json").out.splitlines()]
+    assert rows == [{"key": f"r|{i}", "value": "v"} for i in (1, 2, 3)]
+    assert json.loads(pequod("count", "-p", "r|", "--json").out) == {"count": 3}
+
+
+def test_joins_are_added_listed_and_dropped(pequod: Pequod, tmp_path: Path) -> None:
+    file = tmp_path / "joins.pequod"
+    file.write_text("k1|<a> = count v1|<a>|<b>;\nk2|<a> = sum v2|<a>|<b>;\n")
+    assert [line.split("\t")[0] for line in pequod("addjoin", f"@{file}").out.splitlines()] == ["k1", "k2"]
+    assert pequod("join", "add", "-", stdin=b"k3|<a> = max v3|<a>|<b>").code == 0
+    listed = [json.loads(line) for line in pequod("join", "list", "--json").out.splitlines()]
+    texts = {join["name"]: join["text"] for join in listed}
+    assert texts["k2"] == "k2|<a> = sum v2|<a>|<b>"
+    assert pequod("join", "drop", "k2").code == 0
+    assert "k2" not in pequod("join", "list").out
+    again = pequod("join", "drop", "k2")
+    assert (again.code, "pequod join list" in again.err) == (3, True)
+
+
+def test_a_bad_join_is_refused_with_its_place(pequod: Pequod) -> None:
+    outcome = pequod("join", "add", "x|<a> = copy y|<b>")
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "line 1" in outcome.err
+    assert "^" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_computed_key_is_refused(pequod: Pequod) -> None:
+    pequod("join", "add", "c|<a> = count d|<a>|<b>")
+    outcome = pequod("put", "c|1", "5")
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "computed" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("frobnicate",),
+        ("get",),
+        ("scan", "a", "--limit", "-1"),
+        ("scan", "a", "b", "--prefix"),
+        ("join", "add", "@/nowhere/joins"),
+        ("bench", "twip", "--ticks", "0"),
+        ("bench", "twip", "--join-file", "/nowhere/joins"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(pequod: Pequod, arguments: tuple[str, ...]) -> None:
+    outcome = pequod(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err
+
+
+@pytest.mark.parametrize("arguments", [("get", "a"), ("put", "a", "b"), ("scan", "a"), ("join", "list")])
+def test_no_server_ends_with_4_and_advice(pequod: Pequod, arguments: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    outcome = pequod(*arguments, target=f"127.0.0.1:{port}")
+    assert (outcome.code, outcome.out) == (4, "")
+    assert "pequod serve" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_go_in_and_out(process: Pequod) -> None:
+    assert process("put", b"b|\xff", b"\x80\t1").code == 0
+    assert process("scan", "-p", "b|").out == "b|\\xff\t\\x80\\t1\n"
+    row = json.loads(process("scan", "-p", "b|", "--json").out)
+    assert row == {"key": {"base64": "Ynz/"}, "value": {"base64": "gAkx"}}
+    assert process("rm", b"b|\xff").code == 0
+
+
+def test_help_teaches_and_is_quick(process: Pequod) -> None:
+    started = time.monotonic()
+    outcome = process("--help")
+    seconds = time.monotonic() - started
+    assert "pequod join add" in outcome.out
+    assert "Exit codes" in outcome.out
+    # 0.11 s here; the limit allows for a machine that is busy.
+    assert seconds < 2
+    heavy = "import sys, pequod.cli.app; print([m for m in ('grpc', 'numpy', 'rich', 'asyncio') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", heavy]) == b"[]\n"
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for command in ("serve", "put", "get", "rm", "scan", "count", "join add", "join drop", "bench twip"):
+        result = CliRunner().invoke(app, [*command.split(), "--help"])
+        assert result.exit_code == 0
+        assert f"pequod {command}" in result.stdout, command
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_serve_cleanly(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        assert b"serving on 127.0.0.1:" in server.stderr.readline()
+        server.send_signal(number)
+        rest = server.stderr.read()
+        assert server.wait(20) == 0
+    assert b"Traceback" not in rest
+
+
+def test_a_second_server_on_a_port_is_refused(target: str, process: Pequod) -> None:
+    outcome = process("serve", "--listen", target)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "another server" in outcome.err
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.5], ids=["preparing", "running"])
+def test_ctrl_c_ends_a_benchmark_without_a_traceback(seconds: float) -> None:
+    command = [sys.executable, "-m", "pequod.cli", "bench", "twip", "--users", "500", "--mode", "pull"]
+    with subprocess.Popen([*command, "--ticks", "300000"], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as bench:
+        time.sleep(seconds)
+        bench.send_signal(signal.SIGINT)
+        out, err = bench.communicate(timeout=20)
+    assert (bench.returncode, out, err) == (130, b"", b"")

@@ -1,0 +1,111 @@
+"""Draws joins, keys and ranges from tiny alphabets, so that collisions and edge cases are common.
+
+Everything takes a `random.Random`, so that the random walk and Hypothesis (`st.randoms`) share it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from random import Random
+
+from pequod.engine import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source, prefix_end
+
+#: Bytes below and above `|`, and values that are prefixes of others.
+WORDS = [b"a", b"b", b"ab", b"a!", b"~", b"b~"]
+BYTES = [b"a", b"b", b"|", b"\x00", b"\xff"]
+VALUES = [b"", b"1", b"2", b"-3", b".5", b"1.50", b"007", b"7", b"x", b"1e3"]
+BASE_TABLES = [b"s", b"p", b"q"]
+OUTPUT_TABLES = [b"t", b"u", b"v", b"w"]
+TABLES = BASE_TABLES + OUTPUT_TABLES
+NAMES = ["x", "y", "z"]
+VALUE_OPERATORS = [Operator.COPY] * 3 + [Operator.COUNT, Operator.SUM, Operator.MIN, Operator.MAX]
+
+
+def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
+    """Draw a well-formed join; it may still be part of a cycle with others."""
+    widths = {name: random.choice([None, None, None, 1, 2]) for name in NAMES}
+    sources = []
+    count = random.choice([1, 1, 2, 2, 2, 3])
+    value_at = random.choice([count - 1, count - 1, random.randrange(count)])
+    for number in range(count):
+        operator = random.choice(VALUE_OPERATORS) if number == value_at else Operator.CHECK
+        table = random.choice(BASE_TABLES * 2 + OUTPUT_TABLES)
+        names = [random.choice(NAMES) for _ in range(random.choice([1, 2, 2, 2, 3]))]
+        sources.append(Source(operator, _pattern(random, table, names, widths)))
+    bound = list(dict.fromkeys(slot.name for source in sources for slot in source.pattern.slots()))
+    random.shuffle(bound)
+    shown = bound[: random.choice([len(bound), len(bound), random.randint(0, len(bound))])]
+    if random.random() < 0.1 and shown:
+        shown.append(random.choice(shown))
+    output = _pattern(random, random.choice(OUTPUT_TABLES), shown, widths)
+    maintenance: Maintenance = random.choice([Push()] * 5 + [Pull()])
+    if snapshots and random.random() < 0.3:
+        maintenance = Snapshot(Decimal(random.choice(["1", "2.5"])))
+    return JoinSpec(output, tuple(sources), maintenance)
+
+
+def _pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:
+    parts: list[bytes | Slot] = [table + b"|"]
+    for position, name in enumerate(names):
+        parts.append(Slot(name, widths[name]))
+        if position + 1 < len(names):
+            is_fixed = widths[name] is not None
+            separator = random.choice([b"", b"|"]) if is_fixed else random.choice([b"|", b"|", b"|", b"|a|"])
+            if separator:
+                parts.append(separator)
+    if not names:
+        parts[0] = table + b"|all"
+    elif random.random() < 0.15:
+        parts.append(random.choice([b"|1", b"|2"]))
+    return Pattern(tuple(parts))
+
+
+def draw_key(random: Random, specs: list[JoinSpec], *, tables: list[bytes] = BASE_TABLES) -> bytes:
+    """Draw a key: mostly one that a source reads, sometimes anything."""
+    patterns = [source.pattern for spec in specs for source in spec.sources]
+    patterns = [pattern for pattern in patterns if pattern.literal_prefix.split(b"|")[0] in tables]
+    if patterns and random.random() < 0.85:
+        pattern = random.choice(patterns)
+        drawn: dict[str, bytes] = {}
+        for slot in pattern.slots():
+            drawn.setdefault(slot.name, draw_slot(random, slot.width))
+        return b"".join(part if isinstance(part, bytes) else drawn[part.name] for part in pattern.parts)
+    pieces = [random.choice(tables), *(random.choice([*WORDS, b""]) for _ in range(random.randrange(4)))]
+    return b"|".join(pieces)
+
+
+def draw_slot(random: Random, width: int | None) -> bytes:
+    """Draw a value of a slot."""
+    if width is None:
+        return random.choice(WORDS[: random.choice([2, 3, 6])])
+    return b"".join(random.choice(BYTES[: random.choice([2, 5])]) for _ in range(width))
+
+
+def draw_range(random: Random, specs: list[JoinSpec]) -> tuple[bytes, bytes | None]:
+    """Draw a range: about one timeline, or with bounds anywhere; sometimes everything, sometimes reversed."""
+    if random.random() < 0.04:
+        return b"", None
+    first = draw_bound(random, specs)
+    if random.random() < 0.5:
+        stem = first[: first.rfind(b"|") + 1]
+        if stem:
+            return random.choice([stem, first]), prefix_end(stem)
+    last = draw_bound(random, specs)
+    if random.random() < 0.1:
+        return first, last
+    return min(first, last), max(first, last)
+
+
+def draw_bound(random: Random, specs: list[JoinSpec]) -> bytes:
+    """Draw a bound: a key, a piece of one, or the edge of a prefix."""
+    outputs = [spec.output for spec in specs]
+    if outputs and random.random() < 0.8:
+        pattern = random.choice(outputs)
+        values = {slot.name: draw_slot(random, slot.width) for slot in pattern.slots()}
+        key = b"".join(part if isinstance(part, bytes) else values[part.name] for part in pattern.parts)
+    else:
+        key = draw_key(random, specs, tables=TABLES)
+    cut = random.randrange(1, len(key) + 1)
+    delimiter = key.find(b"|", random.randrange(len(key)))
+    stem = key[: delimiter + 1] if delimiter >= 0 else key
+    return random.choice([key, key + b"\0", key[:cut], stem, prefix_end(stem) or stem, key + b"|", key + b"~"])

@@ -1,0 +1,260 @@
+"""A differential random walk: the engine and the naive model take the same steps and must agree after each.
+
+    python -m tests.engine.random_walk --seconds 60 --seed 1
+
+Much quicker than the Hypothesis machine, which draws from the same alphabets. A difference is shrunk by leaving out
+steps, and printed as steps that `replay` takes again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from pequod.engine import Engine, JoinError, JoinSpec, Snapshot, changes, rows
+from pequod.engine.testing import NaiveModel, select
+from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
+
+
+class DifferenceError(AssertionError):
+    """The engine and the model disagree."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call, with everything that it needs to be made again."""
+
+    kind: str
+    arguments: tuple[object, ...] = ()
+
+
+class Walker:
+    """An engine and a model that take the same steps."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.model = NaiveModel()
+        self.now = 0.0
+        #: (moment, all rows then), for snapshot joins; the last entry is of now.
+        self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
+
+    @property
+    def specs(self) -> list[JoinSpec]:
+        """The installed joins."""
+        return self.model.joins
+
+    def take(self, step: Step) -> None:
+        """Take a step and compare."""
+        getattr(self, "_" + step.kind)(*step.arguments)
+        self.engine._check()
+
+    def _add(self, spec: JoinSpec) -> None:
+        try:
+            self.engine.add_joins([spec])
+        except JoinError:
+            return
+        self.model.add(spec)
+        self._changed()
+
+    def _drop(self, number: int) -> None:
+        if not self.specs:
+            return
+        join = self.engine.joins()[number % len(self.specs)]
+        self.engine.drop_join(join.name)
+        self.model.drop(join.spec)
+        self._changed()
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        if not self.model.computes(key):
+            self.engine.put(key, value)
+            self.model.put(key, value)
+            self._changed()
+
+    def _remove(self, key: bytes) -> None:
+        if not self.model.computes(key):
+            self._same(self.engine.remove(key), self.model.remove(key))
+            self._changed()
+
+    def _evict(self, count: int) -> None:
+        self.engine.evict(count)
+
+    def _wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _get(self, key: bytes) -> None:
+        value = self.engine.get(key, now=self.now)
+        if self._is_timed():
+            self._plausible({key: value})
+        else:
+            self._same(value, self.model.get(key))
+
+    def _scan(self, first: bytes, last: bytes | None, limit: int | None, reverse: bool) -> None:
+        found = self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now)
+        pairs = list(zip(found.keys, found.values, strict=True))
+        if self._is_timed():
+            rows = dict(pairs)
+            if limit is None:
+                absent = {key for _, past in self._recent() for key, _ in select(past, first, last)} - rows.keys()
+                self._plausible({**rows, **dict.fromkeys(absent)})
+            return
+        expected = self.model.scan(first, last, limit=limit, reverse=reverse)
+        self._same(pairs, expected)
+        if limit is None:
+            self._same(self.engine.count(first, last, now=self.now), len(expected))
+
+    def _changed(self) -> None:
+        if self._is_timed():
+            self._past.append((self.now, self.model.evaluate()))
+
+    def _is_timed(self) -> bool:
+        return any(isinstance(spec.maintenance, Snapshot) for spec in self.specs)
+
+    def _recent(self) -> list[tuple[float, dict[bytes, bytes]]]:
+        """The moments that reads may still show: those not over for longer than all snapshots' ages together."""
+        ages = [spec.maintenance.age_s for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
+        oldest = self.now - float(sum(ages))
+        over = [moment for moment, _ in self._past[1:]] + [self.now]
+        return [entry for entry, until in zip(self._past, over, strict=True) if until >= oldest]
+
+    def _plausible(self, rows: dict[bytes, bytes | None]) -> None:
+        """Each row must have been so at a moment that a snapshot may still show; what no snapshot feeds, now.
+
+        Joins over snapshots mix moments, so that only joins whose sources are all base tables are compared.
+        """
+        recent = [past for _, past in self._recent()]
+        timed = [spec for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
+        for key, value in rows.items():
+            computing = [spec for spec in self.specs if NaiveModel_computes(spec, key)]
+            if any(self._reads_joins(spec) for spec in computing):
+                continue
+            moments = recent if any(spec in timed for spec in computing) else recent[-1:]
+            if value not in [past.get(key) for past in moments]:
+                raise DifferenceError(f"{key!r} is {value!r}, never so since a snapshot ago")
+
+    def _reads_joins(self, spec: JoinSpec) -> bool:
+        outputs = {other.output.literal_prefix.split(b"|")[0] for other in self.specs}
+        return any(source.pattern.literal_prefix.split(b"|")[0] in outputs for source in spec.sources)
+
+    @staticmethod
+    def _same(found: object, expected: object) -> None:
+        if found != expected:
+            raise DifferenceError(f"the engine says {found!r}, the model {expected!r}")
+
+
+def NaiveModel_computes(spec: JoinSpec, key: bytes) -> bool:  # noqa: N802 - reads as the method that it calls
+    """Tell whether one join computes ``key``."""
+    model = NaiveModel()
+    model.add(spec)
+    return model.computes(key)
+
+
+def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
+    """Draw the next step."""
+    specs, base = walker.specs, walker.model.base
+    chance = random.random()
+    if chance < 0.35:
+        return Step("put", (draw_key(random, specs), random.choice(VALUES)))
+    if chance < 0.5:
+        keys = sorted(base)
+        return Step("remove", (random.choice(keys) if keys else b"s|a",))
+    if chance < 0.55:
+        return Step("evict", (random.randrange(1, 3),))
+    if chance < 0.58:
+        return Step("add", (draw_join(random, snapshots=snapshots),))
+    if chance < 0.6:
+        return Step("drop", (random.randrange(10),))
+    if chance < 0.64:
+        return Step("wait", (random.choice([0.5, 1.0, 3.0]),))
+    if chance < 0.72:
+        return Step("get", (draw_bound(random, specs),))
+    first, last = draw_range(random, specs)
+    return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
+
+
+def walk(seed: int, step_count: int) -> list[Step] | None:
+    """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
+    random = Random(seed)
+    snapshots = random.random() < 0.2
+    with small_limits(random):
+        walker = Walker()
+        script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
+        try:
+            for step in script:
+                walker.take(step)
+            for _ in range(step_count):
+                script.append(draw_step(random, walker, snapshots=snapshots))
+                walker.take(script[-1])
+        except Exception as error:
+            return shrink(script, type(error))
+    return None
+
+
+class small_limits:  # noqa: N801 - used like a function
+    """Make leaves and logs small at random, so that splits and overflows happen."""
+
+    def __init__(self, random: Random) -> None:
+        self._leaf, self._log = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
+
+    def __enter__(self) -> None:
+        self._before = rows.LEAF_MAX, changes.LOG_MAX
+        rows.LEAF_MAX, changes.LOG_MAX = self._leaf, self._log
+
+    def __exit__(self, *_: object) -> None:
+        rows.LEAF_MAX, changes.LOG_MAX = self._before
+
+
+def replay(script: Sequence[Step]) -> None:
+    """Take all steps of a script; raises where the engine is wrong."""
+    walker = Walker()
+    for step in script:
+        walker.take(step)
+
+
+def shrink(script: list[Step], kind: type[Exception]) -> list[Step]:
+    """Leave out steps as long as the script still fails in the same way."""
+    shorter = True
+    while shorter:
+        shorter = False
+        for at in reversed(range(len(script))):
+            without = script[:at] + script[at + 1 :]
+            try:
+                replay(without)
+            except kind:
+                script, shorter = without, True
+            except Exception:  # noqa: S112 - another failure is another story
+                continue
+    return script
+
+
+def describe(step: Step) -> str:
+    """Print a step as it can be pasted, with joins in the language."""
+    shown = [str(part) if isinstance(part, JoinSpec) else repr(part) for part in step.arguments]
+    return f"{step.kind:7} {'  '.join(shown)}"
+
+
+def main() -> int:
+    """Walk from consecutive seeds for some seconds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=60)
+    options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    seed = options.seed
+    while time.monotonic() < end:
+        script = walk(seed, options.steps)
+        if script is not None:
+            print(f"seed {seed}:", *map(describe, script), sep="\n")
+            replay(script)
+            return 1
+        seed += 1
+    print(f"{seed - options.seed} walks of {options.steps} steps, no difference")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
