@@ -225,7 +225,7 @@ def shrink(script: list[Step], kind: type[Exception]) -> list[Step]:
                 replay(without)
             except kind:
                 script, shorter = without, True
-            except Exception:  # noqa: S112 - another failure is another story
+            except Exception:
                 continue
     return script
 

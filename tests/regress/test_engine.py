@@ -1,9 +1,9 @@
 """Cases in which the engine once differed from the model, as short as they became."""
 
 import pytest
+from pequod_grammar import parse
 
 from tests.engine.random_walk import Step, replay
-from pequod_grammar import parse
 
 
 def _script(join: str, *steps: Step) -> list[Step]:

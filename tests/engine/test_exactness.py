@@ -1,0 +1,87 @@
+"""The engine against the naive model, step by step, over joins that Hypothesis draws as well as the steps."""
+
+from random import Random
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.random_walk import Step, Walker, small_limits, walk
+
+RANDOMS = st.randoms(use_true_random=False)
+
+
+class Exactness(RuleBasedStateMachine):
+    """Any joins, any calls."""
+
+    snapshots = False
+
+    @initialize(random=RANDOMS)
+    def start(self, random: Random) -> None:
+        self.limits = small_limits(random)
+        self.limits.__enter__()
+        self.walker = Walker()
+        for _ in range(random.choice([1, 1, 2, 3])):
+            self.walker.take(Step("add", (draw_join(random, snapshots=self.snapshots),)))
+
+    def teardown(self) -> None:
+        if hasattr(self, "limits"):
+            self.limits.__exit__()
+
+    @rule(random=RANDOMS, value=st.sampled_from(VALUES))
+    def put(self, random: Random, value: bytes) -> None:
+        self.walker.take(Step("put", (draw_key(random, self.walker.specs), value)))
+
+    @rule(random=RANDOMS)
+    def remove(self, random: Random) -> None:
+        keys = sorted(self.walker.model.base)
+        if keys:
+            self.walker.take(Step("remove", (random.choice(keys),)))
+
+    @rule(random=RANDOMS, limit=st.sampled_from([None, None, None, 1, 2]), reverse=st.booleans())
+    def scan(self, random: Random, limit: int | None, reverse: bool) -> None:
+        self.walker.take(Step("scan", (*draw_range(random, self.walker.specs), limit, reverse)))
+
+    @rule(random=RANDOMS)
+    def get(self, random: Random) -> None:
+        self.walker.take(Step("get", (draw_bound(random, self.walker.specs),)))
+
+    @rule(random=RANDOMS)
+    def add_join(self, random: Random) -> None:
+        if len(self.walker.specs) < 5:
+            self.walker.take(Step("add", (draw_join(random, snapshots=self.snapshots),)))
+
+    @rule(number=st.integers(0, 9))
+    def drop_join(self, number: int) -> None:
+        self.walker.take(Step("drop", (number,)))
+
+    @rule(count=st.integers(1, 3))
+    def evict(self, count: int) -> None:
+        self.walker.take(Step("evict", (count,)))
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
+    def wait(self, seconds: float) -> None:
+        self.walker.take(Step("wait", (seconds,)))
+
+    @invariant()
+    def structures_hold(self) -> None:
+        if hasattr(self, "walker"):
+            self.walker.engine._check()
+
+
+class ExactnessWithSnapshots(Exactness):
+    """The same with snapshot joins among them."""
+
+    snapshots = True
+
+
+TestExactness = Exactness.TestCase
+TestExactness.settings = settings()
+TestExactnessWithSnapshots = ExactnessWithSnapshots.TestCase
+TestExactnessWithSnapshots.settings = settings()
+
+
+def test_random_walks_agree() -> None:
+    for seed in range(400):
+        assert walk(seed, 40) is None, f"python -m tests.engine.random_walk --seed {seed} --steps 40"
