@@ -4,9 +4,21 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("dev", max_examples=50, stateful_step_count=40, **_COMMON)
-settings.register_profile("ci", max_examples=150, stateful_step_count=50, print_blob=True, **_COMMON)
-settings.register_profile("soak", max_examples=20_000, stateful_step_count=100, print_blob=True, **_COMMON)
+
+def _register(name: str, examples: int, steps: int) -> None:
+    settings.register_profile(
+        name,
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=_SLOW_IS_FINE,
+        print_blob=True,
+    )
+
+
+_register("dev", 50, 40)
+_register("ci", 150, 50)
+_register("soak", 20_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))

@@ -62,9 +62,7 @@ class NaiveModel:
         """Return the value of ``key``, None if it is absent."""
         return self.evaluate().get(key)
 
-    def scan(
-        self, first: bytes, last: bytes | None, *, limit: int | None = None, reverse: bool = False
-    ) -> list[Row]:
+    def scan(self, first: bytes, last: bytes | None, *, limit: int | None = None, reverse: bool = False) -> list[Row]:
         """Return the rows of ``[first, last)``."""
         return select(self.evaluate(), first, last, limit=limit, reverse=reverse)
 
@@ -93,8 +91,8 @@ def select(
     rows: dict[bytes, bytes], first: bytes, last: bytes | None, *, limit: int | None = None, reverse: bool = False
 ) -> list[Row]:
     """Return the rows of a range in order."""
-    inside = sorted((row for row in rows.items() if first <= row[0] and (last is None or row[0] < last)), reverse=reverse)
-    return inside[:limit]
+    inside = [row for row in rows.items() if first <= row[0] and (last is None or row[0] < last)]
+    return sorted(inside, reverse=reverse)[:limit]
 
 
 def evaluate_join(spec: JoinSpec, rows: dict[bytes, bytes]) -> dict[bytes, bytes]:

@@ -54,6 +54,7 @@ def process(target: str) -> Pequod:
             capture_output=True,
             env={"PEQUOD_TARGET": target, "PYTHONUTF8": "1"},
             timeout=60,
+            check=False,
         )
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 

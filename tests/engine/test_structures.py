@@ -137,12 +137,12 @@ class CountingTable(Table):
         self.reads += found.keys
         return found
 
-    def group(self, prefix: bytes) -> None:  # type: ignore[override]
+    def group(self, prefix: bytes) -> None:
         return None
 
 
 FIXED = "t|<user:2>|<time:3>|<poster:2> = check s|<user>|<poster> copy p|<poster>|<time>"
-#: (first, last) of a check, and the keys of p that can contribute to it: followed are bb and cc, posts at 100, 150, 200.
+#: (first, last) of a check, and the keys of p that can contribute: followed are bb and cc, posts at 100, 150, 200.
 CONTAINING = [
     ("t|aa|", "t|aa}", {"bb100", "bb150", "bb200", "cc100", "cc150", "cc200"}),
     ("t|aa|150", "t|aa}", {"bb150", "bb200", "cc150", "cc200"}),

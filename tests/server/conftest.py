@@ -1,0 +1,26 @@
+"""A real server on a free port of the loopback, and a client made of nothing but the generated stubs."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from grpc import aio
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server import PequodServer, ServerConfig
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[PequodServer]:
+    server = PequodServer(
+        ServerConfig(listen="127.0.0.1:0", drain_s=0.5, reply_bytes_max=2000, rows_max=20, chunk_bytes=300)
+    )
+    server.port = await server.start()  # type: ignore[attr-defined]
+    yield server
+    await server.stop()
+    server.engine._check()
+
+
+@pytest.fixture
+async def stub(server: PequodServer) -> AsyncIterator[Any]:
+    async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:  # type: ignore[attr-defined]
+        yield PequodStub(channel)  # type: ignore[no-untyped-call]

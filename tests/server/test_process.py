@@ -1,0 +1,66 @@
+"""The server as a process: signals, and a client that knows nothing but the .proto."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROTO = Path(__file__).parents[2] / "proto"
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith("pequod serving on 127.0.0.1:"), line
+    return line.split()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_cleanly(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    _address(process)
+    process.send_signal(number)
+    assert process.wait(10) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "pequod stopping\n"
+
+
+def test_a_second_server_on_the_same_port_says_so(process: subprocess.Popen[str]) -> None:
+    address = _address(process)
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", address]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert second.returncode != 0
+    assert "is another server there?" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+CLIENT = """
+import sys, grpc
+sys.path.insert(0, sys.argv[1])
+import pequod_pb2 as pb, pequod_pb2_grpc as rpc
+with grpc.insecure_channel(sys.argv[2]) as channel:
+    stub = rpc.PequodStub(channel)
+    stub.AddJoin(pb.AddJoinRequest(text="t|<u>|<x>|<p> = check s|<u>|<p> copy p|<p>|<x>"))
+    stub.Put(pb.PutRequest(key=b"s|ann|bob", value=b"1"))
+    stub.Put(pb.PutRequest(key=b"p|bob|1", value=b"Hi"))
+    for chunk in stub.Scan(pb.ScanRequest(first=b"t|ann|", last=b"t|ann}")):
+        print(list(zip(chunk.keys, chunk.values)))
+"""
+
+
+def test_a_client_made_from_the_proto_alone(process: subprocess.Popen[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO / 'pequod/v1'}"]
+    subprocess.run([*command, f"--python_out={tmp_path}", f"--grpc_python_out={tmp_path}", "pequod.proto"], check=True)
+    client = [sys.executable, "-c", CLIENT, str(tmp_path), _address(process)]
+    result = subprocess.run(client, capture_output=True, text=True, timeout=30, check=True)
+    assert result.stdout == "[(b't|ann|1|bob', b'Hi')]\n"
