@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -172,10 +173,14 @@ def micro(
     """Measure single operations: µs an operation, least, median and 99th percentile."""
     from pequod_bench.micro import FULL, SMOKE, measure, print_results, to_json
     from pequod_bench.micro_engine import SIZES, WORKLOADS
+    from pequod_bench.micro_wire import HALVES, Wire
+    from pequod_bench.process import started_server
     from rich.console import Console
 
     scale = SMOKE if smoke else FULL
-    results = [measure(workload, scale) for workload in WORKLOADS if only in workload.name]
+    results = [measure(workload, scale) for workload in (*WORKLOADS, *HALVES) if only in workload.name]
+    with started_server() as (target, _), closing(Wire(target)) as wire:
+        results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]
     sizes = [size(scale) for name, size in SIZES.items() if only in name]
     if json:
         print(to_json(results, sizes))

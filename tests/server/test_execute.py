@@ -20,7 +20,7 @@ async def _execute(
     await call.write(pb.ExecuteRequest(batch=7, kinds=bytes(kinds), arguments=arguments, numbers=numbers))
     reply = await call.read()
     await call.done_writing()
-    assert await call.read() is aio.EOF  # type: ignore[attr-defined]
+    assert await call.read() is aio.EOF
     assert isinstance(reply, pb.ExecuteReply)
     return reply
 

@@ -1,0 +1,114 @@
+"""The micro benchmarks' frame: a workload is a generator that times itself, sample by sample.
+
+    def put_new(scale: Scale) -> Samples:
+        engine = Engine()                            # prepared once, not timed
+        while True:
+            keys = ...                               # prepared for the sample, not timed
+            start = clock()
+            for key in keys:
+                engine.put(key, value)
+            yield len(keys), clock() - start         # operations, nanoseconds
+
+A sample gives one figure, µs an operation; the table shows the least of them, the median and the 99th
+percentile.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+#: Operations and nanoseconds of each sample.
+Samples = Iterator[tuple[int, int]]
+
+clock: Final = time.perf_counter_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a run is."""
+
+    #: Samples that count; a tenth as many go before them, unmeasured.
+    sample_count: int
+    #: Size of what a workload prepares, as a part of the full size.
+    part: float
+
+    def of(self, full_size: int) -> int:
+        """Return ``full_size`` at this scale, at least 2."""
+        return max(2, round(full_size * self.part))
+
+
+FULL: Final = Scale(sample_count=300, part=1.0)
+SMOKE: Final = Scale(sample_count=3, part=0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One row of the table."""
+
+    name: str
+    #: What one operation is.
+    operation: str
+    samples: Callable[[Scale], Samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one workload took, in µs an operation."""
+
+    name: str
+    operation: str
+    min_us: float
+    median_us: float
+    p99_us: float
+    sample_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What something occupies."""
+
+    name: str
+    bytes_each: float
+
+
+def measure(workload: Workload, scale: Scale) -> Result:
+    """Run one workload; the garbage collector rests meanwhile, as it does inside a server's batch."""
+    samples = workload.samples(scale)
+    for _ in islice(samples, max(1, scale.sample_count // 10)):
+        pass
+    gc.collect()
+    gc.disable()
+    try:
+        figures = sorted(nanos / operations / 1000 for operations, nanos in islice(samples, scale.sample_count))
+    finally:
+        gc.enable()
+    p99 = figures[min(len(figures) - 1, round(0.99 * len(figures)))]
+    return Result(workload.name, workload.operation, figures[0], statistics.median(figures), p99, len(figures))
+
+
+def print_results(results: Sequence[Result], sizes: Sequence[Size], console: Console) -> None:
+    """Print the table for a person."""
+    table = Table("workload", "one operation is", box=None, title="µs an operation", title_justify="left")
+    for column in ("min", "median", "p99"):
+        table.add_column(column, justify="right")
+    for result in results:
+        figures = (f"{us:.2f}" for us in (result.min_us, result.median_us, result.p99_us))
+        table.add_row(result.name, result.operation, *figures)
+    console.print(table)
+    for size in sizes:
+        console.print(f"{size.name}: {size.bytes_each:.0f} bytes")
+
+
+def to_json(results: Sequence[Result], sizes: Sequence[Size]) -> str:
+    """Return everything as one JSON object on one line."""
+    return json.dumps({"workloads": [asdict(r) for r in results], "sizes": [asdict(s) for s in sizes]})

@@ -1,0 +1,201 @@
+"""Micro benchmarks of the wire: the client's and the server's halves alone, and both with gRPC between them.
+
+Every scan is an incremental check of Twip: three rows of 100 bytes at the end of a timeline that is up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import cache, partial
+from itertools import count
+from typing import Final
+
+from grpc import aio
+from pequod_grammar import parse
+from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest, GetRequest, ScanRequest
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server.execute import Executor
+
+from pequod.client import AsyncClient, Result
+from pequod.client.columns import Columns
+from pequod.client.columns import decode as decode_reply
+from pequod.engine import Engine
+from pequod_bench import keys
+from pequod_bench.micro import Samples, Scale, Workload, clock
+
+#: Timelines, all of one poster with so many posts.
+_USERS: Final = 1_000
+_POSTS: Final = 20
+_TWEET: Final = b"v" * 66
+#: Commands of a sample in the halves alone.
+_RUN: Final = 256
+
+#: Different batches of checks that are sent in turn.
+_TURNS: Final = 16
+
+#: Runs one sample and tells its operations.
+Step = Callable[[AsyncClient, int], Awaitable[int]]
+
+
+@cache
+def _checks(turn: int, size: int) -> Columns:
+    """Return checks of users who differ from turn to turn; made once, so that this is not what is timed."""
+    columns = Columns()
+    for i in range(size):
+        user = (turn + i * 7919) % _USERS
+        columns.scan(keys.timeline_first(user, _POSTS - 3), keys.timeline_last(user))
+    return columns
+
+
+def _fill(columns: Columns) -> Columns:
+    for user in range(_USERS):
+        columns.put(keys.subscription_key(user, 1), keys.FOLLOWS)
+    for tick in range(_POSTS):
+        columns.put(keys.post_key(1, tick), _TWEET)
+    for user in range(_USERS):
+        columns.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
+    return columns
+
+
+def _executor() -> Executor:
+    engine = Engine()
+    engine.add_joins(parse(keys.PUSH_JOIN))
+    executor = Executor(engine, 1, reply_bytes_max=1 << 26, rows_max=1 << 20)
+    executor.execute(_fill(Columns()).message(0), 0.0)
+    return executor
+
+
+def encode(_: Scale) -> Samples:
+    """Make a message of 256 checks and serialise it."""
+    for number in count():
+        columns = _checks(number % _TURNS, _RUN)
+        begun = clock()
+        columns.message(number).SerializeToString()
+        yield _RUN, clock() - begun
+
+
+def decode(_: Scale) -> Samples:
+    """Parse a reply of 256 checks and take it apart."""
+    columns = _checks(0, _RUN)
+    data = _executor().execute(columns.message(0), 0.0).SerializeToString()
+    kinds = bytes(columns.kinds)
+    while True:
+        begun = clock()
+        decode_reply(kinds, ExecuteReply.FromString(data))
+        yield _RUN, clock() - begun
+
+
+def serve(_: Scale) -> Samples:
+    """Parse a message of 256 checks, run it on the engine and serialise the reply."""
+    executor = _executor()
+    for number in count():
+        data = _checks(number % _TURNS, _RUN).message(number).SerializeToString()
+        begun = clock()
+        executor.execute(ExecuteRequest.FromString(data), time.monotonic()).SerializeToString()
+        yield _RUN, clock() - begun
+
+
+async def _execute(size: int, client: AsyncClient, number: int) -> int:
+    await _send(client, number, size)
+    return size
+
+
+async def _pipeline(client: AsyncClient, number: int) -> int:
+    await asyncio.gather(*(_send(client, number + i, _RUN) for i in range(4)))
+    return 4 * _RUN
+
+
+def _send(client: AsyncClient, number: int, size: int) -> asyncio.Future[list[Result]]:
+    batch = client.batch()
+    checks = _checks(number % _TURNS, size)
+    batch.kinds, batch.arguments = checks.kinds, checks.arguments
+    return batch.send()
+
+
+async def _get(client: AsyncClient, number: int) -> int:
+    await client.get(keys.post_key(1, number % _POSTS))
+    return 1
+
+
+async def _gather(client: AsyncClient, number: int) -> int:
+    await asyncio.gather(*(client.get(keys.post_key(1, (number + i) % _POSTS)) for i in range(1000)))
+    return 1000
+
+
+async def _scan_all(client: AsyncClient, _: int) -> int:
+    rows = 0
+    async for _row in client.scan_iter(b"t|", b"t}"):
+        rows += 1
+    return rows
+
+
+class Wire:
+    """A client's loop and connections: one for all rows, since gRPC serves one loop a process without complaint."""
+
+    def __init__(self, target: str) -> None:
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(target)
+        self._channel = self._runner.run(_channel(target))
+        self._stub = PequodStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Close the connections and the loop."""
+        self._runner.run(self._client.close())
+        self._runner.run(self._channel.close())
+        self._runner.close()
+
+    def workloads(self) -> Iterator[Workload]:
+        """Fill the server, which must be empty, and yield the rows of the table."""
+        self._runner.run(self._fill())
+        yield Workload("unary Get", "a call, one after the other", self._over(self._unary_get))
+        yield Workload("unary Scan", "a check, one after the other", self._over(self._unary_scan))
+        yield Workload("client.get", "a call, one after the other", self._over(_get))
+        yield Workload("client.get, 1,000 at once", "a call", self._over(_gather))
+        for size in (1, 16, 256):
+            step = partial(_execute, size)
+            yield Workload(f"Execute, {size} a message", "a check, one message at a time", self._over(step))
+        yield Workload("Execute, 4 x 256 at once", "a check", self._over(_pipeline))
+        yield Workload("client.scan_iter", f"a row of {_USERS * _POSTS:,}", self._over(_scan_all))
+
+    async def _fill(self) -> None:
+        await self._client.add_join(keys.PUSH_JOIN)
+        batch = self._client.batch()
+        _fill(batch)
+        await batch.send()
+
+    def _over(self, step: Step) -> Callable[[Scale], Samples]:
+        def samples(_: Scale) -> Samples:
+            for number in count():
+                yield self._runner.run(_timed(step(self._client, number)))
+
+        return samples
+
+    async def _unary_get(self, _: AsyncClient, number: int) -> int:
+        await self._stub.Get(GetRequest(key=keys.post_key(1, number % _POSTS)))
+        return 1
+
+    async def _unary_scan(self, _: AsyncClient, number: int) -> int:
+        first, last = _checks(number % _TURNS, 1).arguments
+        async for _chunk in self._stub.Scan(ScanRequest(first=first, last=last)):
+            pass
+        return 1
+
+
+async def _timed(step: Awaitable[int]) -> tuple[int, int]:
+    begun = clock()
+    operations = await step
+    return operations, clock() - begun
+
+
+async def _channel(target: str) -> aio.Channel:
+    return aio.insecure_channel(target)
+
+
+#: Without a server.
+HALVES: Final = (
+    Workload("client: encode", "a check in a message of 256", encode),
+    Workload("client: decode", "a check in a reply to 256", decode),
+    Workload("server: parse, run, serialise", "a check in a message of 256", serve),
+)

@@ -1,0 +1,105 @@
+"""The server process of a run: starting it, finding it, and what it costs.
+
+CPU seconds and memory come from the operating system's account of the process, in steps of 10 ms on Linux.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO, Final
+
+import psutil
+
+from pequod.engine.errors import PequodError
+
+#: How the server tells its address when it listens.
+_SERVING: Final = re.compile(r"serving on (\S+)\n")
+#: Longest wait for a started server to listen, and for one that is told to end.
+START_S_MAX: Final = 20.0
+END_S_MAX: Final = 10.0
+
+
+class ServerStartError(PequodError):
+    """The server of the run did not start; the text holds what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used so far."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+def usage(pid: int) -> Usage:
+    """Return the CPU time and the resident memory of a process.
+
+    Raises:
+        psutil.Error: It is gone, or not ours to look at.
+    """
+    process = psutil.Process(pid)
+    times = process.cpu_times()
+    return Usage(times.user + times.system, process.memory_info().rss)
+
+
+def listening_pid(target: str) -> int | None:
+    """Return the process that listens at ``target`` on this machine, None if none can be seen."""
+    host, _, port = target.rpartition(":")
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), int(port))}
+        local = {address.address for nic in psutil.net_if_addrs().values() for address in nic}
+        if not addresses & local:
+            return None
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr:
+                # gRPC listens on IPv6 sockets, where an IPv4 address is a mapped one.
+                is_there = connection.laddr.ip.removeprefix("::ffff:") in addresses | {"0.0.0.0", "::"}  # noqa: S104 -- compared, not bound
+                if is_there and connection.laddr.port == int(port):
+                    return connection.pid
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return None
+
+
+@contextmanager
+def started_server(*arguments: str) -> Iterator[tuple[str, int]]:
+    """Run `pequod serve` on a free port of this machine; yield its target and its process id.
+
+    Raises:
+        ServerStartError: It ended, or did not listen in time.
+    """
+    with TemporaryFile() as said:
+        command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *arguments]
+        with subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL) as server:
+            try:
+                yield _wait_until_listening(server, said), server.pid
+            finally:
+                server.terminate()
+                try:
+                    server.wait(END_S_MAX)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+
+
+def _wait_until_listening(server: subprocess.Popen[bytes], said: IO[bytes]) -> str:
+    """Wait for the line in which the server tells its address, and return that."""
+    deadline = time.monotonic() + START_S_MAX
+    text = ""
+    while time.monotonic() < deadline:
+        exit_code = server.poll()
+        said.seek(0)
+        text = said.read().decode("utf-8", "replace")
+        if serving := _SERVING.search(text):
+            return serving.group(1)
+        if exit_code is not None:
+            raise ServerStartError(f"the server ended at once, with exit code {exit_code}:\n{text}")
+        time.sleep(0.02)
+    raise ServerStartError(f"the server did not listen within {START_S_MAX:.0f} s:\n{text}")

@@ -1,0 +1,47 @@
+"""A progress bar where a person watches, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+#: Told how many steps more are done.
+Advance = Callable[[int], None]
+
+#: Drawing takes about 2 ms of the client's time; four a second cost less than 1 % of a run.
+_REFRESHES_PER_S: Final = 4
+
+
+class ProgressBars:
+    """Bars on standard error, if ``console`` is a terminal.
+
+    Example:
+        with bars.bar("loading", 100) as advance:
+            advance(1)
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def bar(self, title: str, step_count: int) -> Iterator[Advance]:
+        """Show a bar of ``step_count`` steps; yield what moves it."""
+        if not self._console.is_terminal:
+            yield lambda _: None
+            return
+        columns = (
+            TextColumn("{task.description:<10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console, refresh_per_second=_REFRESHES_PER_S) as progress:
+            task = progress.add_task(title, total=step_count)
+            yield lambda steps: progress.advance(task, steps)
+
+
+QUIET: Final = ProgressBars(Console(quiet=True, force_terminal=False))

@@ -1,0 +1,119 @@
+"""Twip against a server: one server process, and this process as the one client.
+
+The commands go out in batches through the client's batch stream, ``window`` of them under way at once: the server
+works on one while the next is already there. They run in the order of their sending, so what each check must
+return is still certain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+import psutil
+
+from pequod.client import AsyncClient, Result
+from pequod.errors import PequodError
+from pequod_bench.commands import Batch, load_batches, timeline_scans
+from pequod_bench.keys import JOINS
+from pequod_bench.process import Usage, listening_pid, started_server, usage
+from pequod_bench.progress import Advance, ProgressBars
+from pequod_bench.report import Report
+from pequod_bench.twip import (
+    LOAD_BATCH,
+    SCAN_BATCH,
+    Prepared,
+    Run,
+    Settings,
+    Stopwatch,
+    prepare,
+    report,
+    resting_collector,
+)
+from pequod_bench.verify import Reply
+
+#: First checks of a graph with large timelines may take a while.
+_TIMEOUT_S = 120.0
+
+
+class NotEmptyError(PequodError):
+    """The server that was named holds keys or joins, which would change what the run finds."""
+
+
+def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
+    """Run Twip against the server at ``target``, or one that is started for the run."""
+    prepared = prepare(settings)
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
+        address, pid = (target, listening_pid(target)) if target else stack.enter_context(started_server())
+        found = runner.run(_run(prepared, address, pid, bars))
+    return report("twip", prepared, found)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Take uvloop where it is installed, as the server does: 1 to 2 µs a tick less of the client's CPU."""
+    try:
+        import uvloop  # noqa: PLC0415 -- optional
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _run(prepared: Prepared, target: str, pid: int | None, bars: ProgressBars) -> Run:
+    settings = prepared.settings
+    async with AsyncClient(target, timeout_s=_TIMEOUT_S) as client:
+        if await client.joins() or await client.count(b""):
+            raise NotEmptyError(f"the server at {target} holds keys or joins; Twip needs an empty one")
+        await client.add_join(settings.join_text or JOINS[settings.mode])
+        loading = Stopwatch()
+        with bars.bar("loading", prepared.load_count) as advance:
+            batches = load_batches(prepared.stream, settings.tweet_bytes, LOAD_BATCH)
+            await execute_all(client, batches, settings.window, advance)
+        load_s = loading.seconds()
+        with bars.bar("running", prepared.command_count) as advance, resting_collector():
+            before = _usage(pid)
+            watch = Stopwatch()
+            replies = await execute_all(client, prepared.batches, settings.window, advance)
+            seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
+            after = _usage(pid)
+        scans = timeline_scans(prepared.stream, SCAN_BATCH)
+        with bars.bar("reading", len(prepared.stream.active)) as advance:
+            timelines = await execute_all(client, scans, settings.window, advance)
+    server = (before, after) if before and after else None
+    return Run(load_s, seconds, cpu_s, server, replies, timelines)
+
+
+async def execute_all(client: AsyncClient, batches: Iterable[Batch], window: int, advance: Advance) -> list[Reply]:
+    """Send batches with ``window`` of them under way, and return their results."""
+    replies: list[Reply] = []
+    waiting: deque[asyncio.Future[list[Result]]] = deque()
+
+    async def take() -> None:
+        reply = await waiting.popleft()
+        replies.append(reply)
+        advance(len(reply))
+
+    try:
+        for kinds, arguments in batches:
+            if len(waiting) == window:
+                await take()
+            batch = client.batch()
+            batch.kinds += kinds
+            batch.arguments += arguments
+            waiting.append(batch.send())
+        while waiting:
+            await take()
+    finally:
+        # After an error or Ctrl-C nobody is left to take what is still under way.
+        for future in waiting:
+            future.cancel()
+    return replies
+
+
+def _usage(pid: int | None) -> Usage | None:
+    try:
+        return None if pid is None else usage(pid)
+    except psutil.Error:
+        return None
