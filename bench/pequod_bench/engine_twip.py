@@ -34,7 +34,8 @@ PROFILE_LINES: Final = 35
 
 def run(settings: Settings, bars: ProgressBars, profile: cProfile.Profile | None = None) -> Report:
     """Run Twip inside this process; ``profile``, if given, watches the timed part."""
-    prepared = prepare(settings)
+    with bars.working("preparing"):
+        prepared = prepare(settings)
     engine = Engine()
     engine.add_joins(parse(settings.join_text or JOINS[settings.mode]))
     load_watch = Stopwatch()
@@ -55,7 +56,8 @@ def run(settings: Settings, bars: ProgressBars, profile: cProfile.Profile | None
         if profile is not None:
             profile.disable()
     timelines = execute_all(engine, timeline_scans(prepared.stream, SCAN_BATCH))
-    return report("engine-twip", prepared, Run(load_s, seconds, cpu_s, None, replies, timelines))
+    with bars.working("verifying"):
+        return report("engine-twip", prepared, Run(load_s, seconds, cpu_s, None, replies, timelines))
 
 
 def execute_all(engine: Engine, batches: Iterable[Batch]) -> list[Reply]:

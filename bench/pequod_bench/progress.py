@@ -43,5 +43,14 @@ class ProgressBars:
             task = progress.add_task(title, total=step_count)
             yield lambda steps: progress.advance(task, steps)
 
+    @contextmanager
+    def working(self, title: str) -> Iterator[None]:
+        """Show that something is done whose steps nobody counts."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with self._console.status(title):
+            yield
+
 
 QUIET: Final = ProgressBars(Console(quiet=True, force_terminal=False))

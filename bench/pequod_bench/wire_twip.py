@@ -44,12 +44,14 @@ class NotEmptyError(PequodError):
 
 def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
     """Run Twip against the server at ``target``, or one that is started for the run."""
-    prepared = prepare(settings)
+    with bars.working("preparing"):
+        prepared = prepare(settings)
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
         address, pid = (target, listening_pid(target)) if target else stack.enter_context(started_server())
         found = runner.run(_run(prepared, address, pid, bars))
-    return report("twip", prepared, found)
+    with bars.working("verifying"):
+        return report("twip", prepared, found)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -210,6 +210,6 @@ def _finish(report: Report, json: bool) -> None:
     if json:
         print(report.to_json())
     else:
-        report.print_table(Console())
+        report.print_table(Console(highlight=False))
     if not report.correct:
         fail(ExitCode.WRONG, f"the answers are wrong: {report.difference}")
