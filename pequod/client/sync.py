@@ -68,10 +68,19 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-        asyncio.run_coroutine_threadsafe(self._async.close(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _end(self) -> None:
+        await self._async.close()
+        # gRPC leaves tasks behind that would be destroyed with the loop.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
     def get(self, key: Data) -> bytes | None:
         """Return the value of ``key``, None if there is no such key."""

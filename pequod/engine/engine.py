@@ -152,10 +152,17 @@ class Engine:
         Cost:
             O(rows returned), about 1 µs beside them, if what is asked for is materialised.
         """
-        # The common read, one timeline, is recognised without looking at joins and ranges.
-        table = self._tables.get(first[: first.find(DELIMITER)])
-        if table is not None and len(table.outputs) == 1 and not table.entry_count and last is not None:
-            join = table.outputs[0]
+        # The common reads, inside one table or one timeline, are recognised without looking at joins and ranges.
+        at = first.find(DELIMITER)
+        table = self._tables.get(first[:at]) if at > 0 else None
+        if table is None or last is None:
+            return self._scan(first, last, limit, reverse=reverse, now=now)
+        outputs = table.outputs
+        if not outputs:
+            if first < last <= table.end:
+                return table.slice(first, last, limit, reverse=reverse)
+        elif len(outputs) == 1 and not table.entry_count:
+            join = outputs[0]
             context = join.contexts.get(join.level_one_prefix(first))  # type: ignore[arg-type]
             if (
                 context is not None

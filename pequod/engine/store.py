@@ -47,6 +47,7 @@ class Table:
         "_groups",
         "_order",
         "cut",
+        "end",
         "entry_count",
         "key_bytes",
         "loose",
@@ -59,6 +60,10 @@ class Table:
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
         self.prefix = prefix
+        end = prefix_end(prefix)
+        assert end is not None, "a table name has an end"
+        #: Above every key of the table.
+        self.end = end
         self.cut: Cut | None = None
         self.loose = SortedRows()
         self.entry_count = 0
