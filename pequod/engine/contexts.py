@@ -189,6 +189,9 @@ class Context:
     def resize(self) -> None:
         """Bring the hull up to date with the status ranges."""
         self.first, self.last = self.ranges[0].first, self.ranges[-1].last
+        if self.last == self.end:
+            # One object to compare with instead of two; a read has fewer places to look at.
+            self.last = self.end
         length = len(self.prefix)
         self.lower = self.first[length:] if self.first > self.prefix else b""
         self.upper = None if self.last >= self.end else self.last[length:]

@@ -59,6 +59,8 @@ class Copies(NamedTuple):
     splice: Splice
     narrowed: Narrowed
     table: Table
+    #: The slot that the step above binds, and what stands around it in the prefix that is read.
+    around: tuple[int, bytes, bytes]
 
 
 class Execution:
@@ -195,22 +197,26 @@ class Execution:
         step = self._plan.steps[below]
         narrowed = self._narrowed[below]
         table = self._sources.stored(below)
-        if step.splice is None or step.extras or table is None:
+        above = self._plan.steps[depth].single
+        around = step.around
+        if step.splice is None or step.extras or table is None or around is None:
+            return None
+        if above is None or above[0] != around[0]:
             return None
         if narrowed is _UNKNOWN:
             narrowed, is_steady = step.containing.narrow(self._env, self._first, self._last)
             if not is_steady:
                 return None
-        return None if narrowed is None else Copies(step, step.splice, cast("Narrowed", narrowed), table)
+        return None if narrowed is None else Copies(step, step.splice, cast("Narrowed", narrowed), table, around)
 
     def _loop_over_copies(self, copies: Copies, number: int, width: int | None, known: int, rows: Rows) -> None:
         """Do what `_loop`, `_choose` and `_descend` do, for the timeline's kind of join, without the calls.
 
         Bench row: first check, 2.5 times faster per subscription than the plain way.
         """
-        step, splice, (lower, upper), table = copies
+        step, splice, (lower, upper), table, (_, before, after) = copies
         env = self._env
-        build_prefix, group_of, slice_within = step.prefix, table.group, table.slice_within
+        group_of, slice_within = table.group, table.slice_within
         frame = self._batch.frame_keys[step.depth].append
         is_whole = not lower and upper is None
         for key in rows.keys:
@@ -218,7 +224,7 @@ class Execution:
             if not (len(bound) == width or (width is None and bound and DELIMITER not in bound)):
                 continue
             env[number] = bound
-            prefix = build_prefix(env)
+            prefix = before + bound + after
             frame(prefix)
             group = group_of(prefix)
             if group is None:

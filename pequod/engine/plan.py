@@ -89,6 +89,7 @@ class Step:
     """
 
     __slots__ = (
+        "around",
         "assign",
         "bindings",
         "containing",
@@ -133,6 +134,8 @@ class Step:
         ]
         self.frame_key = self._compile_frame_key()
         self.frame_key_of = self._compile_frame_key_of(parts, run, groups)
+        #: (slot, what stands before it, what after) if the known prefix is one slot between literals.
+        self.around = _single_known(parts[:run], numbers)
         #: (slot, width) if one slot is all that the key has beyond its known prefix.
         self.single = _single_slot(parts[run:], numbers)
         self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
@@ -274,6 +277,14 @@ def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple
     match rest:
         case (Slot(name, width),):
             return numbers[name], width
+        case _:
+            return None
+
+
+def _single_known(run: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple[int, bytes, bytes] | None:
+    match run:
+        case (bytes(before), Slot(name), bytes(after)):
+            return numbers[name], before, after
         case _:
             return None
 

@@ -45,8 +45,9 @@ class SortedRows:
         #: The last leaf: every key here is above every key of the older leaves.
         self.keys: list[bytes] = []
         self.values: list[bytes] = []
-        self._older: list[tuple[list[bytes], list[bytes]]] = []
-        self._fences: list[bytes] = []
+        #: Both are lists as soon as there is an older leaf; small maps share the empty tuple.
+        self._older: Sequence[tuple[list[bytes], list[bytes]]] = ()
+        self._fences: Sequence[bytes] = ()
 
     def __len__(self) -> int:
         return len(self.keys) + sum(len(keys) for keys, _ in self._older)
@@ -178,7 +179,7 @@ class SortedRows:
     def _leaves_of(self, first: bytes, last: bytes | None) -> Sequence[tuple[list[bytes], list[bytes]]]:
         start = bisect_right(self._fences, first)
         stop = len(self._fences) if last is None else bisect_left(self._fences, last)
-        found = self._older[start : stop + 1]
+        found = list(self._older[start : stop + 1])
         if stop >= len(self._older):
             found.append((self.keys, self.values))
         return found
@@ -207,21 +208,22 @@ class SortedRows:
         cuts = [*range(0, len(keys) - half, half), len(keys)]
         pieces = [(keys[a:b], values[a:b]) for a, b in pairwise(cuts)]
         fences = [piece_keys[0] for piece_keys, _ in pieces[1:]]
-        self._fences[at:at] = fences
+        self._fences = [*self._fences[:at], *fences, *self._fences[at:]]
         if at < len(self._older):
-            self._older[at : at + 1] = pieces
+            self._older = [*self._older[:at], *pieces, *self._older[at + 1 :]]
         else:
-            self._older += pieces[:-1]
+            self._older = [*self._older, *pieces[:-1]]
             self.keys, self.values = pieces[-1]
 
     def _drop_empty(self) -> None:
         for at, (keys, _) in enumerate(self._older):
             if not keys:
-                del self._older[at], self._fences[at]
+                self._older = [*self._older[:at], *self._older[at + 1 :]]
+                self._fences = [*self._fences[:at], *self._fences[at + 1 :]]
                 return
         if self._older:
-            self.keys, self.values = self._older.pop()
-            self._fences.pop()
+            self.keys, self.values = self._older[-1]
+            self._older, self._fences = self._older[:-1], self._fences[:-1]
 
     def _check(self) -> None:
         leaves = list(self.leaves())
