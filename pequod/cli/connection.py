@@ -43,10 +43,10 @@ def exit_code(error: Exception) -> ExitCode | None:
     """Return the code for an error that Pequod foresees, None for anything else."""
     if "pequod.engine.errors" not in sys.modules:
         return None  # what was never imported was not raised; importing it here would make `--help` slow
-    from pequod.client import UnavailableError
+    from pequod.client import DeadlineExceededError, UnavailableError
     from pequod.engine.errors import PequodError
 
-    if isinstance(error, UnavailableError):
+    if isinstance(error, UnavailableError | DeadlineExceededError):
         return ExitCode.UNREACHABLE
     if isinstance(error, PequodError):
         return ExitCode.REFUSED

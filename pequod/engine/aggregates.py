@@ -16,9 +16,11 @@ Each operator keeps a state per output key, None while nothing contributes:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact
-from typing import Protocol, TypeVar, cast
+from functools import partial
+from typing import Final, Protocol, TypeVar, cast
 
 from sortedcontainers import SortedDict
 
@@ -200,16 +202,13 @@ class _Extreme:
 
 def make_aggregate(operator: Operator) -> Aggregate[State]:
     """Return the aggregate of a value source's operator, with counters of its own."""
-    made: object
-    match operator:
-        case Operator.COPY:
-            made = _Copy()
-        case Operator.COUNT:
-            made = _Count()
-        case Operator.SUM:
-            made = _Sum()
-        case Operator.MIN | Operator.MAX:
-            made = _Extreme(0 if operator is Operator.MIN else -1)
-        case Operator.CHECK:
-            raise AssertionError("a check source has no value")
-    return cast("Aggregate[State]", made)
+    return cast("Aggregate[State]", _MAKERS[operator]())
+
+
+_MAKERS: Final[dict[Operator, Callable[[], object]]] = {
+    Operator.COPY: _Copy,
+    Operator.COUNT: _Count,
+    Operator.SUM: _Sum,
+    Operator.MIN: partial(_Extreme, 0),
+    Operator.MAX: partial(_Extreme, -1),
+}

@@ -34,9 +34,6 @@ class Catalog:
     def __iter__(self) -> Iterator[InstalledJoin]:
         return iter(self._installed.values())
 
-    def __len__(self) -> int:
-        return len(self._installed)
-
     def find(self, name: str) -> InstalledJoin:
         """Return the join of that name.
 

@@ -169,13 +169,11 @@ class Engine:
                 and context.is_whole
                 and context.first <= first < last <= context.last
                 and now <= context.expires_s
+                and (context.is_fresh or self._reader.refresh(context, now))
             ):
-                if not context.is_fresh:
-                    self._reader.refresh(context, now)
-                if context.is_live:
-                    join.counters.hits += 1
-                    self._read_number = context.last_used = self._read_number + 1
-                    return context.slice(first, last, limit, reverse=reverse)
+                join.counters.hits += 1
+                self._read_number = context.last_used = self._read_number + 1
+                return context.slice(first, last, limit, reverse=reverse)
         return self._scan(first, last, limit, reverse=reverse, now=now)
 
     def _scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:

@@ -59,8 +59,10 @@ class Copies(NamedTuple):
     splice: Splice
     narrowed: Narrowed
     table: Table
-    #: The slot that the step above binds, and what stands around it in the prefix that is read.
-    around: tuple[int, bytes, bytes]
+    #: The slot that the step above binds, and what stands before and after it in the prefix that is read.
+    number: int
+    before: bytes
+    after: bytes
 
 
 class Execution:
@@ -169,7 +171,8 @@ class Execution:
             number, width = step.single
             copies = self._copies_below(depth)
             if copies is not None:
-                self._loop_over_copies(copies, number, width, known, rows)
+                # The copy's frame key is all that its frames know, so its prefix holds the slot bound here.
+                self._loop_over_copies(copies, width, known, rows)
                 return
             for key, value in zip(rows.keys, rows.values, strict=True):
                 bound = key[known:]
@@ -195,34 +198,30 @@ class Execution:
         if below != self._last_depth or not self._is_unique:
             return None
         step = self._plan.steps[below]
-        narrowed = self._narrowed[below]
         table = self._sources.stored(below)
-        above = self._plan.steps[depth].single
-        around = step.around
-        if step.splice is None or step.extras or table is None or around is None:
+        if step.splice is None or step.extras or step.around is None or table is None:
             return None
-        if above is None or above[0] != around[0]:
+        narrowed, is_steady = step.containing.narrow(self._env, self._first, self._last)
+        if narrowed is None or not is_steady:
             return None
-        if narrowed is _UNKNOWN:
-            narrowed, is_steady = step.containing.narrow(self._env, self._first, self._last)
-            if not is_steady:
-                return None
-        return None if narrowed is None else Copies(step, step.splice, cast("Narrowed", narrowed), table, around)
+        return Copies(step, step.splice, narrowed, table, *step.around)
 
-    def _loop_over_copies(self, copies: Copies, number: int, width: int | None, known: int, rows: Rows) -> None:
+    def _loop_over_copies(self, copies: Copies, width: int | None, known: int, rows: Rows) -> None:
         """Do what `_loop`, `_choose` and `_descend` do, for the timeline's kind of join, without the calls.
 
         Bench row: first check, 2.5 times faster per subscription than the plain way.
         """
-        step, splice, (lower, upper), table, (_, before, after) = copies
+        step, splice, (lower, upper), table, number, before, after = copies
         env = self._env
         group_of, slice_within = table.group, table.slice_within
         frame = self._batch.frame_keys[step.depth].append
         is_whole = not lower and upper is None
-        for key in rows.keys:
-            bound = key[known:]
-            if not (len(bound) == width or (width is None and bound and DELIMITER not in bound)):
-                continue
+        bounds = [key[known:] for key in rows.keys]
+        if width is None:
+            bounds = [bound for bound in bounds if bound and DELIMITER not in bound]
+        else:
+            bounds = [bound for bound in bounds if len(bound) == width]
+        for bound in bounds:
             env[number] = bound
             prefix = before + bound + after
             frame(prefix)

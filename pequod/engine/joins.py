@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 
 from pequod.engine.aggregates import make_aggregate
 from pequod.engine.contexts import Context, Coverage
@@ -118,12 +117,9 @@ class InstalledJoin:
         return not self.is_pull and not isinstance(self.spec.maintenance, Snapshot)
 
     def expires_s(self, now: float) -> float:
-        """Return until when rows computed at ``now`` may be given out."""
-        match self.spec.maintenance:
-            case Snapshot(age_s):
-                return now + float(age_s)
-            case _:
-                return inf
+        """Return until when rows of a snapshot computed at ``now`` may be given out."""
+        assert isinstance(self.spec.maintenance, Snapshot)
+        return now + float(self.spec.maintenance.age_s)
 
     def plan_for(self, first: bytes, last: bytes) -> tuple[Plan, list[bytes], bytes]:
         """Return the plan for a read of ``[first, last)``, the environment with its fixed slots, and the prefix.

@@ -182,11 +182,11 @@ class Reader:
         join.counters.computed_ranges += 1
         join.counters.rows_computed += len(rows.keys)
 
-    def refresh(self, context: Context, now: float) -> None:
+    def refresh(self, context: Context, now: float) -> bool:
         """Bring a context up to date: its upstream contexts, then its own log.
 
-        Ensures:
-            It is fresh, or has been dropped.
+        Returns:
+            Whether it is fresh; otherwise it has been dropped.
         """
         while context.is_live and not context.is_fresh:
             stale = next((upstream for upstream in context.upstreams if not upstream.is_fresh), None)
@@ -203,6 +203,7 @@ class Reader:
             self._depend(context, sources)
             context.is_fresh = True
             self._changes.apply(context.join, context, batches)
+        return context.is_live
 
     def _differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
         """Return what the log's changes add and take away.

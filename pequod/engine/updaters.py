@@ -13,7 +13,6 @@ frame key share one `Updaters`, and a context keeps only what neither the source
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pequod.engine.contexts import Context
@@ -61,9 +60,6 @@ class Site:
         self.is_direct = plan.tail_slots <= {number for _, number in step.bindings}
         self._by_key: dict[FrameKey, Updaters] = {}
 
-    def __len__(self) -> int:
-        return len(self._by_key)
-
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
         """Return the updaters that a change of ``key`` concerns; ``match`` is the step's match of it.
 
@@ -72,8 +68,8 @@ class Site:
         """
         return self._by_key.get(self.step.frame_key_of(key, match))
 
-    def add(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
-        """Let ``context`` wait at a frame; nothing changes if it already does.
+    def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
+        """Let ``context`` wait at a frame with extras; nothing changes if it already does.
 
         Cost:
             O(1).
@@ -83,11 +79,11 @@ class Site:
             updaters = self._by_key[frame_key] = Updaters(self, frame_key)
         contexts = updaters.contexts
         if context not in contexts:
-            contexts[context] = None if extras is None else {extras: None}
+            contexts[context] = {extras: None}
             context.updaters.append(updaters)
-        elif extras is not None:
+        else:
             waiting = contexts[context]
-            assert waiting is not None
+            assert waiting is not None, "a step has extras or has none"
             waiting[extras] = None
 
     def add_all(self, frame_keys: list[FrameKey], context: Context) -> None:
@@ -120,10 +116,6 @@ class Site:
     def discard(self, frame_key: FrameKey) -> None:
         """Forget an entry that has become empty."""
         del self._by_key[frame_key]
-
-    def frames(self) -> Iterator[tuple[FrameKey, Updaters]]:
-        """Yield the entries, in no order that means anything."""
-        return iter(self._by_key.items())
 
     def _check(self) -> None:
         for updaters in self._by_key.values():

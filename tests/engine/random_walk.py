@@ -123,13 +123,14 @@ class Walker:
     def _plausible(self, rows: dict[bytes, bytes | None]) -> None:
         """Each row must have been so at a moment that a snapshot may still show; what no snapshot feeds, now.
 
-        Joins over snapshots mix moments, so that only joins whose sources are all base tables are compared.
+        Joins over snapshots mix moments, and so do a snapshot and another join that compute one key: neither is compared.
         """
         recent = [past for _, past in self._recent()]
         timed = [spec for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
         for key, value in rows.items():
             computing = [spec for spec in self.specs if NaiveModel_computes(spec, key)]
-            if any(self._reads_joins(spec) for spec in computing):
+            is_mixed = len(computing) > 1 and any(spec in timed for spec in computing)
+            if is_mixed or any(self._reads_joins(spec) for spec in computing):
                 continue
             moments = recent if any(spec in timed for spec in computing) else recent[-1:]
             if value not in [past.get(key) for past in moments]:
