@@ -4,7 +4,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+# A hundred steps that each draw joins and keys are much data, and meant to be.
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
 def _register(name: str, examples: int, steps: int) -> None:

@@ -123,7 +123,8 @@ class Walker:
     def _plausible(self, rows: dict[bytes, bytes | None]) -> None:
         """Each row must have been so at a moment that a snapshot may still show; what no snapshot feeds, now.
 
-        Joins over snapshots mix moments, and so do a snapshot and another join that compute one key: neither is compared.
+        Joins over snapshots mix moments, and so do a snapshot and another join that compute one key: neither is
+        compared.
         """
         recent = [past for _, past in self._recent()]
         timed = [spec for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
