@@ -7,8 +7,9 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from pequod.cli import bench, data, joins, serve
+from pequod.cli import bench, data, inspect, joins, serve
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.teaching import examples
 
 _HELP: Final = """An ordered key-value cache that keeps computed data fresh by itself.
 
@@ -59,6 +60,8 @@ app: Final = typer.Typer(
 )
 app.add_typer(serve.app)
 app.add_typer(data.app)
+app.add_typer(inspect.app)
+joins.app.command("explain", epilog=examples("pequod join explain t"))(inspect.explain_join)
 app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
 app.add_typer(bench.app, name="bench")

@@ -115,7 +115,7 @@ def scan(
     written as escapes (\t, \n, \\, \xff). With --json a line is {"key": ..., "value": ...}, where bytes
     that are no UTF-8 stand as {"base64": ...}.
     """
-    start, end = _range(first, last, prefix)
+    start, end = key_range(first, last, prefix)
     with connected(target) as client:
         _print_rows(client.scan_iter(start, end, limit=limit, reverse=reverse), json)
 
@@ -144,13 +144,14 @@ def count(
     json: Json = False,
 ) -> None:
     """Print how many keys a range holds, computed ones included. With --json: {"count": ...}."""
-    start, end = _range(first, last, prefix)
+    start, end = key_range(first, last, prefix)
     with connected(target) as client:
         key_count = client.count(start, end)
     print(json_line({"count": key_count}) if json else key_count)
 
 
-def _range(first: str, last: str | None, prefix: bool) -> tuple[bytes, bytes | None]:
+def key_range(first: str, last: str | None, prefix: bool) -> tuple[bytes, bytes | None]:
+    """Return the range that the arguments of a command name."""
     start = argument_bytes(first)
     if not prefix:
         return start, None if last is None else argument_bytes(last)

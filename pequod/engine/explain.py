@@ -175,10 +175,14 @@ def _next_read(parts: list[PartExplanation]) -> str:
     logged = [part for part in parts if part.state is PartState.LOGGED]
     todo = []
     if to_compute:
-        todo.append(f"compute {to_compute} range{'s' if to_compute > 1 else ''}")
+        todo.append("compute 1 range" if to_compute == 1 else f"compute {to_compute} ranges")
     if logged:
         entries = sum(part.log_entries for part in logged)
-        todo.append(f"apply {entries} log entries" if entries else "bring the sources' joins up to date")
+        applied = "apply 1 log entry" if entries == 1 else f"apply {entries} log entries"
+        todo.append(applied if entries else "bring the sources' joins up to date")
     rows = sum(part.rows for part in parts if part.state in (PartState.VALID, PartState.LOGGED))
-    todo.append(f"return {rows} rows that are there" if rows or not todo else "return what that gives")
+    if rows:
+        todo.append("return 1 row that is there" if rows == 1 else f"return {rows} rows that are there")
+    else:
+        todo.append("return what that gives" if todo else "return nothing")
     return ", ".join(todo)

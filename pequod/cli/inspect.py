@@ -1,0 +1,151 @@
+"""join explain, explain and stats: what the server does and holds, as tables or as data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.data import First, Last, Prefix, key_range
+from pequod.cli.teaching import examples
+from pequod.cli.text import escaped, json_bytes, json_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pequod.engine import CoverageExplanation, JoinExplanation, Statistics
+
+app: Final = typer.Typer()
+
+
+def explain_join(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name, as `pequod join list` prints it.")],
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    """Show how a join is evaluated and kept: its sources in the order of the plan.
+
+    READS is the part of the source's keys that is known when the step is reached, for a read that fixes the first
+    slot of the output (as a scan of one timeline does); the step reads all keys that start with it, or less if the
+    bounds of the read narrow the slot named beside it.
+    """
+    with connected(target) as client:
+        plan = client.explain_join(name)
+    if json:
+        print(json_line(asdict(plan)))
+    else:
+        _print_plan(plan)
+
+
+def _print_plan(plan: JoinExplanation) -> None:
+    print(f"{plan.name}: {plan.text}")
+    print(f"maintenance: {plan.maintenance}")
+    print(f"contributions to an output key: {'one at most' if plan.is_unique else 'any number'}")
+    _print_table(
+        ("source", "reads", "narrowed by", "binds", "upkeep", "computed by"),
+        (
+            (
+                source.source,
+                source.reads,
+                source.narrowed_by or "",
+                ", ".join(source.binds),
+                source.upkeep,
+                ", ".join(source.computed_by),
+            )
+            for source in plan.sources
+        ),
+    )
+    for warning in plan.warnings:
+        print(f"warning: {warning}")
+
+
+@app.command(
+    "explain",
+    epilog=examples(
+        "pequod explain --prefix 't|ann|'",
+        "pequod explain 't|ann|0000000100' 't|ann}' --json",
+    ),
+)
+def explain(
+    first: First,
+    last: Last = None,
+    prefix: Prefix = False,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    """Show what a read of a range would find and have to do; nothing is computed by asking.
+
+    For each join whose outputs may lie there: which parts are valid, have a log to be applied, are expired or absent.
+    """
+    start, end = key_range(first, last, prefix)
+    with connected(target) as client:
+        found = client.explain_range(start, end)
+    if json:
+        joins = [_coverage_data(coverage) for coverage in found.joins]
+        last_key = None if end is None else json_bytes(end)
+        print(
+            json_line({"first": json_bytes(start), "last": last_key, "stored_keys": found.stored_keys, "joins": joins})
+        )
+        return
+    print(f"client-written keys: {found.stored_keys}")
+    for coverage in found.joins:
+        print(f"\njoin {coverage.join}; the next read will {coverage.next_read}")
+        _print_table(
+            ("first", "last", "state", "rows", "updaters", "log entries"),
+            (
+                (
+                    escaped(part.first),
+                    escaped(part.last),
+                    part.state,
+                    str(part.rows),
+                    str(part.updaters),
+                    str(part.log_entries),
+                )
+                for part in coverage.parts
+            ),
+        )
+
+
+def _coverage_data(coverage: CoverageExplanation) -> dict[str, object]:
+    parts = [
+        {**asdict(part), "first": json_bytes(part.first), "last": json_bytes(part.last)} for part in coverage.parts
+    ]
+    return {"join": coverage.join, "next_read": coverage.next_read, "parts": parts}
+
+
+@app.command("stats", epilog=examples("pequod stats", "pequod stats --json"))
+def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
+    """Show what the server holds and did, by table and by join."""
+    with connected(target) as client:
+        collected = client.statistics()
+    if json:
+        tables = [{"table": json_bytes(name), **asdict(table)} for name, table in collected.tables.items()]
+        joins = [{"join": name, **asdict(join)} for name, join in collected.joins.items()]
+        shown = {"revision": collected.revision, "loose_keys": collected.loose_keys, "tables": tables, "joins": joins}
+        print(json_line(shown))
+    else:
+        _print_statistics(collected)
+
+
+def _print_statistics(collected: Statistics) -> None:
+    print(f"revision {collected.revision}; {collected.loose_keys} keys without a table")
+    tables = {escaped(name): asdict(table) for name, table in collected.tables.items()}
+    joins = {name: asdict(join) for name, join in collected.joins.items()}
+    for title, records in (("table", tables), ("join", joins)):
+        if records:
+            print()
+            columns = next(iter(records.values()))
+            _print_table(
+                (title, *(column.replace("_", " ") for column in columns)),
+                ((name, *map(str, record.values())) for name, record in records.items()),
+            )
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print columns as wide as their widest cell; plain text, so that it can be piped on."""
+    cells = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
