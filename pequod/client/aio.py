@@ -97,7 +97,10 @@ class AsyncClient:
     async def scan(
         self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end."""
+        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end.
+
+        More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
+        """
         rows = cast("Rows", await self._call(partial(Columns.scan, limit=limit, reverse=reverse), first, last))
         return list(zip(rows.keys, rows.values, strict=True))
 

@@ -101,7 +101,10 @@ class Client:
     def scan(
         self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end."""
+        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end.
+
+        More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
+        """
         return self._wait(self._async.scan(first, last, limit=limit, reverse=reverse))
 
     def scan_iter(
