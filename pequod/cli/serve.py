@@ -30,6 +30,15 @@ def serve(
     ] = DEFAULT_TARGET,
     key_bytes_max: Annotated[int, typer.Option(min=1, help=f"Longest key that is taken, {_SIZE}.")] = 4096,
     value_bytes_max: Annotated[int, typer.Option(min=1, help=f"Longest value that is taken, {_SIZE}.")] = 1 << 20,
+    message_bytes_max: Annotated[
+        int, typer.Option(min=1, help=f"Longest message that is taken, {_SIZE}; a batch of commands is one message.")
+    ] = 64 << 20,
+    reply_bytes_max: Annotated[
+        int, typer.Option(min=1, help=f"Keys and values in the reply to a batch, {_SIZE}; longer scans come in pieces.")
+    ] = 4 << 20,
+    chunk_bytes: Annotated[int, typer.Option(min=1, help="Bytes in one chunk of a scan.")] = 256 << 10,
+    rows_max: Annotated[int, typer.Option(min=1, help="Rows read at a time, so that others have their turn.")] = 8192,
+    drain_s: Annotated[float, typer.Option(min=0, help="Seconds that calls have to finish at the end.")] = 5.0,
     uvloop: Annotated[bool, typer.Option(help="Run on uvloop if it is installed.")] = True,
 ) -> None:
     """Run a server until Ctrl-C or SIGTERM; calls that are under way may finish.
@@ -40,5 +49,15 @@ def serve(
         from pequod_server import ServerConfig, run
     except ImportError as error:
         fail(ExitCode.REFUSED, f"the server needs {error.name}: pip install 'pequod[server]'")
-    config = ServerConfig(listen=listen, key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max, uvloop=uvloop)
+    config = ServerConfig(
+        listen=listen,
+        key_bytes_max=key_bytes_max,
+        value_bytes_max=value_bytes_max,
+        message_bytes_max=message_bytes_max,
+        reply_bytes_max=reply_bytes_max,
+        chunk_bytes=chunk_bytes,
+        rows_max=rows_max,
+        drain_s=drain_s,
+        uvloop=uvloop,
+    )
     raise typer.Exit(ExitCode.DONE if run(config) == 0 else ExitCode.REFUSED)
