@@ -12,14 +12,12 @@ Logouts concern the client alone and make no command.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
+
+from pequod_proto.commands import PUT, SCAN
 
 from pequod_bench import keys
 from pequod_bench.stream import CHECK, LOGOUT, SUBSCRIBE, Stream
-
-#: The kinds, with the numbers that they have on the wire.
-PUT: Final = 2
-SCAN: Final = 4
 
 
 class Batch(NamedTuple):

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from pequod_grammar import parse
+from pequod_proto.commands import PUT
 
 from pequod.client import Result
 from pequod.engine import Engine
-from pequod_bench.commands import PUT, Batch, load_batches, timeline_scans
+from pequod_bench.commands import Batch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
 from pequod_bench.progress import ProgressBars
 from pequod_bench.report import Report

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pequod_bench.commands import SCAN, Batch, timed_batches, timeline_scans
+from pequod_proto.commands import SCAN
+
+from pequod_bench.commands import Batch, timed_batches, timeline_scans
 from pequod_bench.keys import Mode
 from pequod_bench.process import Usage
 from pequod_bench.recompute import Posts

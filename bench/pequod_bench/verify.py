@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pequod_proto.commands import SCAN
+
 from pequod.client import PequodError, Result, Rows
-from pequod_bench.commands import SCAN, Batch
+from pequod_bench.commands import Batch
 from pequod_bench.recompute import Posts, check_rows, final_timelines
 from pequod_bench.stream import Stream
 

@@ -28,7 +28,14 @@ from pequod.errors import ClosedError, PequodError
 DEFAULT_TARGET = "127.0.0.1:7744"
 #: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
 COMMANDS_MAX = 512
-_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A server that comes back is found again within two seconds; gRPC would wait for up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
 
 Reply = TypeVar("Reply")
 

@@ -8,8 +8,18 @@ Bench rows: client, encode and decode per command.
 
 from __future__ import annotations
 
-from typing import Final
-
+from pequod_proto.commands import (
+    ABSENT,
+    COUNT,
+    FAILED,
+    GET,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+    TRUNCATED,
+)
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.client.decode import command_error
@@ -21,18 +31,6 @@ Data = bytes | str
 #: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count; or the error of a command that failed.
 Result = Rows | bytes | bool | int | PequodError | None
-
-GET: Final = 1
-PUT: Final = 2
-REMOVE: Final = 3
-SCAN: Final = 4
-SCAN_LIMIT: Final = 5
-SCAN_DOWN: Final = 6
-COUNT: Final = 7
-
-_ABSENT: Final = 1
-_FAILED: Final = 2
-_TRUNCATED: Final = 3
 
 
 def to_bytes(data: Data) -> bytes:
@@ -113,13 +111,13 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result],
     truncated: list[int] = []
     key_at = value_at = count_at = error_at = 0
     for kind, status in zip(kinds, reply.statuses, strict=True):
-        if status == _FAILED:
+        if status == FAILED:
             append(command_error(reply.errors[error_at]))
             error_at += 1
         elif SCAN <= kind <= SCAN_DOWN:
             count = counts[count_at]
             count_at += 1
-            if status == _TRUNCATED:
+            if status == TRUNCATED:
                 truncated.append(len(results))
             append(Rows(keys[key_at : key_at + count], values[value_at : value_at + count]))
             key_at += count
@@ -127,13 +125,13 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result],
         elif kind == PUT:
             append(None)
         elif kind == GET:
-            if status == _ABSENT:
+            if status == ABSENT:
                 append(None)
             else:
                 append(values[value_at])
                 value_at += 1
         elif kind == REMOVE:
-            append(status != _ABSENT)
+            append(status != ABSENT)
         else:
             append(counts[count_at])
             count_at += 1

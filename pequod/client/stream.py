@@ -9,17 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.client.columns import Columns
-from pequod.client.decode import call_error
 from pequod.errors import DeadlineExceededError, PequodError, UnavailableError
 
 #: Takes a reply, or the error that came instead.
 Deliver = Callable[[ExecuteReply | PequodError], None]
+
+#: Ends of a stream that another try would meet again. A server that dies may end it with any other code.
+_REFUSALS: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 
 
 class BatchStream:
@@ -72,16 +80,17 @@ class BatchStream:
                 timer.cancel()
                 assert reply.batch == batch, "replies come in the order of the batches"
                 deliver(reply)
-            # The server ended the stream: its status says why, if it is no plain shutdown.
-            code, details = await self._call.code(), await self._call.details()
-            reason = details or f"the server ended the stream ({code.name})"
-            is_refusal = code is grpc.StatusCode.INVALID_ARGUMENT
-            self._break(PequodError(reason) if is_refusal else UnavailableError(self._target, reason))
+            self._break(self._why(await self._call.code(), await self._call.details()))
         except grpc.aio.AioRpcError as error:
-            self._break(call_error(error, self._target, self._timeout_s))
+            self._break(self._why(error.code(), error.details()))
         except asyncio.CancelledError:
             self._break(UnavailableError(self._target, "the client was closed"))
             raise
+
+    def _why(self, code: grpc.StatusCode, details: str | None) -> PequodError:
+        """Return why the stream ended; what is not said to be our fault means that the server went away."""
+        reason = details or f"the server ended the stream ({code.name})"
+        return PequodError(reason) if code in _REFUSALS else UnavailableError(self._target, reason)
 
     def _break(self, error: PequodError) -> None:
         self.broken = error

@@ -9,25 +9,23 @@ Bench rows: wire, Execute. Everything in the loop is a local; rows are moved by 
 
 from __future__ import annotations
 
-from typing import Final
-
+from pequod_proto.commands import (
+    ABSENT,
+    COUNT,
+    FAILED,
+    GET,
+    OK,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+    TRUNCATED,
+)
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import Engine, PequodError, Rows
 from pequod_server.errors import code_of, facts_of
-
-GET: Final = 1
-PUT: Final = 2
-REMOVE: Final = 3
-SCAN: Final = 4
-SCAN_LIMIT: Final = 5
-SCAN_DOWN: Final = 6
-COUNT: Final = 7
-
-OK: Final = 0
-ABSENT: Final = 1
-FAILED: Final = 2
-TRUNCATED: Final = 3
 
 
 class BadBatchError(Exception):

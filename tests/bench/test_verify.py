@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 from pequod_bench import keys
-from pequod_bench.commands import PUT, Batch, load_batches, timed_batches, timeline_scans
+from pequod_bench.commands import Batch, load_batches, timed_batches, timeline_scans
 from pequod_bench.stream import make_stream
 from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, Settings, prepare, verify
 from pequod_bench.verify import CommandFailedError, Differs, Reply, Same
+from pequod_proto.commands import PUT
 
 from pequod.engine import PequodError, Rows
 

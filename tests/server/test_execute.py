@@ -7,10 +7,20 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import (
+    ABSENT,
+    COUNT,
+    FAILED,
+    GET,
+    OK,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+    TRUNCATED,
+)
 from pequod_server import PequodServer
-
-GET, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT = range(1, 8)
-OK, ABSENT, FAILED, TRUNCATED = range(4)
 
 
 async def _execute(
