@@ -33,7 +33,6 @@ _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # A server that comes back is found again within two seconds; gRPC would wait for up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 

@@ -58,7 +58,10 @@ class PequodServer:
 
     async def stop(self) -> None:
         """Take no more calls, let those that are under way finish within the drain time, and close."""
-        await self._server.stop(self._config.drain_s)
+        stopping = asyncio.ensure_future(self._server.stop(self._config.drain_s))
+        await asyncio.sleep(0)
+        self.service.end_streams()
+        await stopping
 
 
 def run(config: ServerConfig) -> int:

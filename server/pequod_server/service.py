@@ -32,6 +32,9 @@ class PequodService(PequodServicer):
         self._config = config
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
+        #: Batch streams that wait for a batch; they would hold up the end of the server.
+        self._idle: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
         self._executor = Executor(
             engine, self.server_id, reply_bytes_max=config.reply_bytes_max, rows_max=config.rows_max
         )
@@ -84,11 +87,30 @@ class PequodService(PequodServicer):
     async def Execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come; one reply for each."""
         read, write, execute, clock = context.read, context.write, self._executor.execute, time.monotonic
+        task, idle = asyncio.current_task(), self._idle
+        assert task is not None
         try:
-            while (request := await read()) is not aio.EOF:
+            while not self._is_stopping:
+                idle.add(task)
+                request = await read()
+                idle.discard(task)
+                if request is aio.EOF:
+                    return
                 await write(execute(request, clock()))
         except BadBatchError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+        finally:
+            idle.discard(task)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+
+    def end_streams(self) -> None:
+        """End the batch streams: idle ones now, the others after the batch that they are at."""
+        self._is_stopping = True
+        for task in tuple(self._idle):
+            task.cancel()
 
     async def AddJoin(self, request: pb.AddJoinRequest, context: Context) -> pb.AddJoinReply:
         """Install the joins of a text, all or none."""

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pequod import Client
+from pequod.errors import UnavailableError
+
 PROTO = Path(__file__).parents[2] / "proto"
 
 
@@ -33,6 +36,19 @@ def test_signals_end_it_cleanly(process: subprocess.Popen[str], number: signal.S
     assert process.wait(10) == 0
     assert process.stderr is not None
     assert process.stderr.read() == "pequod stopping\n"
+
+
+def test_clients_that_only_listen_do_not_hold_up_the_end() -> None:
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", "--drain-s", "100"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with Client(_address(process)) as client:
+            client.put("a", "1")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            with pytest.raises(UnavailableError):
+                client.get("a")
+        assert process.stderr is not None
+        assert process.stderr.read() == "pequod stopping\n"
 
 
 def test_a_second_server_on_the_same_port_says_so(process: subprocess.Popen[str]) -> None:
