@@ -145,7 +145,7 @@ def read_edges(path: Path) -> Graph:
 
 def _read_parquet(path: Path) -> tuple[Ids, Ids]:
     try:
-        from pyarrow import parquet # noqa: PLC0415 -- optional
+        from pyarrow import parquet  # noqa: PLC0415 -- optional
     except ImportError as error:
         raise GraphError("reading a Parquet graph needs pyarrow: pip install pyarrow") from error
     table = parquet.read_table(path)
