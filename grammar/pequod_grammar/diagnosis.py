@@ -8,10 +8,13 @@ from lark import Token
 from lark.exceptions import UnexpectedToken
 
 from pequod.engine.errors import JoinError, Span
-from pequod.engine.spec import Operator
+from pequod.engine.spec import DELIMITER, Operator
 
 _OPERATORS = [operator.value for operator in Operator]
 _MAINTENANCE = ["push", "pull", "snapshot"]
+#: The tokens that are not words, whatever the parser takes a word for.
+_MARKS = {"EQUAL", "_END", "$END"}
+_SOURCE = f"a source is an operator and a pattern: {', '.join(_OPERATORS)}"
 _EXAMPLE = "a join reads `output = check source copy source;`"
 
 
@@ -55,12 +58,17 @@ def end_span(text: str) -> Span:
 
 
 def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[str, str]:
-    if token.type != "WORD":
-        return f"{found} where {wanted} is expected", f"a source is an operator and a pattern: {', '.join(_OPERATORS)}"
-    close = get_close_matches(str(token), words, n=1)
+    word = str(token)
+    if token.type in _MARKS:
+        return f"{found} where {wanted} is expected", _SOURCE
+    if word in _MAINTENANCE:
+        return f"{found} where {wanted} is expected", "push, pull or snapshot stands once, right after the `=`"
+    if DELIMITER.decode() in word:
+        return f"{word!r} has no operator before it", _SOURCE
+    close = get_close_matches(word.lower(), words, n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
-    return f"{str(token)!r} is no operator", f"{guess}operators are {', '.join(_OPERATORS)}"
+    return f"{word!r} is no operator", f"{guess}operators are {', '.join(_OPERATORS)}"
 
 
 def _starts_declaration(token: Token, text: str) -> bool:
-    return token.type == "WORD" and text[token.end_pos :].lstrip().startswith("=")
+    return token.type not in _MARKS and text[token.end_pos :].lstrip().startswith("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -15,6 +16,9 @@ from pequod.engine.rules import check_spec
 from pequod.engine.spec import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
 from pequod_grammar.diagnosis import diagnose, span_of
 from pequod_grammar.patterns import parse_pattern
+
+#: What `Decimal` reads, without the underscores and foreign digits that it would take; `str` may print an exponent.
+_SECONDS = re.compile(r"[0-9.]+([eE][+-]?[0-9]+)?").fullmatch
 
 
 def parse(text: str) -> list[JoinSpec]:
@@ -80,7 +84,7 @@ def _maintenance(tree: Tree[Token]) -> Maintenance:
 
 def _seconds(word: Token) -> Decimal:
     try:
-        age_s = Decimal(str(word))
+        age_s = Decimal(str(word) if _SECONDS(str(word)) else "NaN")
     except InvalidOperation:
         age_s = Decimal("NaN")
     if not age_s.is_finite() or age_s <= 0:

@@ -20,6 +20,7 @@ def check_spec(spec: JoinSpec) -> None:
         JoinError: With the reason, a hint, and the span of the pattern or source concerned.
     """
     for pattern in (spec.output, *(source.pattern for source in spec.sources)):
+        _check_literals(pattern)
         _check_table(pattern)
         _check_slots(pattern)
         _check_neighbours(pattern)
@@ -34,6 +35,18 @@ def check_spec(spec: JoinSpec) -> None:
             hint="write, for example, `snapshot 2.5`",
             span=spec.span,
         )
+
+
+def _check_literals(pattern: Pattern) -> None:
+    if b"" in pattern.parts:
+        raise JoinError(f"the pattern {pattern} has an empty literal", hint="leave it out", span=pattern.span)
+    for part, after in pairwise(pattern.parts):
+        if isinstance(part, bytes) and isinstance(after, bytes):
+            raise JoinError(
+                f"two literals stand side by side in the pattern {pattern}",
+                hint=f"write them as one: {_shown(part + after)}",
+                span=pattern.span,
+            )
 
 
 def _check_table(pattern: Pattern) -> None:
@@ -73,11 +86,10 @@ def _check_slots(pattern: Pattern) -> None:
 def _check_neighbours(pattern: Pattern) -> None:
     for part, after in pairwise(pattern.parts):
         if isinstance(part, bytes):
-            assert isinstance(after, Slot), "literals are merged"
             continue
         if part.width is not None or (isinstance(after, bytes) and after.startswith(DELIMITER)):
             continue
-        follower = str(after) if isinstance(after, Slot) else repr(after.decode("utf-8", "backslashreplace"))
+        follower = str(after) if isinstance(after, Slot) else _shown(after)
         raise JoinError(
             f"the slot <{part.name}> in {pattern} never ends: {follower} follows it instead of a `|`",
             hint=f"put a `|` after it, or give it a width, such as <{part.name}:8>",
@@ -98,6 +110,12 @@ def _check_widths(spec: JoinSpec) -> None:
 
 
 def _check_sources(spec: JoinSpec) -> None:
+    if not spec.sources:
+        raise JoinError(
+            "the join has no sources",
+            hint=f"give it one to {SOURCES_MAX}, such as `copy p|<poster>|<time>`",
+            span=spec.span,
+        )
     if len(spec.sources) > SOURCES_MAX:
         raise JoinError(
             f"the join has {len(spec.sources)} sources; {SOURCES_MAX} are the most",
@@ -129,3 +147,7 @@ def _check_bound(spec: JoinSpec) -> None:
             hint="every slot of the output must occur in a source; is it spelled the same there?",
             span=spec.output.span,
         )
+
+
+def _shown(literal: bytes) -> str:
+    return repr(literal.decode("utf-8", "backslashreplace"))
