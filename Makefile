@@ -1,6 +1,7 @@
 # `make` lists the targets. Everything runs in .venv, which `make install` makes and the others bring up to date.
 
 PYTHON ?= python3
+SECONDS ?= 60
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PROTO_DIR := proto/pequod_proto
@@ -41,11 +42,11 @@ proto: $(INSTALLED) ## generate the protobuf code anew
 	$(PROTOC) --python_out=proto --pyi_out=proto --grpc_python_out=proto pequod_proto/pequod.proto
 
 proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .proto gives
-	@scratch=$$(mktemp -d) && \
+	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
 	$(PROTOC) --python_out=$$scratch --pyi_out=$$scratch --grpc_python_out=$$scratch pequod_proto/pequod.proto && \
 	for file in $$scratch/pequod_proto/*; do \
 	    diff -u $(PROTO_DIR)/$$(basename $$file) $$file || { echo 'run `make proto` and commit'; exit 1; }; \
-	done && rm -r $$scratch
+	done
 
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
 	$(BIN)/python -m pytest tests/engine tests/grammar tests/regress --cov --cov-report=term-missing
@@ -53,9 +54,9 @@ coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
 soak: $(INSTALLED) ## compare the engine with the naive model at length: 20,000 examples of 100 steps
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q
 
-fuzz: $(INSTALLED) ## fuzz the parser for a minute
-	$(BIN)/python -m pip install --quiet '.[fuzz]'
-	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds 60
+fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
+	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds $(SECONDS)
 
 bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the client
 	$(BIN)/pequod bench micro

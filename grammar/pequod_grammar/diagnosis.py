@@ -33,7 +33,10 @@ def diagnose(error: UnexpectedToken, text: str) -> JoinError:
     is_end = token.type == "$END"
     span = end_span(text) if is_end else span_of(token)
     found = "the text ends" if is_end else f"{str(token)!r} stands"
-    if "EQUAL" in expected:
+    if (opened := _open_slot(error)) is not None:
+        span = opened
+        reason, hint = "the slot is not closed", "end it with `>`: <name> or <name:width>, without white space"
+    elif "EQUAL" in expected:
         reason, hint = f"{found} where `=` is expected after the output pattern", _EXAMPLE
     elif "SNAPSHOT" in expected:
         reason, hint = _bad_word(token, [*_OPERATORS, *_MAINTENANCE], found, "a source")
@@ -68,6 +71,15 @@ def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[
     close = get_close_matches(word.lower(), words, n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return f"{word!r} is no operator", f"{guess}operators are {', '.join(_OPERATORS)}"
+
+
+def _open_slot(error: UnexpectedToken) -> Span | None:
+    """Return the place of a `<` that the word before the mistake leaves open: white space or `=` cut it short."""
+    before = error.token_history[-1] if error.token_history else None
+    if before is None or before.type != "WORD" or before.rfind("<") <= before.rfind(">"):
+        return None
+    whole, at = span_of(before), before.rfind("<")
+    return Span(whole.start + at, whole.end, whole.line, whole.column + at)
 
 
 def _starts_declaration(token: Token, text: str) -> bool:

@@ -34,8 +34,8 @@ def serve(
         int, typer.Option(min=1, help=f"Longest message that is taken, {_SIZE}; a batch of commands is one message.")
     ] = 64 << 20,
     reply_bytes_max: Annotated[
-        int, typer.Option(min=1, help=f"Keys and values in the reply to a batch, {_SIZE}; longer scans come in pieces.")
-    ] = 4 << 20,
+        int, typer.Option(min=1, help=f"Rows in the reply to a batch, {_SIZE}; longer scans come in pieces.")
+    ] = 3 << 20,
     chunk_bytes: Annotated[int, typer.Option(min=1, help="Bytes in one chunk of a scan.")] = 256 << 10,
     rows_max: Annotated[int, typer.Option(min=1, help="Rows read at a time, so that others have their turn.")] = 8192,
     drain_s: Annotated[float, typer.Option(min=0, help="Seconds that calls have to finish at the end.")] = 5.0,

@@ -7,7 +7,8 @@ with nothing for the caller to do. `AsyncClient.batch` is the same by hand, with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -17,17 +18,19 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod.client import decode
-from pequod.client.columns import Columns, Data, Result, resume, to_bytes
+from pequod.client.columns import Columns, Data, Result, resume, to_bytes, to_limit
 from pequod.client.columns import decode as decode_reply
 from pequod.client.stream import BatchStream
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
 from pequod.engine.statistics import Statistics
-from pequod.errors import ClosedError, PequodError
+from pequod.errors import ClosedError, DeadlineExceededError, PequodError
 
 DEFAULT_TARGET = "127.0.0.1:7744"
 #: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
 COMMANDS_MAX = 512
+#: Nor, but for its last command, more than so many bytes of arguments: servers take messages of limited size.
+ARGUMENT_BYTES_MAX = 1 << 20
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -64,6 +67,7 @@ class AsyncClient:
         self._stream: BatchStream | None = None
         self._closed = False
         self._gathered = Columns()
+        self._gathered_bytes = 0
         self._futures: list[asyncio.Future[Result]] = []
 
     async def __aenter__(self) -> Self:
@@ -113,18 +117,23 @@ class AsyncClient:
     async def scan_iter(
         self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
     ) -> AsyncIterator[tuple[bytes, bytes]]:
-        """Yield the rows of a large range as they come; each chunk is exact at its own revision."""
-        request = pb.ScanRequest(
-            first=to_bytes(first), last=None if last is None else to_bytes(last), limit=limit, reverse=reverse
-        )
+        """Yield the rows of a large range as they come; each chunk is exact at its own revision.
+
+        Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
+        """
+        start, stop = to_bytes(first), None if last is None else to_bytes(last)
+        request = pb.ScanRequest(first=start, last=stop, limit=to_limit(limit), reverse=reverse)
         call = self._connected().Scan(request)
         try:
-            async for chunk in call:
+            while True:
+                with self._failures():
+                    async with asyncio.timeout(self.timeout_s):
+                        chunk = await call.read()
+                if not isinstance(chunk, pb.ScanReply):
+                    return
                 self._note(chunk.header.server_id, chunk.header.revision)
                 for row in zip(chunk.keys, chunk.values, strict=True):
                     yield row
-        except aio.AioRpcError as error:
-            raise decode.call_error(error, self.target, self.timeout_s) from None
         finally:
             call.cancel()
 
@@ -180,12 +189,27 @@ class AsyncClient:
         return self._stub
 
     async def _unary(self, name: str, request: object, text: str | None = None) -> Any:
-        try:
-            reply = await getattr(self._connected(), name)(request, timeout=self.timeout_s)
-        except aio.AioRpcError as error:
-            raise decode.call_error(error, self.target, self.timeout_s, text) from None
+        call = getattr(self._connected(), name)
+        with self._failures(text):
+            reply = await call(request, timeout=self.timeout_s)
         self._note(reply.header.server_id, reply.header.revision)
         return reply
+
+    @contextmanager
+    def _failures(self, text: str | None = None) -> Iterator[None]:
+        """Raise what a gRPC call fails with as ours; ``text`` is what a join error points into."""
+        try:
+            yield
+        except aio.AioRpcError as error:
+            raise decode.call_error(error, self.target, self.timeout_s, text) from None
+        except TimeoutError:
+            raise DeadlineExceededError(self.target, self.timeout_s) from None
+        except asyncio.CancelledError:
+            # Closing the channel cancels its calls, which must not look as if the caller's task had been cancelled.
+            task = asyncio.current_task()
+            if not self._closed or (task is not None and task.cancelling()):
+                raise
+            raise ClosedError from None
 
     def _note(self, server_id: int, revision: int) -> None:
         self.server_id, self.revision = server_id, revision
@@ -195,29 +219,31 @@ class AsyncClient:
         if self._closed:
             raise ClosedError
         loop = asyncio.get_running_loop()
+        command(self._gathered, *arguments)
         if not self._futures:
             loop.call_soon(self._flush)
-        command(self._gathered, *arguments)
         future: asyncio.Future[Result] = loop.create_future()
         self._futures.append(future)
-        if len(self._futures) >= COMMANDS_MAX:
+        self._gathered_bytes += sum([len(argument) for argument in arguments if argument])
+        if len(self._futures) >= COMMANDS_MAX or self._gathered_bytes >= ARGUMENT_BYTES_MAX:
             self._flush()
         result = await future
         if isinstance(result, PequodError):
-            raise result
+            # All calls of a failed batch share the exception; each starts its own traceback.
+            raise result.with_traceback(None)
         return result
 
     def _flush(self) -> None:
         columns, futures = self._gathered, self._futures
         if not futures:
             return
-        self._gathered, self._futures = Columns(), []
+        self._gathered, self._gathered_bytes, self._futures = Columns(), 0, []
         self.send(columns, partial(_settle, futures))
 
     def send(self, columns: Columns, deliver: Callable[[list[Result] | PequodError], None]) -> None:
         """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
 
-        Scans that the server cuts short are continued before.
+        Reads that the server cuts short are continued before. The columns must not change any more.
         """
         try:
             stream = self._live_stream()
@@ -256,15 +282,15 @@ class AsyncClient:
         truncated: list[int],
         deliver: Callable[[list[Result] | PequodError], None],
     ) -> None:
-        """Ask for the rest of the first scan that was cut, then of the next."""
+        """Ask for the rest of the first read that was cut, then of the next."""
         position = truncated[0]
-        rows = cast("Rows", results[position])
+        found = results[position]
 
         def extend(rest: list[Result] | PequodError) -> None:
             more = rest if isinstance(rest, PequodError) else rest[0]
-            if isinstance(more, Rows):
-                rows.keys.extend(more.keys)
-                rows.values.extend(more.values)
+            if isinstance(found, Rows) and isinstance(more, Rows):
+                found.keys.extend(more.keys)
+                found.values.extend(more.values)
             else:
                 results[position] = more
             if len(truncated) > 1:
@@ -272,7 +298,7 @@ class AsyncClient:
             else:
                 deliver(results)
 
-        self.send(resume(columns, position, rows), extend)
+        self.send(resume(columns, position, found), extend)
 
 
 class AsyncBatch(Columns):
@@ -296,6 +322,8 @@ class AsyncBatch(Columns):
     def send(self) -> asyncio.Future[list[Result]]:
         """Send the batch now; the future gives a result for each command, an exception object where one failed.
 
+        The batch is empty then and may be filled again.
+
         Raises:
             UnavailableError, DeadlineExceededError: From the future; nothing is known of the batch's writes.
         """
@@ -309,7 +337,7 @@ class AsyncBatch(Columns):
             else:
                 future.set_result(results)
 
-        self._client.send(self, deliver)
+        self._client.send(self.take(), deliver)
         return future
 
 

@@ -8,6 +8,9 @@ Bench rows: client, encode and decode per command.
 
 from __future__ import annotations
 
+from operator import index
+from typing import Final
+
 from pequod_proto.commands import (
     ABSENT,
     COUNT,
@@ -31,11 +34,30 @@ Data = bytes | str
 #: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count; or the error of a command that failed.
 Result = Rows | bytes | bool | int | PequodError | None
+#: The largest limit that the wire can say; no store holds so many rows.
+_LIMIT_MAX: Final = (1 << 64) - 1
 
 
 def to_bytes(data: Data) -> bytes:
     """Return keys and values as bytes."""
-    return data if isinstance(data, bytes) else data.encode()
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    raise TypeError(f"keys and values are bytes or str, not {type(data).__name__}")
+
+
+def to_limit(limit: int | None) -> int | None:
+    """Return a limit as the wire takes it.
+
+    Raises:
+        ValueError: It is negative.
+    """
+    if limit is None:
+        return None
+    if limit < 0:
+        raise ValueError(f"limit is {limit}; it cannot be negative")
+    return min(index(limit), _LIMIT_MAX)
 
 
 def last_argument(last: Data | None) -> bytes | None:
@@ -46,7 +68,12 @@ def last_argument(last: Data | None) -> bytes | None:
 
 
 class Columns:
-    """Commands in the order in which they will run."""
+    """Commands in the order in which they will run.
+
+    Ensures:
+        A command that cannot be said, such as one whose key is a number, raises and adds nothing: calls of others
+        may share these columns.
+    """
 
     __slots__ = ("arguments", "kinds", "numbers")
 
@@ -58,29 +85,36 @@ class Columns:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def take(self) -> Columns:
+        """Return the commands, and be empty again."""
+        taken = Columns()
+        taken.kinds, self.kinds = self.kinds, taken.kinds
+        taken.arguments, self.arguments = self.arguments, taken.arguments
+        taken.numbers, self.numbers = self.numbers, taken.numbers
+        return taken
+
     def get(self, key: Data) -> None:
         """Get a value."""
-        self.kinds.append(GET)
         self.arguments.append(to_bytes(key))
+        self.kinds.append(GET)
 
     def put(self, key: Data, value: Data) -> None:
         """Write a base key."""
-        self.kinds.append(PUT)
         self.arguments += (to_bytes(key), to_bytes(value))
+        self.kinds.append(PUT)
 
     def remove(self, key: Data) -> None:
         """Remove a base key."""
-        self.kinds.append(REMOVE)
         self.arguments.append(to_bytes(key))
+        self.kinds.append(REMOVE)
 
     def scan(self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False) -> None:
         """Read ``[first, last)``; without ``last`` to the end."""
         bound = last_argument(last)
+        limit = to_limit(limit)
         if bound is None or limit == 0:
             # Nothing is below the empty key; the wire has no other way to say an empty range.
             first, bound = b"\0", b"\0"
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit is {limit}; it cannot be negative")
         self.arguments += (to_bytes(first), bound)
         if reverse or limit:
             self.kinds.append(SCAN_DOWN if reverse else SCAN_LIMIT)
@@ -91,8 +125,8 @@ class Columns:
     def count(self, first: Data, last: Data | None = None) -> None:
         """Count the keys of ``[first, last)``; without ``last`` to the end."""
         bound = last_argument(last)
-        self.kinds.append(COUNT)
         self.arguments += (b"\0", b"\0") if bound is None else (to_bytes(first), bound)
+        self.kinds.append(COUNT)
 
     def message(self, batch: int) -> ExecuteRequest:
         """Return the commands as one message."""
@@ -103,7 +137,7 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result],
     """Take a reply apart.
 
     Returns:
-        The result of each command, and the positions of the scans that were cut short.
+        The result of each command, and the positions of the reads that were cut short.
     """
     keys, values, counts = reply.keys[:], reply.values[:], reply.counts[:]
     results: list[Result] = []
@@ -125,7 +159,9 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result],
         elif kind == PUT:
             append(None)
         elif kind == GET:
-            if status == ABSENT:
+            if status == TRUNCATED:
+                truncated.append(len(results))
+            if status:
                 append(None)
             else:
                 append(values[value_at])
@@ -138,19 +174,23 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result],
     return results, truncated
 
 
-def resume(columns: Columns, position: int, rows: Rows) -> Columns:
-    """Return the rest of the scan at ``position`` that was cut short after ``rows``."""
+def resume(columns: Columns, position: int, found: Result) -> Columns:
+    """Return the rest of the read at ``position`` that was cut short after it ``found`` some of its rows, or none."""
     before = bytes(columns.kinds[:position])
     singles = before.count(GET) + before.count(REMOVE)
     at = singles + 2 * (position - singles)
-    first, last = columns.arguments[at : at + 2]
     kind = columns.kinds[position]
-    limit = columns.numbers[before.count(SCAN_LIMIT) + before.count(SCAN_DOWN)] if kind != SCAN else 0
     rest = Columns()
-    if kind == SCAN_DOWN:
-        last = rows.keys[-1]
-    else:
-        first = rows.keys[-1] + b"\0"
-    remaining = limit - len(rows.keys) if limit else None
+    if kind == GET:
+        rest.get(columns.arguments[at])
+        return rest
+    assert isinstance(found, Rows)
+    first, last = columns.arguments[at : at + 2]
+    limit = columns.numbers[before.count(SCAN_LIMIT) + before.count(SCAN_DOWN)] if kind != SCAN else 0
+    if found.keys and kind == SCAN_DOWN:
+        last = found.keys[-1]
+    elif found.keys:
+        first = found.keys[-1] + b"\0"
+    remaining = limit - len(found.keys) if limit else None
     rest.scan(first, last or None, limit=remaining, reverse=kind == SCAN_DOWN)
     return rest

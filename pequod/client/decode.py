@@ -125,7 +125,7 @@ def statistics(message: pb.StatsReply) -> Statistics:
 
 def command_error(error: pb.CommandError) -> PequodError:
     """Return the exception of one command of a batch."""
-    return _rebuild(error.reason, error.message, error.facts, None)
+    return _rebuild(error.reason, error.message, dict(error.facts), None)
 
 
 def call_error(error: grpc.aio.AioRpcError, target: str, timeout_s: float, text: str | None = None) -> PequodError:
@@ -141,7 +141,7 @@ def call_error(error: grpc.aio.AioRpcError, target: str, timeout_s: float, text:
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
             info = error_details_pb2.ErrorInfo()
             detail.Unpack(info)
-            return _rebuild(info.reason, message, info.metadata, text)
+            return _rebuild(info.reason, message, dict(info.metadata), text)
     return PequodError(f"{target} answered {code.name}: {message}")
 
 
@@ -155,7 +155,7 @@ def _rebuild(reason: str, message: str, facts: Mapping[str, str], text: str | No
             case "LimitExceededError":
                 return LimitExceededError(facts["setting"], int(facts["size"]), int(facts["maximum"]))
             case "InvalidKeyError":
-                return InvalidKeyError(bytes.fromhex(facts["key_hex"]), facts["reason"])
+                return InvalidKeyError(bytes.fromhex(facts["key_hex"]), message.partition(" is not valid: ")[2])
             case "UnknownJoinError":
                 return UnknownJoinError(facts["name"])
             case _:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.client.columns import Columns
-from pequod.errors import DeadlineExceededError, PequodError, UnavailableError
+from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 
 #: Takes a reply, or the error that came instead.
 Deliver = Callable[[ExecuteReply | PequodError], None]
@@ -29,37 +30,63 @@ _REFUSALS: Final = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 
+#: How gRPC begins to say that it reached nobody; then nothing was applied, and nothing needs to be said of that.
+_NOT_CONNECTED: Final = "failed to connect"
+
+
+def _ignore(_: ExecuteReply | PequodError) -> None:
+    """Take a reply that comes when its batch was given up."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A batch under way."""
+
+    batch: int
+    #: Whom to tell; nobody once that was done.
+    deliver: Deliver
+    timer: asyncio.TimerHandle | None = None
+
+    def end(self, outcome: ExecuteReply | PequodError) -> None:
+        """Deliver the outcome, if none was delivered before."""
+        if self.timer is not None:
+            self.timer.cancel()
+        deliver, self.deliver = self.deliver, _ignore
+        deliver(outcome)
+
 
 class BatchStream:
     """A live Execute call; when it breaks, everything under way fails and a new one must be made.
 
     Invariants:
-        1. Batches under way are in ``_waiting`` in the order of their sending.
+        1. Batches under way are in ``_waiting`` in the order of their sending; one that met its deadline stays
+           there until its reply comes, since replies come in order.
+        2. Once ``broken`` is set nothing is waiting, and no task is left.
     """
 
     def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any], target: str, timeout_s: float) -> None:
         self._call = call
         self._target = target
         self._timeout_s = timeout_s
-        self._waiting: deque[tuple[int, Deliver, asyncio.TimerHandle]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._outgoing: deque[ExecuteRequest] = deque()
         self._wake = asyncio.Event()
         self._sent = 0
         #: Why the stream is of no use any more.
         self.broken: PequodError | None = None
-        self._tasks = [asyncio.create_task(self._write_all()), asyncio.create_task(self._read_all())]
+        self._writer = asyncio.create_task(self._write_all())
+        self._reader = asyncio.create_task(self._read_all())
 
     def send(self, columns: Columns, deliver: Deliver) -> None:
         """Send a batch; ``deliver`` is called once, with the reply or the error."""
         assert self.broken is None, "a broken stream is replaced"
         self._sent += 1
-        timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire, deliver)
-        self._waiting.append((self._sent, deliver, timer))
+        waiting = _Waiting(self._sent, deliver)
+        deadline = DeadlineExceededError(self._target, self._timeout_s)
+        waiting.timer = asyncio.get_running_loop().call_later(self._timeout_s, waiting.end, deadline)
+        self._waiting.append(waiting)
         self._outgoing.append(columns.message(self._sent))
         self._wake.set()
-
-    def _expire(self, deliver: Deliver) -> None:
-        deliver(DeadlineExceededError(self._target, self._timeout_s))
 
     async def _write_all(self) -> None:
         write, outgoing, wake = self._call.write, self._outgoing, self._wake
@@ -76,32 +103,40 @@ class BatchStream:
     async def _read_all(self) -> None:
         try:
             while isinstance(reply := await self._call.read(), ExecuteReply):
-                batch, deliver, timer = self._waiting.popleft()
-                timer.cancel()
-                assert reply.batch == batch, "replies come in the order of the batches"
-                deliver(reply)
+                waiting = self._waiting.popleft()
+                assert reply.batch == waiting.batch, "replies come in the order of the batches"
+                waiting.end(reply)
             self._break(self._why(await self._call.code(), await self._call.details()))
         except grpc.aio.AioRpcError as error:
             self._break(self._why(error.code(), error.details()))
         except asyncio.CancelledError:
-            self._break(UnavailableError(self._target, "the client was closed"))
+            self._break(ClosedError())
             raise
+        finally:
+            # A defect of ours: whoever waits is told, and the next call makes a new stream.
+            self._break(UnavailableError(self._target, "the client lost track of its stream"))
 
     def _why(self, code: grpc.StatusCode, details: str | None) -> PequodError:
         """Return why the stream ended; what is not said to be our fault means that the server went away."""
         reason = details or f"the server ended the stream ({code.name})"
-        return PequodError(reason) if code in _REFUSALS else UnavailableError(self._target, reason)
+        if code in _REFUSALS:
+            return PequodError(reason)
+        if not reason.startswith(_NOT_CONNECTED):
+            reason += " (whether writes under way were applied is not known)"
+        return UnavailableError(self._target, reason)
 
     def _break(self, error: PequodError) -> None:
+        if self.broken is not None:
+            return
         self.broken = error
+        self._writer.cancel()
+        self._call.cancel()
         while self._waiting:
-            _, deliver, timer = self._waiting.popleft()
-            timer.cancel()
-            deliver(error)
+            self._waiting.popleft().end(error)
 
     async def close(self) -> None:
         """End the call; batches under way fail."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._call.cancel()
+        # A reader that is cancelled before its first step would not break the stream.
+        self._break(ClosedError())
+        self._reader.cancel()
+        await asyncio.gather(self._writer, self._reader, return_exceptions=True)

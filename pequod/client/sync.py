@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -160,24 +160,32 @@ class Client:
         future: Future[list[Result]] = Future()
 
         def deliver(results: list[Result] | PequodError) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             if isinstance(results, PequodError):
                 future.set_exception(results)
             else:
                 future.set_result(results)
 
-        self._refuse_if_closed()
-        self._loop.call_soon_threadsafe(self._async.send, columns, deliver)
+        with self._lock:
+            self._refuse_if_closed()
+            self._loop.call_soon_threadsafe(self._async.send, columns, deliver)
         return future
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
-            self._refuse_if_closed()
-            pending = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            # Under the lock, so that `close` waits for what was handed in before it, and nothing comes after.
+            with self._lock:
+                self._refuse_if_closed()
+                pending = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:
             coroutine.close()
             raise
         try:
             return pending.result()
+        except CancelledError:
+            # Nobody else cancels it.
+            raise ClosedError from None
         except BaseException:
             # Ctrl-C while waiting: nobody is left to take the result.
             pending.cancel()
@@ -209,8 +217,11 @@ class SyncBatch(Columns):
         return self.send_nowait().result()
 
     def send_nowait(self) -> Future[list[Result]]:
-        """Send the batch and return at once; batches run in the order of their sending."""
-        return self._client.send(self)
+        """Send the batch and return at once; batches run in the order of their sending.
+
+        The batch is empty then and may be filled again.
+        """
+        return self._client.send(self.take())
 
 
 async def _next_rows(rows: AsyncIterator[tuple[bytes, bytes]], count_max: int = 1000) -> list[tuple[bytes, bytes]]:

@@ -6,6 +6,12 @@ The caller's fault or a limit is a subclass of `PequodError`; a defect of ours i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+#: Messages show no more of what they were given: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
+_SENTENCE_MAX: Final = 600
+_LINE_MAX: Final = 120
+_KEY_MAX: Final = 80
 
 
 class PequodError(Exception):
@@ -36,9 +42,9 @@ class JoinError(PequodError):
     def __init__(self, reason: str, *, hint: str = "", span: Span | None = None, text: str | None = None) -> None:
         super().__init__(reason)
         #: What is wrong, one sentence without the position.
-        self.reason = reason
+        self.reason = _shortened(reason)
         #: What would mend it; empty if there is nothing to say.
-        self.hint = hint
+        self.hint = _shortened(hint)
         #: Where, if the join came from text.
         self.span = span
         #: The whole text of the declaration, if known.
@@ -62,16 +68,33 @@ class JoinError(PequodError):
 def _caret(text: str, span: Span) -> str:
     lines = text.split("\n")
     line = lines[span.line - 1] if span.line <= len(lines) else ""
-    width = max(1, min(span.end - span.start, len(line) - span.column + 1))
-    margin = "".join("\t" if c == "\t" else " " for c in line[: span.column - 1])
+    column = span.column - 1
+    width = max(1, min(span.end - span.start, len(line) - column))
+    if len(line) > _LINE_MAX:
+        left = max(0, column - _LINE_MAX // 3)
+        right = left + _LINE_MAX
+        line = f"{'…' if left else ''}{line[left:right]}{'…' if right < len(line) else ''}"
+        column -= left - bool(left)
+        width = max(1, min(width, len(line) - column))
+    margin = "".join("\t" if c == "\t" else " " for c in line[:column])
     return f"    {line}\n    {margin}{'^' * width}"
+
+
+def _shortened(sentence: str) -> str:
+    """Return a sentence, without its middle if that holds somebody's endless name."""
+    half = _SENTENCE_MAX // 2
+    return sentence if len(sentence) <= _SENTENCE_MAX else f"{sentence[:half]} … {sentence[-half:]}"
+
+
+def _shown(key: bytes) -> str:
+    return repr(key) if len(key) <= _KEY_MAX else f"{key[:_KEY_MAX]!r}… ({len(key)} bytes)"
 
 
 class UnknownJoinError(PequodError):
     """No installed join has this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no join is named {name!r}; `pequod join list` shows the names")
+        super().__init__(f"no join is named {name[:_KEY_MAX]!r}; `pequod join list` shows the names")
         self.name = name
 
 
@@ -80,7 +103,8 @@ class ComputedKeyError(PequodError):
 
     def __init__(self, key: bytes, join: str) -> None:
         super().__init__(
-            f"key {key!r} is computed by the join {join!r} and cannot be written; write its sources, or drop the join"
+            f"key {_shown(key)} is computed by the join {join!r} and cannot be written; write its sources, or drop "
+            "the join"
         )
         self.key = key
         self.join = join
@@ -90,7 +114,7 @@ class InvalidKeyError(PequodError):
     """A key that no store can hold, such as the empty one."""
 
     def __init__(self, key: bytes, reason: str) -> None:
-        super().__init__(f"key {key[:80]!r} is not valid: {reason}")
+        super().__init__(f"key {_shown(key)} is not valid: {reason}")
         self.key = key
 
 

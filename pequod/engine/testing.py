@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context as DecimalContext
+from decimal import Decimal, Inexact, localcontext
 
 from pequod.engine.spec import JoinSpec, Operator, Pattern
 
@@ -150,7 +151,7 @@ def _combine(operator: Operator, contributions: list[Row]) -> bytes | None:
         case Operator.COUNT:
             return str(len(values)).encode()
         case Operator.SUM:
-            return _spell(sum(numbers, Decimal(0))) if numbers else None
+            return _spell(_sum(numbers)) if numbers else None
         case Operator.MIN:
             return min(values, key=_rank)
         case _:
@@ -161,6 +162,12 @@ def _number(value: bytes) -> Decimal | None:
     if len(value) <= 64 and re.fullmatch(rb"[+-]?(\d+(\.\d*)?|\.\d+)", value):
         return Decimal(value.decode())
     return None
+
+
+def _sum(numbers: list[Decimal]) -> Decimal:
+    # Numbers have at most 64 digits before and after the point: nothing is rounded.
+    with localcontext(DecimalContext(prec=200, traps=[Inexact])):
+        return sum(numbers, Decimal(0))
 
 
 def _rank(value: bytes) -> tuple[int, Decimal, bytes]:

@@ -18,8 +18,9 @@ class ServerConfig:
     value_bytes_max: int = MIB
     #: Longest message that is taken; a batch of commands is one message.
     message_bytes_max: int = 64 * MIB
-    #: Keys and values in one reply to a batch; a scan beyond that is cut, and the client goes on with the rest.
-    reply_bytes_max: int = 4 * MIB
+    #: Rows in one reply to a batch; reads beyond that are cut, and the client goes on with the rest. Clients of gRPC
+    #: take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
+    reply_bytes_max: int = 3 * MIB
     #: Keys and values in one chunk of a scan, if the request does not say.
     chunk_bytes: int = 256 * 1024
     #: Rows that are read at a time, so that nobody waits for somebody else's large scan.

@@ -21,6 +21,8 @@ from pequod.engine import (
 #: The domain of our ErrorInfo reasons.
 DOMAIN: Final = "pequod.v1"
 
+#: Details travel in metadata, which gRPC keeps below 8 KiB: of longer keys and names the beginning must do.
+_KEY_MAX: Final = 1024
 _SPAN: Final = ("start", "end", "line", "column")
 
 _CODES: Final[dict[type[PequodError], grpc.StatusCode]] = {
@@ -46,11 +48,11 @@ def facts_of(error: PequodError) -> dict[str, str]:
         case LimitExceededError(setting=setting, size=size, maximum=maximum):
             return {"setting": setting, "size": str(size), "maximum": str(maximum)}
         case ComputedKeyError(key=key, join=join):
-            return {"key_hex": key.hex(), "join": join}
+            return {"key_hex": key[:_KEY_MAX].hex(), "join": join}
         case InvalidKeyError(key=key):
-            return {"key_hex": key[:1024].hex()}
+            return {"key_hex": key[:_KEY_MAX].hex()}
         case UnknownJoinError(name=name):
-            return {"name": name}
+            return {"name": name[:_KEY_MAX]}
         case _:
             return {}
 

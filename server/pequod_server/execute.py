@@ -4,10 +4,13 @@
     arguments  first last   key value  key         counts    2
                                                    keys      k k       values  v v
 
-Bench rows: wire, Execute. Everything in the loop is a local; rows are moved by extending lists.
+Bench rows: wire, Execute. Everything in the loop is a local; rows are moved by extending lists. A reply
+has room for so many bytes; once that is used up, reads are not run but left to be asked again.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from pequod_proto.commands import (
     ABSENT,
@@ -26,6 +29,9 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import Engine, PequodError, Rows
 from pequod_server.errors import code_of, facts_of
+
+#: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
+ROW_BYTES: Final = 8
 
 
 class BadBatchError(Exception):
@@ -65,13 +71,17 @@ class Executor:
         for index, kind in enumerate(kinds):
             try:
                 if kind == SCAN:
-                    rows = scan(arguments[at], arguments[at + 1] or None, limit=rows_max, now=now)
                     at += 2
+                    if room <= 0:
+                        statuses[index] = TRUNCATED
+                        counts.append(0)
+                        continue
+                    rows = scan(arguments[at - 2], arguments[at - 1] or None, limit=rows_max, now=now)
                     found = rows.keys
                     if found:
-                        room -= sum(map(len, found)) + sum(map(len, rows.values))
+                        room -= sum(map(len, found)) + sum(map(len, rows.values)) + ROW_BYTES * len(found)
                         if room < 0 or len(found) == rows_max:
-                            rows, statuses[index] = _cut(rows, room, rows_max)
+                            rows, statuses[index] = _cut(rows, room, rows_max, 0 if values else 1)
                             found = rows.keys
                         keys += found
                         values += rows.values
@@ -81,12 +91,18 @@ class Executor:
                     put(arguments[at - 2], arguments[at - 1])
                 elif kind == GET:
                     at += 1
+                    if room <= 0:
+                        statuses[index] = TRUNCATED
+                        continue
                     value = get(arguments[at - 1], now=now)
                     if value is None:
                         statuses[index] = ABSENT
                     else:
-                        room -= len(value)
-                        values.append(value)
+                        room -= len(value) + ROW_BYTES
+                        if room < 0 and values:
+                            statuses[index] = TRUNCATED
+                        else:
+                            values.append(value)
                 elif kind == REMOVE:
                     at += 1
                     if not engine.remove(arguments[at - 1]):
@@ -97,13 +113,17 @@ class Executor:
                 else:
                     at += 2
                     number_at += 1
+                    if room <= 0:
+                        statuses[index] = TRUNCATED
+                        counts.append(0)
+                        continue
                     asked = numbers[number_at - 1] or rows_max
                     limit = min(asked, rows_max)
                     first, last = arguments[at - 2], arguments[at - 1] or None
                     rows = scan(first, last, limit=limit, reverse=kind == SCAN_DOWN, now=now)
-                    room -= sum(map(len, rows.keys)) + sum(map(len, rows.values))
+                    room -= sum(map(len, rows.keys)) + sum(map(len, rows.values)) + ROW_BYTES * len(rows.keys)
                     is_whole = numbers[number_at - 1] == limit
-                    rows, statuses[index] = _cut(rows, room, limit + 1 if is_whole else limit)
+                    rows, statuses[index] = _cut(rows, room, limit + 1 if is_whole else limit, 0 if values else 1)
                     keys += rows.keys
                     values += rows.values
                     counts.append(len(rows.keys))
@@ -150,16 +170,16 @@ def _check_columns(kinds: bytes, argument_count: int, number_count: int) -> None
         raise BadBatchError(f"the kinds of this batch take {needed_numbers} numbers, not {number_count}")
 
 
-def _cut(rows: Rows, room: int, rows_max: int) -> tuple[Rows, int]:
-    """Cut rows that leave ``room`` bytes (negative: too many) so that they fit, but to no fewer than one.
+def _cut(rows: Rows, room: int, rows_max: int, rows_min: int) -> tuple[Rows, int]:
+    """Cut rows that leave ``room`` bytes (negative: too many) so that they fit, but to no fewer than ``rows_min``.
 
     Returns:
         The rows, and TRUNCATED if there may be more, else OK.
     """
     keep = len(rows.keys)
     status = TRUNCATED if keep >= rows_max else OK
-    while room < 0 and keep > 1:
+    while room < 0 and keep > rows_min:
         keep -= 1
-        room += len(rows.keys[keep]) + len(rows.values[keep])
+        room += len(rows.keys[keep]) + len(rows.values[keep]) + ROW_BYTES
         status = TRUNCATED
     return Rows(rows.keys[:keep], rows.values[:keep]), status

@@ -18,7 +18,7 @@ from pequod.engine import Engine, JoinError, PequodError, Rows
 from pequod_server import encode
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
-from pequod_server.execute import BadBatchError, Executor
+from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
 
 Answer = TypeVar("Answer")
 Context = aio.ServicerContext[Any, Any]
@@ -166,7 +166,7 @@ def _take(rows: Rows, bytes_max: int) -> Rows:
     """Return the first rows that fit, at least one."""
     size = 0
     for count, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
-        size += len(key) + len(value)
+        size += len(key) + len(value) + ROW_BYTES
         if size > bytes_max and count:
             return Rows(rows.keys[:count], rows.values[:count])
     return rows

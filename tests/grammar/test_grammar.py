@@ -125,6 +125,10 @@ REFUSED = {
     "`snapshot 2.5`",
     "t|<a> = snapshot 1\u0663 copy x|<a>": "1:18 '1\u0663' is no age for a snapshot\nhint: write positive seconds: "
     "`snapshot 2.5`",
+    "t|<a> = snapshot -1 copy x|<a>": "1:18 '-1' is no age for a snapshot\nhint: write positive seconds: "
+    "`snapshot 2.5`",
+    "t|<a b> = copy x|<a>": "1:3 the slot is not closed\nhint: end it with `>`: <name> or <name:width>, without white "
+    "space",
     "t|<a = copy x|<a>": "1:3 the slot is not closed\nhint: end it with `>`: <name> or <name:width>, without white space",
     "t|a> = copy x|<a>": "1:4 there is no slot to close\nhint: a slot starts with `<`: <name> or <name:width>",
     "t|<> = copy x|<a>": "1:3 the slot has no name\nhint: name it: <poster> or <time:10>",

@@ -3,6 +3,7 @@
 import pytest
 from pequod_grammar import parse
 
+from pequod.engine.testing import NaiveModel
 from tests.engine.random_walk import Step, replay
 
 
@@ -45,3 +46,11 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_equals_the_model(name: str) -> None:
     replay(CASES[name])
+
+
+def test_the_model_sums_without_rounding() -> None:
+    model = NaiveModel()
+    model.add(*parse("total|<user> = sum n|<user>|<id>"))
+    model.put(b"n|ann|1", b"1" + b"0" * 40)
+    model.put(b"n|ann|2", b"0." + b"0" * 40 + b"1")
+    assert model.get(b"total|ann") == b"1" + b"0" * 40 + b"." + b"0" * 40 + b"1"

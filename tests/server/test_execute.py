@@ -85,7 +85,7 @@ async def test_long_scans_are_cut_where_the_reply_would_grow_too_long(stub: Any)
         await stub.Put(pb.PutRequest(key=b"x|%02d" % number, value=b"*" * 96))
     reply = await _execute(stub, [SCAN, SCAN], [b"x|", b"x}", b"x|", b"x}"])
     assert list(reply.statuses) == [TRUNCATED, TRUNCATED]
-    assert list(reply.counts) == [20, 1], "2,000 bytes in all, and 20 rows at a time; but one row at least"
+    assert list(reply.counts) == [18, 0], "2,000 bytes in all, 8 of them for each row beside keys and values"
     down = await _execute(stub, [SCAN_DOWN, SCAN_LIMIT, SCAN_LIMIT], [b"x|", b"x}"] * 3, (30, 30, 2))
     assert list(down.statuses) == [TRUNCATED, TRUNCATED, TRUNCATED]
     few = await _execute(stub, [SCAN_LIMIT, SCAN_DOWN], [b"x|", b"x}"] * 2, (3, 4))
@@ -105,3 +105,23 @@ async def test_streams_live_side_by_side(stub: Any) -> None:
         await call.done_writing()
 
     await asyncio.gather(*map(run, range(5)))
+
+
+async def test_a_reply_without_room_leaves_reads_to_be_asked_again(stub: Any, server: PequodServer) -> None:
+    for number in range(4):
+        server.engine.put(b"k%d" % number, b"v" * 1500)
+    kinds = [GET, GET, SCAN, PUT, SCAN_DOWN, GET]
+    arguments = [b"k0", b"k1", b"k", b"l", b"k9", b"1", b"k", b"l", b"k9"]
+    reply = await _execute(stub, kinds, arguments, (1,))
+    assert list(reply.statuses) == [OK, TRUNCATED, TRUNCATED, OK, TRUNCATED, TRUNCATED]
+    assert (list(reply.values), list(reply.keys), list(reply.counts)) == ([b"v" * 1500], [], [0, 0])
+    assert server.engine.get(b"k9") == b"1"
+
+
+async def test_the_first_read_gets_a_row_however_large(stub: Any, server: PequodServer) -> None:
+    for number in range(3):
+        server.engine.put(b"k%d" % number, b"v" * 5000)
+    reply = await _execute(stub, [SCAN, SCAN], [b"k", b"l", b"k", b"l"])
+    assert (list(reply.statuses), list(reply.keys), list(reply.counts)) == ([TRUNCATED, TRUNCATED], [b"k0"], [1, 0])
+    reply = await _execute(stub, [GET, GET], [b"k1", b"k0"])
+    assert (list(reply.statuses), len(reply.values)) == ([OK, TRUNCATED], 1)
