@@ -8,10 +8,11 @@ PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format proto proto-check coverage soak fuzz bench-micro clean
+.PHONY: help install demo test check format proto proto-check coverage soak fuzz bench-micro build-compiled \
+        test-compiled clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
 
@@ -60,6 +61,21 @@ fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 
 bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the client
 	$(BIN)/pequod bench micro
+
+build-compiled: $(INSTALLED) ## build a wheel into dist/ whose engine is compiled (needs a C compiler)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+# In a folder that holds everything but the packages, so that the installed ones are found.
+COMPILED := build/compiled
+test-compiled: build-compiled ## run the test suite on the compiled wheel, in an environment of its own
+	rm -rf $(COMPILED) && mkdir -p $(COMPILED)/grammar $(COMPILED)/bench $(COMPILED)/proto
+	cp -r tests docs pyproject.toml README.md $(COMPILED)
+	cp grammar/README.md $(COMPILED)/grammar && cp bench/README.md $(COMPILED)/bench && cp -r proto/pequod $(COMPILED)/proto
+	$(PYTHON) -m venv $(COMPILED)/.venv
+	$(COMPILED)/.venv/bin/python -m pip install --quiet "$$(ls -t dist/*-cp*.whl | head -1)[server,bench,dev]"
+	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.rows as m; assert m.__file__.endswith(".so"), m' && \
+	    .venv/bin/python -m pytest --ignore tests/test_layering.py --ignore tests/test_docs.py
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
