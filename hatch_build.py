@@ -1,7 +1,7 @@
 """The compiled wheel: the engine and the server's loop as C extensions, from the same Python sources.
 
-Runs only where HATCH_BUILD_HOOK_ENABLE_CUSTOM is set, as `make build-compiled` does. The Python files stay in the wheel;
-Python prefers an extension beside them.
+Runs only where HATCH_BUILD_HOOK_ENABLE_CUSTOM is set, as `make build-compiled` does. The Python files stay in the
+wheel; Python prefers an extension beside them.
 """
 
 from __future__ import annotations
@@ -67,5 +67,5 @@ def _compile(root: Path, scratch: Path) -> list[Path]:
     modules = [str(path.relative_to(scratch)) for path in engine] + list(_SERVER)
     (scratch / "mypy.ini").write_text(_MYPY)
     (scratch / "setup.py").write_text(_SETUP.format(arguments=[*modules, "--config-file=mypy.ini"]))
-    subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=scratch, check=True)  # noqa: S603
+    subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=scratch, check=True)
     return sorted(path for path in scratch.rglob("*.so") if "build" not in path.relative_to(scratch).parts)

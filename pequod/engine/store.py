@@ -159,9 +159,17 @@ class Table:
             return merge_layers(layers, limit, reverse=reverse)
         return found
 
-    def group(self, prefix: bytes) -> SortedRows | None:
-        """Return the group of exactly this prefix, None if there is none."""
-        return self._groups.get(prefix)
+    def groups(self, prefixes: list[bytes]) -> Iterator[SortedRows | None]:
+        """Yield the group of each prefix, None where there is none."""
+        return map(self._groups.get, prefixes)
+
+    def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
+        """Tell whether ``before``, a slot's value and ``after`` are always a group's prefix."""
+        if self.cut is None:
+            return False
+        if self.cut.width is None:
+            return before == self.prefix and after == DELIMITER
+        return width is not None and len(before) + width + len(after) == len(self.prefix) + self.cut.width
 
     def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``.

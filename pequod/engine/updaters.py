@@ -90,8 +90,9 @@ class Site:
         """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: first check)."""
         by_key = self._by_key
         held = context.updaters
-        for frame_key in frame_keys:
-            updaters = by_key.get(frame_key)
+        # The look-ups are lazy: a key that comes twice is found the second time.
+        for frame_key, found in zip(frame_keys, map(by_key.get, frame_keys), strict=True):
+            updaters = found
             if updaters is None:
                 updaters = by_key[frame_key] = Updaters(self, frame_key)
             contexts = updaters.contexts

@@ -4,6 +4,8 @@ import doctest
 import importlib
 import itertools
 import pkgutil
+from collections.abc import Iterator
+from itertools import repeat
 from random import Random
 
 import hypothesis.strategies as st
@@ -137,8 +139,11 @@ class CountingTable(Table):
         self.reads += found.keys
         return found
 
-    def group(self, prefix: bytes) -> None:
-        return None
+    def groups(self, prefixes: list[bytes]) -> Iterator[None]:
+        return repeat(None, len(prefixes))
+
+    def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
+        return False
 
 
 FIXED = "t|<user:2>|<time:3>|<poster:2> = check s|<user>|<poster> copy p|<poster>|<time>"
