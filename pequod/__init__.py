@@ -11,19 +11,22 @@
 
 from typing import TYPE_CHECKING
 
-from pequod.engine.ranges import prefix_end
-
 if TYPE_CHECKING:
     from pequod.client import AsyncClient, Client
+    from pequod.engine.ranges import prefix_end
 
 __version__ = "0.1.0"
 __all__ = ["AsyncClient", "Client", "__version__", "prefix_end"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the clients, and gRPC with them, when they are first asked for."""
+    """Import the engine, or the clients and gRPC with them, when they are first asked for: the commands start soon."""
+    if name == "prefix_end":
+        from pequod.engine.ranges import prefix_end  # noqa: PLC0415 - as said
+
+        return prefix_end
     if name in ("AsyncClient", "Client"):
-        from pequod import client  # noqa: PLC0415 - so that `import pequod` stays light
+        from pequod import client  # noqa: PLC0415 - as said
 
         return getattr(client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,17 +1,20 @@
 """The documentation is true: examples run and print what they show, settings and links are there."""
 
-import inspect
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from pequod_bench.process import started_server
 from pequod_server import ServerConfig
+from pequod_server.config import written
+from pequod_server.joins import install_joins
+from pequod_server.settings import load
+from typer.testing import CliRunner
 
-from pequod.cli.serve import serve
+from pequod.cli.app import app
+from pequod.engine import Engine
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -33,12 +36,29 @@ def test_the_examples_of_the_api_page_print_what_they_show() -> None:
             assert done.stdout == expected, done.stderr
 
 
-def test_every_setting_is_a_flag_with_the_same_default_and_documented() -> None:
-    flags = inspect.signature(serve).parameters
+def test_every_setting_is_in_the_table_with_its_default() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
-    for setting in fields(ServerConfig):
-        assert flags[setting.name].default == setting.default, setting.name
-        assert f"`--{setting.name.replace('_', '-')}" in page, setting.name
+    table = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE))
+    defaults = {name: written(name, field.default) or "none" for name, field in ServerConfig.model_fields.items()}
+    assert table == defaults
+
+
+def test_every_setting_is_a_flag_whose_help_tells_the_default() -> None:
+    text = CliRunner().invoke(app, ["serve", "--help"], terminal_width=300).stdout
+    for name, field in ServerConfig.model_fields.items():
+        default = {"": None, "true": "on", "false": "off"}.get(shown := written(name, field.default), shown)
+        end = f" [default: {default}]" if default else ""
+        flag = f"--{name.replace('_', '-')}"
+        assert re.search(rf"{flag}\b.*  {re.escape(f'{field.description}{end}')}$", text, re.MULTILINE), name
+
+
+def test_the_sample_file_has_every_setting_with_its_default() -> None:
+    settings = load(ROOT / "docs/pequod.toml")
+    assert set(settings.origins.values()) == {str(ROOT / "docs/pequod.toml")}
+    assert settings.config.model_copy(update={"joins": ""}) == ServerConfig()
+    engine = Engine()
+    install_joins(engine, settings.config)
+    assert [join.name for join in engine.joins()] == ["t", "karma"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

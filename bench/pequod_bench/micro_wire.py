@@ -62,7 +62,7 @@ def _fill(columns: Columns) -> Columns:
 def _executor() -> Executor:
     engine = Engine()
     engine.add_joins(parse(keys.PUSH_JOIN))
-    executor = Executor(engine, 1, reply_bytes_max=1 << 26, rows_max=1 << 20)
+    executor = Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
     executor.execute(_fill(Columns()).message(0), 0.0)
     return executor
 

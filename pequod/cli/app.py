@@ -7,7 +7,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from pequod.cli import bench, data, inspect, joins, serve
+from pequod.cli import bench, config, data, inspect, joins, serve
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
@@ -64,6 +64,7 @@ app.add_typer(inspect.app)
 joins.app.command("explain", epilog=examples("pequod join explain t"))(inspect.explain_join)
 app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
+app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")
 
 

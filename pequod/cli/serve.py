@@ -1,63 +1,131 @@
-"""serve: run a server in the foreground."""
+"""serve: run a server in the foreground. Its flags are made from the settings when they are needed, not before."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
-from pequod.cli.connection import DEFAULT_TARGET
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
+if TYPE_CHECKING:
+    from pequod_server.settings import Settings
+    from pydantic.fields import FieldInfo
+
 app: Final = typer.Typer()
 
-#: The defaults stand in `ServerConfig`, which is not imported for the help's sake.
-_SIZE: Final = "in bytes"
+CONFIG_VARIABLE: Final = "PEQUOD_CONFIG"
+_Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", envvar=CONFIG_VARIABLE, help="Read settings from this TOML file."),
+]
+_SHORT: Final = {"listen": ("-l",)}
+
+
+class _Serve(TyperCommand):
+    """Stands for the command until its options are asked for: `pequod --help` is not to import the settings."""
+
+    # typer hands its own private context class in, so the types can only be loose here.
+    def get_params(self, ctx: Any) -> Any:
+        return _command().get_params(ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        return _command().invoke(ctx)
 
 
 @app.command(
     "serve",
+    cls=_Serve,
     epilog=examples(
         "pequod serve",
+        "pequod serve --config pequod.toml --value-bytes-max 4MiB",
+        "PEQUOD_ROWS_MAX=1000 pequod serve",
         "pequod serve --listen 0.0.0.0:7744      (reachable from other machines; there is no authentication)",
         "pequod serve --listen 127.0.0.1:0       (any free port; the first line tells which)",
     ),
 )
-def serve(
-    listen: Annotated[
-        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")
-    ] = DEFAULT_TARGET,
-    key_bytes_max: Annotated[int, typer.Option(min=1, help=f"Longest key that is taken, {_SIZE}.")] = 4096,
-    value_bytes_max: Annotated[int, typer.Option(min=1, help=f"Longest value that is taken, {_SIZE}.")] = 1 << 20,
-    message_bytes_max: Annotated[
-        int, typer.Option(min=1, help=f"Longest message that is taken, {_SIZE}; a batch of commands is one message.")
-    ] = 64 << 20,
-    reply_bytes_max: Annotated[
-        int, typer.Option(min=1, help=f"Rows in the reply to a batch, {_SIZE}; longer scans come in pieces.")
-    ] = 3 << 20,
-    chunk_bytes: Annotated[int, typer.Option(min=1, help="Bytes in one chunk of a scan.")] = 256 << 10,
-    rows_max: Annotated[int, typer.Option(min=1, help="Rows read at a time, so that others have their turn.")] = 8192,
-    drain_s: Annotated[float, typer.Option(min=0, help="Seconds that calls have to finish at the end.")] = 5.0,
-    uvloop: Annotated[bool, typer.Option(help="Run on uvloop if it is installed.")] = True,
-) -> None:
-    """Run a server until Ctrl-C or SIGTERM; calls that are under way may finish.
+def serve() -> None:
+    """Run a server until Ctrl-C or SIGTERM; calls that are under way may finish, unless it comes twice.
 
-    Everything is kept in memory: a server starts empty and without joins.
+    Everything is kept in memory: a server starts empty, with the joins that its settings list.
+
+    Each setting may stand in the file (rows_max = 100), in a variable (PEQUOD_ROWS_MAX=100) and in a flag
+    (--rows-max 100); flags win over variables, and these over the file. `pequod config show` tells what holds.
+    Sizes are bytes, or have a unit: 65536, 64KiB, 4MiB.
     """
+    raise AssertionError("_Serve runs the command with its options")
+
+
+def _command() -> TyperCommand:
+    """Return the command with a flag for each setting."""
+    config_module = _server("config")
+
+    def run(config: Path | None, **flags: Any) -> None:
+        _run(config, {name: value for name, value in flags.items() if value is not None and value != []})
+
+    parameters = [Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=_Config)]
+    for name, field in config_module.ServerConfig.model_fields.items():
+        default = config_module.written(name, field.default)
+        annotation = _flag(name, field, config_module.metavar(name), default)
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    made = typer.Typer(add_completion=False, rich_markup_mode=None)
+    made.command()(run)
+    command = typer.main.get_command(made)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+def _flag(name: str, field: FieldInfo, metavar: str, default: str) -> Any:
+    """Return the annotation of a flag: text, which the settings check; None if it is not given."""
+    flag = f"--{name.replace('_', '-')}"
+    text = f"{field.description} [default: {default}]" if default else field.description
+    if field.annotation is bool:
+        text = f"{field.description} [default: {'on' if field.default else 'off'}]"
+        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", help=text)]
+    option = typer.Option(flag, *_SHORT.get(name, ()), metavar=metavar, help=text, show_default=False)
+    return Annotated[list[str] | None if isinstance(field.default, tuple) else str | None, option]
+
+
+def _run(file: Path | None, flags: dict[str, Any]) -> None:
+    settings = loaded(file, flags)
+    app_module = _server("app")
+    from pequod_server.settings import ConfigError
+
     try:
-        from pequod_server import ServerConfig, run
+        code = app_module.run(settings.config, joins_from=settings.origins["joins"])
+    except ConfigError as error:
+        refuse(error.problems)
+    raise typer.Exit(ExitCode.DONE if code == 0 else ExitCode.REFUSED)
+
+
+def loaded(file: Path | None, flags: dict[str, Any]) -> Settings:
+    """Return the settings, or end the command with what is wrong with them."""
+    settings = _server("settings")
+    try:
+        found: Settings = settings.load(file, flags)
+    except settings.ConfigError as error:
+        refuse(error.problems)
+    return found
+
+
+def refuse(problems: tuple[str, ...]) -> NoReturn:
+    """Say what is wrong with the configuration, and end the command."""
+    if len(problems) == 1:
+        fail(ExitCode.USAGE, problems[0])
+    fail(ExitCode.USAGE, "\n  ".join([f"{len(problems)} things are wrong with the configuration:", *problems]))
+
+
+def _server(module: str) -> Any:
+    """Import a module of the server, which needs packages that the client does not."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"pequod_server.{module}")
     except ImportError as error:
         fail(ExitCode.REFUSED, f"the server needs {error.name}: pip install 'pequod[server]'")
-    config = ServerConfig(
-        listen=listen,
-        key_bytes_max=key_bytes_max,
-        value_bytes_max=value_bytes_max,
-        message_bytes_max=message_bytes_max,
-        reply_bytes_max=reply_bytes_max,
-        chunk_bytes=chunk_bytes,
-        rows_max=rows_max,
-        drain_s=drain_s,
-        uvloop=uvloop,
-    )
-    raise typer.Exit(ExitCode.DONE if run(config) == 0 else ExitCode.REFUSED)

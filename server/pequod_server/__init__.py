@@ -1,12 +1,30 @@
 """The asyncio gRPC server: a thin shell around one engine.
 
-app.py      composition: engine, servicer, listening, signals
-service.py  the calls: decode, ask the engine, encode
-execute.py  the hot loop: one batch of commands
-errors.py   exceptions to status codes
+app.py       composition: engine, servicers, listening, signals
+service.py   the calls: decode, ask the engine, encode
+execute.py   the hot loop: one batch of commands
+calls.py     which calls are under way, how many may be, draining
+standard.py  health, reflection, channelz
+config.py    what can be set
+settings.py  from a file, the environment and flags to a configuration
+joins.py     the joins of the configuration
+errors.py    exceptions to status codes
 """
 
-from pequod_server.app import PequodServer, run
+from typing import TYPE_CHECKING
+
 from pequod_server.config import ServerConfig
 
+if TYPE_CHECKING:
+    from pequod_server.app import PequodServer, run
+
 __all__ = ["PequodServer", "ServerConfig", "run"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the server, and gRPC with it, when it is first asked for: the flags need the configuration alone."""
+    if name in ("PequodServer", "run"):
+        from pequod_server import app  # noqa: PLC0415 - as said
+
+        return getattr(app, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,17 +7,25 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Coroutine
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any, Final
 
 from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
 from pequod.engine import Engine
+from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig
+from pequod_server.joins import install_joins
 from pequod_server.service import PequodService
+from pequod_server.standard import StandardServices
 
 log = logging.getLogger("pequod.server")
+
+#: How long the last bytes may take, and streams of health, which nobody ends but the server.
+_CLOSE_S: Final = 0.2
 
 
 class PequodServer:
@@ -32,62 +40,101 @@ class PequodServer:
     def __init__(self, config: ServerConfig, engine: Engine | None = None) -> None:
         self._config = config
         self.engine = engine or Engine(key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max)
+        self._calls = Calls(config)
         self._server = aio.server(
+            interceptors=[self._calls],
             options=[
                 ("grpc.max_receive_message_length", config.message_bytes_max),
                 ("grpc.max_send_message_length", -1),
                 # Two servers on one port would share its connections at random.
                 ("grpc.so_reuseport", 0),
-            ]
+                ("grpc.max_allowed_incoming_connections", config.connections_max),
+                ("grpc.enable_channelz", int(config.channelz)),
+            ],
         )
         self.service = PequodService(self.engine, config)
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
+        self._standard = StandardServices(self._server, channelz=config.channelz)
 
-    async def start(self) -> int:
-        """Listen, and return the port.
+    async def start(self, *, joins_from: str = "joins") -> int:
+        """Install the joins of the configuration, listen, and return the port.
+
+        Args:
+            joins_from: Where the text of ``joins`` stands, for messages.
 
         Raises:
+            ConfigError: A join cannot be installed.
             OSError: The address cannot be listened on.
         """
+        install_joins(self.engine, self._config, joins_from=joins_from)
+        await self._standard.starting()
         try:
             port = self._server.add_insecure_port(self._config.listen)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self._config.listen}; is another server there?") from error
         await self._server.start()
+        await self._standard.ready()
         return port
 
     async def stop(self) -> None:
-        """Take no more calls, let those that are under way finish within the drain time, and close."""
-        stopping = asyncio.ensure_future(self._server.stop(self._config.drain_s))
-        await asyncio.sleep(0)
+        """Say not ready, take no more calls, let those under way finish within the drain time, and close."""
+        await self._standard.stopping()
+        self._calls.refuse()
         self.service.end_streams()
-        await stopping
+        await self._calls.drain(self._config.drain_s)
+        await self._server.stop(_CLOSE_S)
+
+    async def close(self) -> None:
+        """Close at once; calls under way are cut off."""
+        await self._server.stop(None)
 
 
-def run(config: ServerConfig) -> int:
-    """Serve until SIGINT or SIGTERM; return the exit code."""
+def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
+    """Serve until SIGINT or SIGTERM; return the exit code.
+
+    Args:
+        joins_from: Where the text of ``joins`` stands, for messages.
+
+    Raises:
+        ConfigError: A join of the configuration cannot be installed.
+    """
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
-            return runner.run(_serve(config))
+            return runner.run(_serve(config, joins_from))
         except OSError as error:
             print(f"pequod: {error}", file=sys.stderr)
             return 1
 
 
-async def _serve(config: ServerConfig) -> int:
+async def _serve(config: ServerConfig, joins_from: str) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     server = PequodServer(config)
-    port = await server.start()
+    port = await server.start(joins_from=joins_from)
     tame_collector()
     host, _, _ = config.listen.rpartition(":")
     print(f"pequod serving on {host}:{port}", file=sys.stderr, flush=True)
     await stopping.wait()
     print("pequod stopping", file=sys.stderr, flush=True)
-    await server.stop()
+    stopping.clear()
+    await _either(server.stop(), stopping.wait())
+    if stopping.is_set():
+        print("pequod closing at once", file=sys.stderr, flush=True)
+        await server.close()
     return 0
+
+
+async def _either(*coroutines: Coroutine[Any, Any, object]) -> None:
+    """Wait for the first to end, and cancel the others."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def tame_collector() -> None:

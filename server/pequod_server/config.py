@@ -1,31 +1,129 @@
-"""What an operator can set."""
+"""What an operator can set: names, defaults, bounds and what each is for.
+
+The flags of `pequod serve`, the names in the file and the variables PEQUOD_* are made from this model, so nothing of it
+is written twice. It imports pydantic alone, since `pequod serve --help` waits for it; settings.py reads the sources.
+
+>>> ServerConfig(value_bytes_max="4MiB").value_bytes_max
+4194304
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args
 
-MIB = 1 << 20
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, TypeAdapter
+from pydantic_core import PydanticCustomError
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+
+_SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*([kmg]i?)?b?\s*", re.IGNORECASE)
+_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
+_SIZES: Final = TypeAdapter(ByteSize)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
-    """The settings of one server."""
+class Metavar(str):
+    """How a value is called in help and documentation, such as SIZE."""
 
-    #: HOST:PORT to listen on; port 0 takes a free one.
-    listen: str = "127.0.0.1:7744"
-    #: Longest key and value that are taken.
-    key_bytes_max: int = 4096
-    value_bytes_max: int = MIB
-    #: Longest message that is taken; a batch of commands is one message.
-    message_bytes_max: int = 64 * MIB
-    #: Rows in one reply to a batch; reads beyond that are cut, and the client goes on with the rest. Clients of gRPC
-    #: take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
-    reply_bytes_max: int = 3 * MIB
-    #: Keys and values in one chunk of a scan, if the request does not say.
-    chunk_bytes: int = 256 * 1024
-    #: Rows that are read at a time, so that nobody waits for somebody else's large scan.
-    rows_max: int = 8192
-    #: How long calls that are under way may take when the server is told to stop.
-    drain_s: float = 5.0
-    #: Run on uvloop if it is installed.
-    uvloop: bool = True
+    __slots__ = ()
+
+
+def _size(value: object) -> object:
+    if isinstance(value, str):
+        if not _SIZE.fullmatch(value):
+            raise PydanticCustomError("size", 'must be a size in bytes, such as 65536, "64KiB" or "4MiB"')
+        return int(_SIZES.validate_python(value))
+    return value
+
+
+def _number(value: object) -> object:
+    """Read numbers out of variables and flags, which are text; anything else is left to be refused by its type."""
+    if isinstance(value, str):
+        for number in (int, float):
+            try:
+                return number(value)
+            except ValueError:
+                continue
+    return value
+
+
+def _address(value: str) -> str:
+    match = _ADDRESS.fullmatch(value)
+    if match is None or int(match[2]) > 65535:
+        raise PydanticCustomError("address", "must be HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:7744")
+    return value
+
+
+def _paths(value: object) -> object:
+    """Split a list of files in one text as PATH does it."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
+Size = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
+Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
+Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
+Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
+
+
+class ServerConfig(BaseModel):
+    """The settings of one server; what it is not given has its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: Address = Field(default="127.0.0.1:7744", description="Where to listen; port 0 takes a free one.")
+    key_bytes_max: Size = Field(default=4 * KIB, description="Longest key that is taken.")
+    value_bytes_max: Size = Field(default=MIB, description="Longest value that is taken.")
+    message_bytes_max: Size = Field(
+        default=64 * MIB, description="Longest message that is taken; a batch of commands is one message."
+    )
+    # Other people's gRPC clients take messages of 4 MiB unless told otherwise; counts and framing need room too.
+    reply_bytes_max: Size = Field(
+        default=3 * MIB, description="Keys and values in the reply to a batch; longer scans come in pieces."
+    )
+    chunk_bytes: Size = Field(
+        default=256 * KIB, description="Keys and values in one chunk of a scan, if the request does not say."
+    )
+    batch_commands_max: Number = Field(default=100_000, description="Commands in one batch.")
+    rows_max: Number = Field(default=8192, description="Rows read at a time, so that others have their turn.")
+    streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
+    calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
+    connections_max: Number = Field(default=10_000, description="Connections at a time; gRPC closes those beyond.")
+    drain_s: Seconds = Field(
+        default=5.0, description="How long calls under way may take when the server is told to stop."
+    )
+    joins: str = Field(default="", description="Joins to install at the start, with ; between.")
+    join_files: Files = Field(default=(), description="Files of joins to install at the start, before `joins`.")
+    channelz: bool = Field(default=False, description="Serve gRPC's own figures of connections and calls (channelz).")
+    uvloop: bool = Field(default=True, description="Run on uvloop if it is installed.")
+
+
+def metavar(name: str) -> str:
+    """Return how a setting's value is called."""
+    field = ServerConfig.model_fields[name]
+    for mark in field.metadata:
+        if isinstance(mark, Metavar):
+            return mark
+    return "FILE" if takes_path(name) else "TEXT"
+
+
+def takes_path(name: str) -> bool:
+    """Tell whether a setting is a path, or several."""
+    annotation = ServerConfig.model_fields[name].annotation
+    return Path in (annotation, *get_args(annotation))
+
+
+def written(name: str, value: Any) -> str:
+    """Return a value as a flag takes it: sizes in the largest unit that is exact, files with a colon between."""
+    if metavar(name) == "SIZE":
+        for unit, text in ((KIB * MIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+            if value % unit == 0:
+                return f"{value // unit}{text}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return os.pathsep.join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -27,7 +27,7 @@ from pequod_proto.commands import (
 )
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
-from pequod.engine import Engine, PequodError, Rows
+from pequod.engine import Engine, LimitExceededError, PequodError, Rows
 from pequod_server.errors import code_of, facts_of
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
@@ -41,11 +41,14 @@ class BadBatchError(Exception):
 class Executor:
     """Runs batches on one engine."""
 
-    __slots__ = ("_engine", "_reply_bytes_max", "_rows_max", "_server_id")
+    __slots__ = ("_commands_max", "_engine", "_reply_bytes_max", "_rows_max", "_server_id")
 
-    def __init__(self, engine: Engine, server_id: int, *, reply_bytes_max: int, rows_max: int) -> None:
+    def __init__(
+        self, engine: Engine, server_id: int, *, commands_max: int, reply_bytes_max: int, rows_max: int
+    ) -> None:
         self._engine = engine
         self._server_id = server_id
+        self._commands_max = commands_max
         self._reply_bytes_max = reply_bytes_max
         self._rows_max = rows_max
 
@@ -54,8 +57,11 @@ class Executor:
 
         Raises:
             BadBatchError: The columns do not fit; nothing is applied.
+            LimitExceededError: The batch has more than ``batch_commands_max`` commands; nothing is applied.
         """
         kinds = request.kinds
+        if len(kinds) > self._commands_max:
+            raise LimitExceededError("batch_commands_max", len(kinds), self._commands_max)
         arguments = request.arguments[:]
         numbers = request.numbers[:]
         _check_columns(kinds, len(arguments), len(numbers))

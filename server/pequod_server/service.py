@@ -14,7 +14,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer
 
-from pequod.engine import Engine, JoinError, PequodError, Rows
+from pequod.engine import Engine, JoinError, LimitExceededError, PequodError, Rows
 from pequod_server import encode
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
@@ -36,7 +36,11 @@ class PequodService(PequodServicer):
         self._idle: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._executor = Executor(
-            engine, self.server_id, reply_bytes_max=config.reply_bytes_max, rows_max=config.rows_max
+            engine,
+            self.server_id,
+            commands_max=config.batch_commands_max,
+            reply_bytes_max=config.reply_bytes_max,
+            rows_max=config.rows_max,
         )
 
     def _header(self) -> pb.Header:
@@ -99,6 +103,9 @@ class PequodService(PequodServicer):
                 await write(execute(request, clock()))
         except BadBatchError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except LimitExceededError as error:
+            status = status_of(error)
+            await context.abort(status.code, status.details, status.trailing_metadata)
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise

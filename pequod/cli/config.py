@@ -1,0 +1,85 @@
+"""config check and config show: what a server would start with, without starting one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from pequod.cli.connection import Json
+from pequod.cli.exits import ExitCode
+from pequod.cli.serve import CONFIG_VARIABLE, loaded, refuse
+from pequod.cli.teaching import examples
+from pequod.cli.text import json_line
+
+_HELP: Final = """Check and show the settings of a server.
+
+They come from defaults, a TOML file, variables PEQUOD_* and the flags of `pequod serve`; the later wins.
+"""
+
+app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", envvar=CONFIG_VARIABLE, help="The TOML file; without it, variables alone."),
+]
+
+
+@app.command("check", epilog=examples("pequod config check pequod.toml"))
+def check(file: File = None) -> None:
+    """Say all that is wrong with a file and the variables, joins included; exit code 2 if there is anything.
+
+    A server that is started with them would say the same and not start.
+    """
+    settings = loaded(file, {})
+    from pequod_server.joins import install_joins
+    from pequod_server.settings import ConfigError
+
+    from pequod.engine import Engine
+
+    engine = Engine()
+    try:
+        install_joins(engine, settings.config, joins_from=settings.origins["joins"])
+    except ConfigError as error:
+        refuse(error.problems)
+    print(f"{file or 'environment'}: right; {len(engine.joins())} joins")
+    raise typer.Exit(ExitCode.DONE)
+
+
+@app.command(
+    "show",
+    epilog=examples("pequod config show", "pequod config show pequod.toml", "pequod config show > pequod.toml"),
+)
+def show(file: File = None, json: Json = False) -> None:
+    """Print the settings that hold and where each comes from, as a file that `pequod serve --config` takes."""
+    settings = loaded(file, {})
+    lines = []
+    for name, value in settings.config:
+        shown, origin = _plain(name, value), settings.origins[name]
+        if json:
+            lines.append((json_line({"name": name, "value": shown, "from": origin}), ""))
+        elif value is None:
+            lines.append((f"# {name} is not set", origin))
+        else:
+            lines.append((f"{name} = {_toml(shown)}", origin))
+    width = min(60, max(len(line) for line, _ in lines))
+    for line, origin in lines:
+        print(f"{line:<{width}}  # {origin}" if origin else line)
+
+
+def _plain(name: str, value: Any) -> Any:
+    from pequod_server.config import metavar, written
+
+    if isinstance(value, tuple):
+        return [str(part) for part in value]
+    if isinstance(value, Path) or metavar(name) == "SIZE":
+        return written(name, value)
+    return value
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML writes it, which for these few types is as JSON does, but for the byte 0x7f."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,90 @@
+"""The calls under way: how many there may be, and waiting for them at the end.
+
+    connection -> Calls.intercept_service -> the servicer
+                  over a limit: RESOURCE_EXHAUSTED, with the name of the setting
+                  stopping: UNAVAILABLE
+
+Health and reflection are not counted: a server that has much to do is not to look dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from pequod.engine import LimitExceededError
+from pequod_server.config import ServerConfig
+from pequod_server.errors import status_of
+
+_SERVICE: Final = "/pequod.v1.Pequod/"
+_STREAMS: Final = frozenset({_SERVICE + "Execute"})
+
+
+class Calls(aio.ServerInterceptor):
+    """Admits calls of `pequod.v1`, or refuses them.
+
+    Invariants:
+        1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
+           Execute among them.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Let a call pass, or have it refused."""
+        method = handler_call_details.method
+        if not method.startswith(_SERVICE):
+            return await continuation(handler_call_details)
+        if self._is_stopping:
+            return _refusal(grpc.StatusCode.UNAVAILABLE, "the server is stopping", ())
+        if (error := self._over_limit(method)) is not None:
+            status = status_of(error)
+            return _refusal(status.code, status.details, status.trailing_metadata)
+        # gRPC runs each call from here to its end in one task.
+        task = asyncio.current_task()
+        assert task is not None
+        self._hold(task, self._under_way)
+        if method in _STREAMS:
+            self._hold(task, self._streams)
+        return await continuation(handler_call_details)
+
+    def _over_limit(self, method: str) -> LimitExceededError | None:
+        if len(self._under_way) >= self._config.calls_max:
+            return LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
+        if method in _STREAMS and len(self._streams) >= self._config.streams_max:
+            return LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+        return None
+
+    @staticmethod
+    def _hold(task: asyncio.Task[Any], held: set[asyncio.Task[Any]]) -> None:
+        held.add(task)
+        task.add_done_callback(held.discard)
+
+    def refuse(self) -> None:
+        """Admit no more calls."""
+        self._is_stopping = True
+
+    async def drain(self, wait_s: float) -> None:
+        """Wait for the calls under way, for so long at most."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=wait_s)
+
+
+def _refusal(code: grpc.StatusCode, details: str, metadata: Any) -> grpc.RpcMethodHandler[Any, Any]:
+    async def refuse(_requests: object, context: aio.ServicerContext[Any, Any]) -> None:
+        await context.abort(code, details, metadata)
+
+    # Fits every kind of call: nothing is read, and nothing but the status is sent.
+    return grpc.stream_stream_rpc_method_handler(refuse)

@@ -1,0 +1,46 @@
+"""The services that every gRPC server offers: health, reflection and, if asked for, channelz."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from pequod_proto import pequod_pb2
+
+SERVICE: Final = pequod_pb2.DESCRIPTOR.services_by_name["Pequod"].full_name
+#: The names that health is asked for: the whole server, and the service.
+_NAMES: Final = ("", SERVICE)
+
+
+class StandardServices:
+    """Health and reflection on a server; not ready until told so."""
+
+    def __init__(self, server: aio.Server, *, channelz: bool) -> None:
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        if channelz:
+            # Figures of every connection are for those who ask for them by name.
+            from grpc_channelz.v1 import channelz as service  # noqa: PLC0415
+
+            service.add_channelz_servicer(server)
+            names.append("grpc.channelz.v1.Channelz")
+        reflection.enable_server_reflection(names, server)
+
+    async def starting(self) -> None:
+        """Answer NOT_SERVING, before the first request can come."""
+        await self._set(health_pb2.HealthCheckResponse.NOT_SERVING)
+
+    async def ready(self) -> None:
+        """Answer SERVING from now on."""
+        await self._set(health_pb2.HealthCheckResponse.SERVING)
+
+    async def stopping(self) -> None:
+        """Answer NOT_SERVING for good."""
+        await self._health.enter_graceful_shutdown()
+
+    async def _set(self, status: int) -> None:
+        for name in _NAMES:
+            await self._health.set(name, status)
