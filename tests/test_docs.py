@@ -1,5 +1,6 @@
 """The documentation is true: examples run and print what they show, settings and links are there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -59,6 +60,24 @@ def test_the_sample_file_has_every_setting_with_its_default() -> None:
     engine = Engine()
     install_joins(engine, settings.config)
     assert [join.name for join in engine.joins()] == ["t", "karma"]
+
+
+def test_the_console_of_the_configuration_page_shows_what_is_printed() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    (console,) = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    sessions = [part.split("\n", 1) for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command, expected in sessions:
+        done = subprocess.run(
+            ["bash", "-c", f"{command} 2>&1"],
+            env={"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout == expected, command
+    assert len(sessions) == 3
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

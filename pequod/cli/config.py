@@ -40,7 +40,7 @@ def check(file: File = None) -> None:
 
     engine = Engine()
     try:
-        install_joins(engine, settings.config, joins_from=settings.origins["joins"])
+        install_joins(engine, settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:
         refuse(error.problems)
     print(f"{file or 'environment'}: right; {len(engine.joins())} joins")

@@ -98,7 +98,7 @@ def _run(file: Path | None, flags: dict[str, Any]) -> None:
     from pequod_server.settings import ConfigError
 
     try:
-        code = app_module.run(settings.config, joins_from=settings.origins["joins"])
+        code = app_module.run(settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:
         refuse(error.problems)
     raise typer.Exit(ExitCode.DONE if code == 0 else ExitCode.REFUSED)

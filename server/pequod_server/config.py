@@ -126,4 +126,4 @@ def written(name: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return os.pathsep.join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -43,6 +43,11 @@ class Settings:
     #: Name of the setting -> "default", the file's name, the variable or the flag.
     origins: Mapping[str, str]
 
+    def place(self, name: str) -> str:
+        """Return what to call the place of a setting in a message."""
+        origin = self.origins[name]
+        return origin if origin in (variable(name), flag(name)) else f"{origin}: {name}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Source:

@@ -1,0 +1,113 @@
+"""Settings on the command line: serve, config check, config show."""
+
+import json
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from pequod_bench.process import started_server
+from pequod_server import ServerConfig
+from pequod_server.settings import load
+
+from pequod import Client
+from tests.cli.conftest import Pequod
+
+JOIN = "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "more.pequod").write_text("karma|<author> = count vote|<author>|<voter>")
+    file = tmp_path / "pequod.toml"
+    file.write_text(f'key_bytes_max = 10\nvalue_bytes_max = "1KiB"\njoins = "{JOIN}"\njoin_files = ["more.pequod"]\n')
+    return file
+
+
+def test_a_server_takes_file_environment_and_flags(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEQUOD_CONFIG", str(file))
+    monkeypatch.setenv("PEQUOD_KEY_BYTES_MAX", "20")
+    with started_server("--value-bytes-max", "2KiB") as (target, _), Client(target) as client:
+        assert [join.name for join in client.joins()] == ["karma", "t"]
+        client.put("k" * 20, "v" * 2048)
+        for key, value, setting in (
+            ("k" * 21, "", "key_bytes_max is 20,"),
+            ("k", "v" * 2049, "value_bytes_max is 2048,"),
+        ):
+            with pytest.raises(Exception, match=setting):
+                client.put(key, value)
+
+
+def test_show_tells_what_holds_and_where_it_comes_from(
+    pequod: Pequod, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PEQUOD_ROWS_MAX", "7")
+    outcome = pequod("config", "show", str(file))
+    assert outcome.code == 0
+    lines = {line.split(" = ")[0]: line for line in outcome.out.splitlines()}
+    assert list(lines) == list(ServerConfig.model_fields)
+    assert lines["key_bytes_max"].split() == ["key_bytes_max", "=", '"10"', "#", str(file)]
+    assert lines["rows_max"].split() == ["rows_max", "=", "7", "#", "PEQUOD_ROWS_MAX"]
+    assert lines["drain_s"].split() == ["drain_s", "=", "5.0", "#", "default"]
+
+
+def test_what_show_prints_is_a_file_with_the_same_settings(pequod: Pequod, file: Path, tmp_path: Path) -> None:
+    shown = tmp_path / "elsewhere" / "shown.toml"
+    shown.parent.mkdir()
+    shown.write_text(pequod("config", "show", str(file)).out)
+    assert load(shown).config == load(file).config
+
+
+def test_show_as_data(pequod: Pequod, file: Path) -> None:
+    rows = [json.loads(line) for line in pequod("config", "show", str(file), "--json").out.splitlines()]
+    assert {"name": "value_bytes_max", "value": "1KiB", "from": str(file)} in rows
+    assert tomllib.loads(pequod("config", "show", str(file)).out) == {row["name"]: row["value"] for row in rows}
+
+
+def test_check_accepts_a_good_file(pequod: Pequod, file: Path) -> None:
+    outcome = pequod("config", "check", str(file))
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"{file}: right; 2 joins\n", "")
+
+
+@pytest.mark.parametrize("command", [("config", "check"), ("config", "show"), ("serve", "--config")])
+def test_a_bad_file_is_refused_with_all_that_is_wrong(pequod: Pequod, file: Path, command: tuple[str, ...]) -> None:
+    file.write_text('row_max = 1\nlisten = "nowhere"\n')
+    outcome = pequod(*command, str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        "pequod: 2 things are wrong with the configuration:\n"
+        f"  {file}: listen = 'nowhere': must be HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:7744\n"
+        f"  {file}: row_max: no such setting; did you mean rows_max?\n"
+    )
+
+
+@pytest.mark.parametrize("command", [("config", "check"), ("serve", "--listen", "127.0.0.1:0", "--config")])
+def test_a_bad_join_is_refused_with_its_place(process: Pequod, file: Path, command: tuple[str, ...]) -> None:
+    file.write_text('joins = """\nt|<user> = coutn s|<user>|<poster>"""\n')
+    outcome = process(*command, str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"pequod: {file}: joins: line 1, column 12: 'coutn' is no operator\n")
+    assert "hint: did you mean `count`?" in outcome.err
+
+
+def test_a_server_with_a_bad_join_never_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", f"127.0.0.1:{port}", "--joins", "no join"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pequod: --joins: line 1, column ")
+    assert "serving" not in done.stderr
+
+
+def test_the_help_of_serve_loads_no_server(process: Pequod) -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from pequod.cli.app import app;"
+        "text = CliRunner().invoke(app, ['serve', '--help']).stdout;"
+        "assert 'default: 64MiB' in text, text;"
+        "print(*sorted({'grpc', 'pydantic_settings', 'pequod.engine', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "\n"

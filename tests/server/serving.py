@@ -1,0 +1,24 @@
+"""A server in this event loop with settings of the test's choice."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from grpc import aio
+from pequod_server import PequodServer, ServerConfig
+
+
+def connect(port: int) -> aio.Channel:
+    """Open a channel with a connection of its own."""
+    return aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+@asynccontextmanager
+async def serving(config: ServerConfig) -> AsyncIterator[int]:
+    """Run a server; yield its port."""
+    server = PequodServer(config)
+    port = await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop()
+        server.engine._check()

@@ -1,0 +1,146 @@
+"""What is over a limit is refused with the name of the setting, and changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_status import rpc_status
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import GET, PUT, SCAN, TRUNCATED
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server import PequodServer, ServerConfig
+
+from pequod import AsyncClient
+from pequod.errors import PequodError
+from tests.server.serving import connect, serving
+
+LISTEN = "127.0.0.1:0"
+
+
+def _batch(count: int) -> pb.ExecuteRequest:
+    return pb.ExecuteRequest(batch=1, kinds=bytes([PUT]) * count, arguments=[b"k", b"v"] * count)
+
+
+async def _open_stream(stub: Any) -> Any:
+    """Return an Execute call that the server has admitted: it has answered."""
+    call = stub.Execute()
+    await call.write(pb.ExecuteRequest(batch=1, kinds=bytes([GET]), arguments=[b"k"]))
+    assert isinstance(await call.read(), pb.ExecuteReply)
+    return call
+
+
+async def _refused(answer: Awaitable[Any], setting: str, size: int, maximum: int) -> None:
+    with pytest.raises(aio.AioRpcError) as caught:
+        await answer
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert setting in (caught.value.details() or "")
+    status = rpc_status.from_call(caught.value)
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert dict(info.metadata) == {"setting": setting, "size": str(size), "maximum": str(maximum)}
+
+
+async def test_a_batch_of_too_many_commands_is_refused_whole() -> None:
+    async with serving(ServerConfig(listen=LISTEN, batch_commands_max=3)) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        call = await _open_stream(stub)
+        await call.write(_batch(4))
+        await _refused(call.read(), "batch_commands_max", 4, 3)
+        assert (await stub.Count(pb.CountRequest())).count == 0
+        call = stub.Execute()
+        await call.write(_batch(3))
+        assert (await call.read()).batch == 1
+        await call.done_writing()
+    async with (
+        serving(ServerConfig(listen=LISTEN, batch_commands_max=3)) as port,
+        AsyncClient(f"127.0.0.1:{port}") as client,
+    ):
+        batch = client.batch()
+        for number in range(4):
+            batch.put(f"k{number}", "v")
+        with pytest.raises(PequodError, match="batch_commands_max is 3, and this needs 4"):
+            await batch.send()
+        assert await client.count("") == 0
+
+
+async def test_streams_beyond_the_limit_are_refused_until_one_ends() -> None:
+    async with serving(ServerConfig(listen=LISTEN, streams_max=2)) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        first, second = await _open_stream(stub), await _open_stream(stub)
+        await _refused(stub.Execute().read(), "streams_max", 3, 2)
+        assert (await stub.Count(pb.CountRequest())).count == 0, "other calls are not concerned"
+        await first.done_writing()
+        assert await first.read() is aio.EOF
+        await _eventually_admitted(stub)
+        second.cancel()
+        await _eventually_admitted(stub)
+
+
+async def _eventually_admitted(stub: Any) -> None:
+    """Open a stream; the server may learn a moment later than the client that another has ended."""
+    async with asyncio.timeout(20):
+        while True:
+            call = stub.Execute()
+            await call.done_writing()
+            if await call.code() is grpc.StatusCode.OK:
+                return
+
+
+async def test_calls_beyond_the_limit_are_refused_but_health_is_answered() -> None:
+    async with serving(ServerConfig(listen=LISTEN, calls_max=1)) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        call = await _open_stream(stub)
+        await _refused(stub.Get(pb.GetRequest(key=b"k")), "calls_max", 2, 1)
+        await _refused(stub.Scan(pb.ScanRequest()).read(), "calls_max", 2, 1)
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        reply = await health.Check(health_pb2.HealthCheckRequest())
+        assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        await call.done_writing()
+
+
+async def test_connections_beyond_the_limit_are_closed_until_one_goes() -> None:
+    async with serving(ServerConfig(listen=LISTEN, connections_max=1)) as port:
+        async with connect(port) as channel:
+            first: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+            await first.Put(pb.PutRequest(key=b"k"))
+            async with connect(port) as another:
+                with pytest.raises(aio.AioRpcError) as caught:
+                    await PequodStub(another).Put(pb.PutRequest(key=b"k"))  # type: ignore[no-untyped-call]
+                assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            await first.Put(pb.PutRequest(key=b"k"))
+        async with connect(port) as channel:
+            await PequodStub(channel).Put(pb.PutRequest(key=b"k"), wait_for_ready=True, timeout=20)  # type: ignore[no-untyped-call]
+
+
+async def test_a_reply_of_the_default_size_fits_a_client_with_default_limits() -> None:
+    async with serving(ServerConfig(listen=LISTEN)) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        call = stub.Execute()
+        rows = [part for number in range(1000) for part in (b"k%04d" % number, b"v" * 5000)]
+        await call.write(pb.ExecuteRequest(batch=1, kinds=bytes([PUT]) * 1000, arguments=rows))
+        assert (await call.read()).batch == 1
+        await call.write(pb.ExecuteRequest(batch=2, kinds=bytes([SCAN]), arguments=[b"k", b"l"]))
+        reply = await call.read()
+        assert list(reply.statuses) == [TRUNCATED]
+        assert 3_000_000 < reply.ByteSize() < 4 << 20
+        await call.done_writing()
+
+
+async def test_no_call_is_held_after_it_has_ended() -> None:
+    server = PequodServer(ServerConfig(listen=LISTEN))
+    async with connect(await server.start()) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        call = await _open_stream(stub)
+        for _ in range(10):
+            await stub.Put(pb.PutRequest(key=b"k"))
+        assert len(server._calls._streams) == 1
+        await call.done_writing()
+        await call.code()
+    await server.stop()
+    assert not server._calls._streams
+    assert not server._calls._under_way

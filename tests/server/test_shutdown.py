@@ -1,0 +1,84 @@
+"""The end of a server: not ready, then drained, then closed; at once if told twice."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
+
+from pequod import Client
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+#: More than a connection holds on its way, so that a scan that nobody reads stays under way.
+ROWS, ROW_BYTES = 64, 1 << 20
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", "--drain-s", "100"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def channel(process: subprocess.Popen[str]) -> Iterator[grpc.Channel]:
+    assert process.stderr is not None
+    target = process.stderr.readline().split()[-1]
+    with Client(target) as client:
+        for number in range(ROWS):
+            client.put(f"k{number:02}", b"v" * ROW_BYTES)
+    with grpc.insecure_channel(target) as channel:
+        yield channel
+
+
+def test_health_says_not_serving_while_a_call_drains_to_its_end(
+    process: subprocess.Popen[str], channel: grpc.Channel
+) -> None:
+    stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+    health: Any = health_pb2_grpc.HealthStub(channel)
+    watches = [
+        health.Watch(health_pb2.HealthCheckRequest(service=name), timeout=60) for name in ("", "pequod.v1.Pequod")
+    ]
+    assert [next(watch).status for watch in watches] == [SERVING, SERVING]
+    scan = stub.Scan(pb.ScanRequest(), timeout=60)
+    keys = list(next(scan).keys)
+
+    process.send_signal(signal.SIGTERM)
+    assert [next(watch).status for watch in watches] == [NOT_SERVING, NOT_SERVING]
+    assert health.Check(health_pb2.HealthCheckRequest()).status == NOT_SERVING
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Put(pb.PutRequest(key=b"late"), timeout=20)
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+
+    keys += [key for chunk in scan for key in chunk.keys]
+    assert keys == [b"k%02d" % number for number in range(ROWS)]
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "pequod stopping\n"
+
+
+def test_a_second_ctrl_c_closes_at_once(process: subprocess.Popen[str], channel: grpc.Channel) -> None:
+    stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+    health: Any = health_pb2_grpc.HealthStub(channel)
+    watch = health.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+    assert next(watch).status == SERVING
+    scan = stub.Scan(pb.ScanRequest(), timeout=60)
+    next(scan)
+
+    process.send_signal(signal.SIGINT)
+    assert next(watch).status == NOT_SERVING
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(scan)
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "pequod stopping\npequod closing at once\n"
