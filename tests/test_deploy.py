@@ -1,0 +1,56 @@
+"""The files for operators: the systemd unit, the container file and its settings fit the command and the package."""
+
+import configparser
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+from pequod_server import ServerConfig
+from pequod_server.settings import load
+from typer.testing import CliRunner
+
+from pequod.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "docs/deploy"
+
+
+def test_the_unit_starts_the_command_and_gives_it_time_to_drain() -> None:
+    unit = configparser.ConfigParser(strict=True, interpolation=None, comment_prefixes=("#",))
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(DEPLOY / "pequod.service")
+    service = unit["Service"]
+    program, command, option, file = shlex.split(service["ExecStart"])
+    assert (Path(program).name, command, option) == ("pequod", "serve", "--config")
+    assert file in (DEPLOY / "pequod.service").read_text().split("[Unit]")[0], "the comment says how to make it"
+    assert int(service["TimeoutStopSec"]) > ServerConfig().drain_s
+    assert int(service["LimitNOFILE"]) > ServerConfig().connections_max
+    assert CliRunner().invoke(app, ["serve", "--config", "/nowhere"]).exit_code == int(
+        service["RestartPreventExitStatus"]
+    )
+
+
+def test_the_container_file_copies_what_the_package_is_made_of() -> None:
+    lines = (DEPLOY / "Containerfile").read_text().splitlines()
+    copied = [word for line in lines if re.match(r"COPY (?!--from)", line) for word in line.split()[1:-1]]
+    assert all((ROOT / path).exists() for path in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    needed = {package.split("/")[0] for package in packages}
+    assert {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"], *needed} <= set(
+        copied
+    )
+
+
+def test_the_container_serves_its_settings_on_the_exposed_port() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    (source, target) = re.findall(r"^COPY (\S+\.toml) (\S+)$", text, re.MULTILINE)[0]
+    assert f"PEQUOD_CONFIG={target}" in text
+    (port,) = re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE)
+    assert load(ROOT / source).config == ServerConfig(listen=f"0.0.0.0:{port}")
+    command = [
+        word for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", text, re.MULTILINE) for word in json.loads(line)
+    ]
+    assert command == ["pequod", "serve"]
