@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from pequod.cli.connection import Json
-from pequod.cli.exits import ExitCode
 from pequod.cli.serve import CONFIG_VARIABLE, loaded, refuse
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
@@ -38,13 +38,14 @@ def check(file: File = None) -> None:
 
     from pequod.engine import Engine
 
-    engine = Engine()
     try:
-        install_joins(engine, settings.config, joins_from=settings.place("joins"))
+        joins = install_joins(Engine(), settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:
         refuse(error.problems)
-    print(f"{file or 'environment'}: right; {len(engine.joins())} joins")
-    raise typer.Exit(ExitCode.DONE)
+    for join in joins:
+        for warning in join.warnings:
+            print(f"pequod: warning: join {join.name}: {warning}", file=sys.stderr)
+    print(f"{file or 'environment'}: right; joins: {len(joins)}")
 
 
 @app.command(

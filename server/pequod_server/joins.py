@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from pequod_grammar import parse
 
-from pequod.engine import Engine, JoinError
+from pequod.engine import Engine, Join, JoinError
 from pequod_server.config import ServerConfig
 from pequod_server.settings import ConfigError
 
 
-def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "joins") -> None:
-    """Install the joins of the files in their order, then those of the text.
+def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "joins") -> list[Join]:
+    """Install the joins of the files in their order, then those of the text; return them.
 
     Args:
         joins_from: Where the text of ``joins`` stands, for messages.
@@ -20,11 +20,13 @@ def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "jo
     Raises:
         ConfigError: A file cannot be read, or a join cannot be installed; the text says which and where.
     """
+    joins = []
     for origin, text in _texts(config, joins_from):
         try:
-            engine.add_joins(parse(text))
+            joins += engine.add_joins(parse(text))
         except JoinError as error:
             raise ConfigError(f"{origin}: {error.with_text(text)}") from error
+    return joins
 
 
 def _texts(config: ServerConfig, joins_from: str) -> Iterator[tuple[str, str]]:

@@ -68,7 +68,14 @@ def test_show_as_data(pequod: Pequod, file: Path) -> None:
 
 def test_check_accepts_a_good_file(pequod: Pequod, file: Path) -> None:
     outcome = pequod("config", "check", str(file))
-    assert (outcome.code, outcome.out, outcome.err) == (0, f"{file}: right; 2 joins\n", "")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"{file}: right; joins: 2\n", "")
+
+
+def test_check_tells_the_warnings_of_joins(pequod: Pequod, file: Path) -> None:
+    file.write_text("joins = 'k|<t> = copy p|<u>|<t>'")
+    outcome = pequod("config", "check", str(file))
+    assert (outcome.code, outcome.out) == (0, f"{file}: right; joins: 1\n")
+    assert outcome.err.startswith("pequod: warning: join k: ")
 
 
 @pytest.mark.parametrize("command", [("config", "check"), ("config", "show"), ("serve", "--config")])

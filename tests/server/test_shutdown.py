@@ -21,8 +21,13 @@ ROWS, ROW_BYTES = 64, 1 << 20
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", "--drain-s", "100"]
+def drain_s() -> int:
+    return 100
+
+
+@pytest.fixture
+def process(drain_s: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", "--drain-s", str(drain_s)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         yield process
         process.kill()
@@ -61,6 +66,20 @@ def test_health_says_not_serving_while_a_call_drains_to_its_end(
     keys += [key for chunk in scan for key in chunk.keys]
     assert keys == [b"k%02d" % number for number in range(ROWS)]
     assert process.wait(30) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == "pequod stopping\n"
+
+
+@pytest.mark.parametrize("drain_s", [0])
+def test_a_call_that_outlasts_the_drain_time_is_cut_off(process: subprocess.Popen[str], channel: grpc.Channel) -> None:
+    stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+    scan = stub.Scan(pb.ScanRequest(), timeout=60)
+    next(scan)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    with pytest.raises(grpc.RpcError) as caught:
+        list(scan)
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     assert process.stderr is not None
     assert process.stderr.read() == "pequod stopping\n"
 

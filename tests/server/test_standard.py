@@ -11,6 +11,7 @@ from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pequod_bench.process import started_server
 from pequod_server import ServerConfig
+from pequod_server.standard import SERVICE, StandardServices
 
 from tests.server.serving import connect, serving
 
@@ -72,6 +73,29 @@ async def test_a_started_server_is_healthy(service: str) -> None:
         with pytest.raises(aio.AioRpcError) as caught:
             await health.Check(health_pb2.HealthCheckRequest(service="other"))
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_health_follows_the_life_of_a_server() -> None:
+    server = aio.server()
+    standard = StandardServices(server, channelz=False)
+    await standard.starting()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with connect(port) as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+
+        async def statuses() -> list[str]:
+            replies = [await health.Check(health_pb2.HealthCheckRequest(service=name)) for name in ("", SERVICE)]
+            return [health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status) for reply in replies]
+
+        assert await statuses() == ["NOT_SERVING", "NOT_SERVING"]
+        await standard.ready()
+        assert await statuses() == ["SERVING", "SERVING"]
+        await standard.stopping()
+        assert await statuses() == ["NOT_SERVING", "NOT_SERVING"]
+        await standard.ready()
+        assert await statuses() == ["NOT_SERVING", "NOT_SERVING"], "for good"
+    await server.stop(None)
 
 
 async def test_channelz_is_there_only_if_asked_for() -> None:
