@@ -80,9 +80,9 @@ class ServerConfig(BaseModel):
     message_bytes_max: Size = Field(
         default=64 * MIB, description="Longest message that is taken; a batch of commands is one message."
     )
-    # Other people's gRPC clients take messages of 4 MiB unless told otherwise; counts and framing need room too.
+    # Clients of gRPC take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
     reply_bytes_max: Size = Field(
-        default=3 * MIB, description="Keys and values in the reply to a batch; longer scans come in pieces."
+        default=3 * MIB, description="Rows in the reply to a batch; longer scans come in pieces."
     )
     chunk_bytes: Size = Field(
         default=256 * KIB, description="Keys and values in one chunk of a scan, if the request does not say."
