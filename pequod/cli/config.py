@@ -34,10 +34,12 @@ def check(file: File = None) -> None:
     """
     settings = loaded(file, {})
     from pequod_server.joins import install_joins
-    from pequod_server.settings import ConfigError
+    from pequod_server.settings import ConfigError, misspelt_variables
 
     from pequod.engine import Engine
 
+    for variable, meant in misspelt_variables().items():
+        print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
     try:
         joins = install_joins(Engine(), settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:

@@ -9,6 +9,7 @@ Every source is checked as a whole, so that all that is wrong is said at once, e
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,6 +71,13 @@ def variable(name: str) -> str:
 def flag(name: str) -> str:
     """Return the flag of a setting."""
     return f"--{name.replace('_', '-')}"
+
+
+def misspelt_variables() -> dict[str, str]:
+    """Return variables that are no settings but look like one, each with the one that may be meant."""
+    names = {variable(name) for name in ServerConfig.model_fields}
+    others = [name for name in os.environ if name.startswith("PEQUOD_") and name not in names]
+    return {name: close[0] for name in sorted(others) if (close := get_close_matches(name, names, n=1, cutoff=0.85))}
 
 
 def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:

@@ -71,6 +71,14 @@ def test_check_accepts_a_good_file(pequod: Pequod, file: Path) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, f"{file}: right; joins: 2\n", "")
 
 
+def test_check_tells_of_variables_that_look_misspelt(pequod: Pequod, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEQUOD_ROW_MAX", "3")
+    monkeypatch.setenv("PEQUOD_SERVICE_HOST", "10.0.0.1")
+    outcome = pequod("config", "check")
+    assert (outcome.code, outcome.out) == (0, "environment: right; joins: 0\n")
+    assert outcome.err == "pequod: warning: PEQUOD_ROW_MAX is no setting; did you mean PEQUOD_ROWS_MAX?\n"
+
+
 def test_check_tells_the_warnings_of_joins(pequod: Pequod, file: Path) -> None:
     file.write_text("joins = 'k|<t> = copy p|<u>|<t>'")
     outcome = pequod("config", "check", str(file))
