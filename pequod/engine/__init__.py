@@ -6,6 +6,7 @@ from pequod.engine.errors import (
     InvalidKeyError,
     JoinError,
     LimitExceededError,
+    NotWatchableError,
     PequodError,
     Span,
     UnknownJoinError,
@@ -34,8 +35,10 @@ from pequod.engine.spec import (
     Source,
 )
 from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
+from pequod.engine.watches import Change, Watch
 
 __all__ = [
+    "Change",
     "ComputedKeyError",
     "CoverageExplanation",
     "Engine",
@@ -47,6 +50,7 @@ __all__ = [
     "JoinStatistics",
     "LimitExceededError",
     "Maintenance",
+    "NotWatchableError",
     "Operator",
     "PartExplanation",
     "PartState",
@@ -65,5 +69,6 @@ __all__ = [
     "TableStatistics",
     "UnknownJoinError",
     "Upkeep",
+    "Watch",
     "prefix_end",
 ]

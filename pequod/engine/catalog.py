@@ -89,7 +89,7 @@ class Catalog:
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         table = _table_of(self._store, spec.output)
         tables = [_table_of(self._store, source.pattern) for source in spec.sources]
-        join = InstalledJoin(Join(self._new_name(table), spec, _warnings(spec)), self._next_order, tables)
+        join = InstalledJoin(Join(self._new_name(table), spec, _warnings(spec)), self._next_order, table, tables)
         self._next_order += 1
         self._installed[join.info.name] = join
         table.outputs.append(join)

@@ -87,7 +87,7 @@ class Changes:
 
     def _fan_out(self, join: InstalledJoin, updaters: Updaters, tail: bytes, new: bytes | None) -> None:
         """Copy one value, or its absence, under ``tail`` into every context; the hot loop of a post."""
-        if new is None or join.downstreams:
+        if new is None or join.downstreams or join.watches.count:
             for context in updaters.contexts:
                 if context.covers(tail):
                     self._set(join, context, tail, new)
@@ -145,7 +145,8 @@ class Changes:
             else:
                 _release_frames(context, batch)
             if join.is_unique:
-                observed, covers, put = bool(join.downstreams), context.covers, context.rows.put
+                observed = bool(join.downstreams or join.watches.count)
+                covers, put = context.covers, context.rows.put
                 for tail, value in zip(batch.tails, batch.values, strict=True):
                     if not covers(tail):
                         continue
@@ -162,14 +163,18 @@ class Changes:
         self._drain()
 
     def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
-        if not join.downstreams or old == new:
+        is_watched = join.watches.count > 0
+        if old == new or not (is_watched or join.downstreams):
             return
         key = context.prefix + tail
         if join.rivals:
             old, new = _as_seen(join, key, old, new)
             if old == new:
                 return
-        self._queue.append((join.downstreams, key, old, new))
+        if join.downstreams:
+            self._queue.append((join.downstreams, key, old, new))
+        if is_watched:
+            join.watches.tell_computed(key, old, new)
 
     def _mark_stale(self, context: Context) -> None:
         todo = [context]
@@ -177,6 +182,8 @@ class Changes:
             stale = todo.pop()
             if stale.is_fresh:
                 stale.is_fresh = False
+                if stale.join.watches.count:
+                    stale.join.watches.note_stale(stale)
                 todo += stale.dependants
 
     def drop(self, context: Context) -> None:
@@ -191,8 +198,10 @@ class Changes:
             dropped = todo.pop()
             if not dropped.is_live:
                 continue
-            dropped.is_live = False
             join = dropped.join
+            if join.watches.count:
+                join.watches.note_lost(dropped)
+            dropped.is_live = False
             join.counters.invalidations += dropped is not context
             join.coverage.discard(dropped)
             if join.contexts.get(dropped.prefix) is dropped:

@@ -271,6 +271,29 @@ class Coverage:
         found += [self._by_first[key] for key in self._by_first.irange(first, last, inclusive=(False, False))]
         return found
 
+    def slice(self, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False) -> Rows:
+        """Return what is materialised in ``[first, last)``; see `SortedRows.slice`."""
+        found = Rows([], [])
+        ranges = self.overlapping(first, last)
+        for status in reversed(ranges) if reverse else ranges:
+            wanted = None if limit is None else limit - len(found.keys)
+            if wanted == 0:
+                break
+            start, stop = max(first, status.first), min(last, status.last)
+            rows = status.context.slice(start, stop, wanted, reverse=reverse)
+            if len(ranges) == 1:
+                return rows
+            found.keys.extend(rows.keys)
+            found.values.extend(rows.values)
+        return found
+
+    def count(self, first: bytes, last: bytes) -> int:
+        """Return how many materialised keys ``[first, last)`` holds."""
+        return sum(
+            status.context.count(max(first, status.first), min(last, status.last))
+            for status in self.overlapping(first, last)
+        )
+
     def gaps(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
         """Return the parts of ``[first, last)`` that no status range covers, in order."""
         found = []

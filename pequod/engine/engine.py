@@ -21,19 +21,20 @@ Rows(keys=[b't|ann|120|bob'], values=[b'again'])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
-from pequod.engine.errors import ComputedKeyError, InvalidKeyError, LimitExceededError
+from pequod.engine.errors import ComputedKeyError, InvalidKeyError, LimitExceededError, NotWatchableError
 from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_join
 from pequod.engine.joins import InstalledJoin, Join
 from pequod.engine.ranges import lower
-from pequod.engine.reader import Reader, count_join, slice_join
+from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
 from pequod.engine.spec import DELIMITER, JoinSpec
 from pequod.engine.statistics import Statistics, collect
 from pequod.engine.store import Store, Table, merge_layers
+from pequod.engine.watches import Change, Watch, Watches, refuse_unwatchable, settle_lost
 
 
 class Engine:
@@ -57,6 +58,7 @@ class Engine:
         self._changes = Changes()
         self._catalog = Catalog(self._store, self._changes)
         self._reader = Reader(self._changes)
+        self._watches = Watches(self._store)
         self._read_number = 0
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -77,7 +79,9 @@ class Engine:
         at = key.find(DELIMITER)
         if at < 0:
             old = self._store.loose.put(key, value)
-            self.revision += old != value
+            if old != value:
+                self.revision += 1
+                self._watches.tell_loose(key, old, value)
             return
         table = self._tables.get(key[:at]) or self._store.table(key[:at])
         if table.outputs:
@@ -86,6 +90,8 @@ class Engine:
         if old == value:
             return
         self.revision += 1
+        if table.watches.count:
+            table.watches.tell_stored(key, old, value)
         if table.readers:
             self._changes.base_changed(table.readers, key, old, value)
 
@@ -99,9 +105,12 @@ class Engine:
             self._refuse_key(key)
         at = key.find(DELIMITER)
         if at < 0:
-            present = self._store.loose.remove(key) is not None
-            self.revision += present
-            return present
+            old = self._store.loose.remove(key)
+            if old is None:
+                return False
+            self.revision += 1
+            self._watches.tell_loose(key, old, None)
+            return True
         table = self._tables.get(key[:at])
         if table is None:
             return False
@@ -111,6 +120,8 @@ class Engine:
         if old is None:
             return False
         self.revision += 1
+        if table.watches.count:
+            table.watches.tell_stored(key, old, None)
         if table.readers:
             self._changes.base_changed(table.readers, key, old, None)
         return True
@@ -189,7 +200,7 @@ class Engine:
                 rows = pulled[join]
                 layers.append(Rows(rows.keys[::-1], rows.values[::-1]) if reverse else rows)
             else:
-                layers.append(slice_join(join, start, stop, limit, reverse=reverse))
+                layers.append(join.coverage.slice(start, stop, limit, reverse=reverse))
         return merge_layers(layers, limit, reverse=reverse)
 
     def count(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> int:
@@ -204,7 +215,7 @@ class Engine:
         pulled = self._bring_up(joins, first, last, now)
         if pulled or any(join.rivals for join in joins):
             return len(self._scan(first, last, None, reverse=False, now=now).keys)
-        return self._store.count(first, last) + sum(count_join(join, *_clip(join, first, last)) for join in joins)
+        return self._store.count(first, last) + sum(join.coverage.count(*_clip(join, first, last)) for join in joins)
 
     def add_joins(self, specs: Sequence[JoinSpec]) -> list[Join]:
         """Install joins, all or none; one that is installed already is left as it is.
@@ -215,8 +226,12 @@ class Engine:
         Cost:
             O(keys of the output tables), and what depends on the new joins is computed anew when read.
         """
+        before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)
         self.revision += is_new
+        for join in self._catalog:
+            if join not in before:
+                self._watches.end_over(join)
         return joins
 
     def drop_join(self, name: str) -> None:
@@ -225,8 +240,10 @@ class Engine:
         Raises:
             UnknownJoinError: No join has this name.
         """
+        dropped = self._catalog.find(name)
         self._catalog.drop(name)
         self.revision += 1
+        self._watches.end_over(dropped)
 
     def joins(self) -> list[Join]:
         """Return the installed joins, the earliest first."""
@@ -253,6 +270,54 @@ class Engine:
             ),
         )
 
+    def watch(self, first: bytes, last: bytes | None, wake: Callable[[], None], *, now: float = 0.0) -> Watch:
+        """Follow the changes of ``[first, last)`` (None: to the end), computed keys included.
+
+        Args:
+            wake: Called when there is something to `settle`; must not call the engine.
+
+        Raises:
+            NotWatchableError: A join over the range is not kept up to date by pushing.
+
+        Cost:
+            That of a scan of the range; later 0.5 µs or so more for each computed row that changes in the table.
+        """
+        joins = self._catalog.over(first, last)
+        for join in joins:
+            refuse_unwatchable(join)
+        watch = Watch(first, last, wake)
+        self._read_number += 1
+        self._bring_up(joins, first, last, now)
+        self._watches.add(watch)
+        return watch
+
+    def settle(self, watch: Watch, *, now: float = 0.0) -> list[Change]:
+        """Bring a watched range up to date and return its changes since the last time, in order.
+
+        A scan of the range now is the scan of then with these changes.
+        """
+        while watch.ended is None and (watch.stale or watch.lost):
+            while watch.stale:
+                context, _ = watch.stale.popitem()
+                self._reader.refresh(context, now)
+            lost = len(watch.lost)
+            joins = self._catalog.over(watch.first, watch.last) if lost else []
+            try:
+                for join in joins:
+                    refuse_unwatchable(join)
+            except NotWatchableError as error:
+                watch.end(str(error))
+                break
+            for first, last in watch.lost[:lost]:
+                self._bring_up(self._catalog.over(first, last), first, last, now)
+            if lost and not watch.stale and lost == len(watch.lost):
+                settle_lost(watch, joins)
+        return watch.take()
+
+    def unwatch(self, watch: Watch) -> None:
+        """Follow a range no more."""
+        self._watches.discard(watch)
+
     def statistics(self) -> Statistics:
         """Return what is stored and materialised, and what happened so far.
 
@@ -262,9 +327,13 @@ class Engine:
         return collect(self.revision, self._store, self._catalog)
 
     def evict(self, context_count: int) -> int:
-        """Forget so many of the least recently read contexts; return how many went, dependants included."""
+        """Forget so many of the least recently read contexts; return how many went, dependants included.
+
+        What is watched stays, unless it depends on what goes.
+        """
         live = {status.context for join in self._catalog for status in join.coverage}
-        for context in sorted(live, key=lambda context: context.last_used)[:context_count]:
+        idle = [context for context in live if not context.join.watches.holds(context)]
+        for context in sorted(idle, key=lambda context: context.last_used)[:context_count]:
             self._changes.drop(context)
         return sum(not context.is_live for context in live)
 
@@ -312,6 +381,7 @@ class Engine:
 
     def _check(self) -> None:
         self._store._check()
+        self._watches._check()
         self._catalog._check()
 
 

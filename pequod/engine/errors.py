@@ -110,6 +110,15 @@ class ComputedKeyError(PequodError):
         self.join = join
 
 
+class NotWatchableError(PequodError):
+    """Somebody would watch a range whose changes nobody notices."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"keys of the join {join!r} cannot be watched: {reason}; declare it as push, or scan it")
+        self.join = join
+        self.reason = reason
+
+
 class InvalidKeyError(PequodError):
     """A key that no store can hold, such as the empty one."""
 

@@ -73,15 +73,18 @@ class InstalledJoin:
         "spec",
         "upstreams",
         "value_depth",
+        "watches",
     )
 
-    def __init__(self, info: Join, order: int, source_tables: list[Table]) -> None:
+    def __init__(self, info: Join, order: int, output_table: Table, source_tables: list[Table]) -> None:
         spec = info.spec
         self.info = info
         self.spec = spec
         #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
         self.order = order
         self.source_tables = source_tables
+        #: Who follows changes of the output's table.
+        self.watches = output_table.watches
         #: The range of all output keys.
         self.first = spec.output.literal_prefix
         end = prefix_end(self.first)

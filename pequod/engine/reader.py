@@ -57,7 +57,7 @@ class SourceReader:
                 continue
             for context in self._reader.ensure(upstream, start, stop, self._now):
                 self.depend_on(context)
-            layers.append(slice_join(upstream, start, stop))
+            layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
     def stored(self, source: int) -> Table | None:
@@ -249,33 +249,6 @@ class Reader:
             context.upstreams[upstream] = None
             upstream.dependants[context] = None
         context.expires_s = min(context.expires_s, sources.expires_s)
-
-
-def slice_join(
-    join: InstalledJoin, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False
-) -> Rows:
-    """Return what is materialised of a join in ``[first, last)``; see `SortedRows.slice`."""
-    found = Rows([], [])
-    ranges = join.coverage.overlapping(first, last)
-    for status in reversed(ranges) if reverse else ranges:
-        wanted = None if limit is None else limit - len(found.keys)
-        if wanted == 0:
-            break
-        start, stop = max(first, status.first), min(last, status.last)
-        rows = status.context.slice(start, stop, wanted, reverse=reverse)
-        if len(ranges) == 1:
-            return rows
-        found.keys.extend(rows.keys)
-        found.values.extend(rows.values)
-    return found
-
-
-def count_join(join: InstalledJoin, first: bytes, last: bytes) -> int:
-    """Return how many materialised keys of a join ``[first, last)`` holds."""
-    return sum(
-        status.context.count(max(first, status.first), min(last, status.last))
-        for status in join.coverage.overlapping(first, last)
-    )
 
 
 def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:

@@ -19,6 +19,7 @@ from sortedcontainers import SortedList
 from pequod.engine.ranges import lower, prefix_end
 from pequod.engine.rows import Rows, SortedRows
 from pequod.engine.spec import DELIMITER
+from pequod.engine.watches import Watch, WatchIndex
 
 if TYPE_CHECKING:
     from pequod.engine.joins import InstalledJoin
@@ -55,6 +56,7 @@ class Table:
         "prefix",
         "readers",
         "value_bytes",
+        "watches",
     )
 
     def __init__(self, prefix: bytes) -> None:
@@ -73,6 +75,8 @@ class Table:
         self.outputs: list[InstalledJoin] = []
         #: The sites that read this table, a list per join and source.
         self.readers: list[list[Site]] = []
+        #: Who follows changes of the table's keys, stored or computed.
+        self.watches = WatchIndex(self)
         self._groups: dict[bytes, SortedRows] = {}
         self._order: SortedList[bytes] = SortedList()
         self._group_of: Callable[[bytes], bytes | None] = _uncut
@@ -223,13 +227,15 @@ class Table:
 class Store:
     """All client-written rows: the tables, and the keys that belong to none."""
 
-    __slots__ = ("_order", "loose", "tables")
+    __slots__ = ("_order", "loose", "tables", "watches")
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
         self.tables: dict[bytes, Table] = {}
         #: Keys without a delimiter.
         self.loose = SortedRows()
+        #: All live watches, for tables that are made later.
+        self.watches: dict[Watch, None] = {}
         self._order: SortedList[bytes] = SortedList()
 
     def table(self, name: bytes) -> Table:
@@ -238,6 +244,8 @@ class Store:
         if table is None:
             table = self.tables[name] = Table(name + DELIMITER)
             self._order.add(table.prefix)
+            for watch in self.watches:
+                table.watches.add(watch)
         return table
 
     def get(self, key: bytes) -> bytes | None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from pequod.engine import Engine, JoinError, JoinSpec, Snapshot, changes, rows
+from pequod.engine import Engine, JoinError, JoinSpec, NotWatchableError, Snapshot, Watch, changes, rows
 from pequod.engine.testing import NaiveModel, select
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
 
@@ -40,6 +40,8 @@ class Walker:
         self.model = NaiveModel()
         self.now = 0.0
         #: (moment, all rows then), for snapshot joins; the last entry is of now.
+        #: Watches, and what somebody who followed their changes has.
+        self.followed: list[tuple[Watch, dict[bytes, bytes]]] = []
         self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
 
     @property
@@ -78,6 +80,30 @@ class Walker:
         if not self.model.computes(key):
             self._same(self.engine.remove(key), self.model.remove(key))
             self._changed()
+
+    def _watch(self, first: bytes, last: bytes | None) -> None:
+        try:
+            watch = self.engine.watch(first, last, lambda: None, now=self.now)
+        except NotWatchableError:
+            return
+        self.followed.append((watch, dict(self.model.scan(first, last))))
+
+    def _settle(self, number: int) -> None:
+        if not self.followed:
+            return
+        watch, rows = self.followed[number % len(self.followed)]
+        for key, old, new in self.engine.settle(watch, now=self.now):
+            if rows.get(key) != old or old == new:
+                raise DifferenceError(f"a watch tells {old!r} -> {new!r} for {key!r}, which was {rows.get(key)!r}")
+            if new is None:
+                del rows[key]
+            else:
+                rows[key] = new
+        if watch.ended is not None:
+            self.engine.unwatch(watch)
+            self.followed.remove((watch, rows))
+            return
+        self._same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
 
     def _evict(self, count: int) -> None:
         self.engine.evict(count)
@@ -171,7 +197,11 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
         return Step("drop", (random.randrange(10),))
     if chance < 0.64:
         return Step("wait", (random.choice([0.5, 1.0, 3.0]),))
+    if chance < 0.66:
+        return Step("watch", draw_range(random, specs))
     if chance < 0.72:
+        return Step("settle", (random.randrange(10),))
+    if chance < 0.78:
         return Step("get", (draw_bound(random, specs),))
     first, last = draw_range(random, specs)
     return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
