@@ -5,6 +5,7 @@ from pequod.engine.errors import (
     InvalidKeyError,
     JoinError,
     LimitExceededError,
+    NotWatchableError,
     PequodError,
     Span,
     UnknownJoinError,
@@ -17,10 +18,12 @@ __all__ = [
     "InvalidKeyError",
     "JoinError",
     "LimitExceededError",
+    "NotWatchableError",
     "PequodError",
     "Span",
     "UnavailableError",
     "UnknownJoinError",
+    "WatchCompactedError",
 ]
 
 
@@ -47,3 +50,11 @@ class ClosedError(PequodError):
 
     def __init__(self) -> None:
         super().__init__("this client has been closed; make another one")
+
+
+class WatchCompactedError(PequodError):
+    """A watch cannot go on where it was: some changes are not there any more. Start again, with the rows."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the watch cannot go on: {reason}; start again, with the rows")
+        self.reason = reason

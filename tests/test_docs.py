@@ -29,7 +29,7 @@ PAGES = [
 def test_the_examples_of_the_api_page_print_what_they_show() -> None:
     page = (ROOT / "docs/api.md").read_text()
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == page.count("```python") == 5
+    assert len(examples) == page.count("```python") > 1
     with started_server() as (target, _):
         for code, expected in examples:
             command = [sys.executable, "-W", "error", "-c", code.replace("127.0.0.1:7744", target)]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from pequod.cli import bench, config, data, inspect, joins, serve
+from pequod.cli import bench, config, data, inspect, joins, serve, watch
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
@@ -61,6 +61,7 @@ app: Final = typer.Typer(
 app.add_typer(serve.app)
 app.add_typer(data.app)
 app.add_typer(inspect.app)
+app.add_typer(watch.app)
 joins.app.command("explain", epilog=examples("pequod join explain t"))(inspect.explain_join)
 app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)

@@ -3,6 +3,7 @@
 columns.py  batches of commands as columns, and replies taken apart
 stream.py   one Execute stream: batches out, replies in
 aio.py      AsyncClient; calls of one event-loop turn share a message
+watch.py    the changes of a range, over broken connections
 sync.py     Client: the same from any thread
 decode.py   messages to records, errors to exceptions
 """
@@ -11,12 +12,15 @@ from pequod.client.aio import AsyncBatch, AsyncClient
 from pequod.client.columns import Result
 from pequod.client.decode import Join
 from pequod.client.sync import Client, SyncBatch
+from pequod.client.watch import WatchEvent
 from pequod.engine.rows import Rows
+from pequod.engine.watches import Change
 from pequod.errors import DeadlineExceededError, PequodError, UnavailableError
 
 __all__ = [
     "AsyncBatch",
     "AsyncClient",
+    "Change",
     "Client",
     "DeadlineExceededError",
     "Join",
@@ -25,4 +29,5 @@ __all__ = [
     "Rows",
     "SyncBatch",
     "UnavailableError",
+    "WatchEvent",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -21,6 +21,7 @@ from pequod.client import decode
 from pequod.client.columns import Columns, Data, Result, resume, to_bytes, to_limit
 from pequod.client.columns import decode as decode_reply
 from pequod.client.stream import BatchStream
+from pequod.client.watch import WatchEvent, follow
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
 from pequod.engine.statistics import Statistics
@@ -140,6 +141,30 @@ class AsyncClient:
     async def count(self, first: Data, last: Data | None = None) -> int:
         """Return how many keys ``[first, last)`` holds."""
         return cast("int", await self._call(Columns.count, first, last))
+
+    async def watch(
+        self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
+    ) -> AsyncIterator[WatchEvent]:
+        """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
+
+        The first event comes as soon as the watch stands; with ``rows`` it holds the rows of the range, and each later
+        one the changes since the one before. A broken connection is made anew, and nothing is missed.
+
+        Args:
+            rows: Give the rows first.
+            reconnect_s: How long to try to reach a server that went away.
+
+        Raises:
+            NotWatchableError: A join over the range is not push.
+            WatchCompactedError: Some changes are not kept any more, or the joins of the range changed: start again.
+            UnavailableError: The server cannot be reached.
+        """
+        request = pb.WatchRequest(first=to_bytes(first), last=None if last is None else to_bytes(last), rows=rows)
+        events = follow(self._connected, self._failures, request, timeout_s=self.timeout_s, reconnect_s=reconnect_s)
+        async with aclosing(events):
+            async for event in events:
+                self.revision = max(self.revision, event.revision)
+                yield event
 
     def batch(self) -> AsyncBatch:
         """Return an empty batch of commands, to be sent as one message."""

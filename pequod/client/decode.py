@@ -26,10 +26,12 @@ from pequod.errors import (
     InvalidKeyError,
     JoinError,
     LimitExceededError,
+    NotWatchableError,
     PequodError,
     Span,
     UnavailableError,
     UnknownJoinError,
+    WatchCompactedError,
 )
 
 
@@ -156,6 +158,10 @@ def _rebuild(reason: str, message: str, facts: Mapping[str, str], text: str | No
                 return LimitExceededError(facts["setting"], int(facts["size"]), int(facts["maximum"]))
             case "InvalidKeyError":
                 return InvalidKeyError(bytes.fromhex(facts["key_hex"]), message.partition(" is not valid: ")[2])
+            case "NotWatchableError":
+                return NotWatchableError(facts["join"], facts["reason"])
+            case "WatchCompactedError":
+                return WatchCompactedError(facts["reason"])
             case "UnknownJoinError":
                 return UnknownJoinError(facts["name"])
             case _:

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from pequod.client.aio import DEFAULT_TARGET, AsyncClient
 from pequod.client.columns import Columns, Data, Result
 from pequod.client.decode import Join
+from pequod.client.watch import WatchEvent
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.statistics import Statistics
 from pequod.errors import ClosedError, PequodError
@@ -118,6 +119,21 @@ class Client:
         finally:
             if not self._closed:
                 self._wait(rows.aclose())  # type: ignore[attr-defined]
+
+    def watch(
+        self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
+    ) -> Iterator[WatchEvent]:
+        """Yield what happens in ``[first, last)``; see `AsyncClient.watch`.
+
+        Waits for the next event; closing the client from another thread ends that with ClosedError.
+        """
+        events = self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s)
+        try:
+            while (event := self._wait(_next_event(events))) is not None:
+                yield event
+        finally:
+            if not self._closed:
+                self._wait(events.aclose())  # type: ignore[attr-defined]
 
     def count(self, first: Data, last: Data | None = None) -> int:
         """Return how many keys ``[first, last)`` holds."""
@@ -231,3 +247,7 @@ async def _next_rows(rows: AsyncIterator[tuple[bytes, bytes]], count_max: int = 
         if len(piece) == count_max:
             break
     return piece
+
+
+async def _next_event(events: AsyncIterator[WatchEvent]) -> WatchEvent | None:
+    return await anext(events, None)

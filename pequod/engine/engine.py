@@ -306,7 +306,7 @@ class Engine:
                 for join in joins:
                     refuse_unwatchable(join)
             except NotWatchableError as error:
-                watch.end(str(error))
+                self._watches.end(watch, str(error))
                 break
             for first, last in watch.lost[:lost]:
                 self._bring_up(self._catalog.over(first, last), first, last, now)

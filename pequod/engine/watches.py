@@ -199,7 +199,12 @@ class Watches:
         """End the watches over a join that came or went."""
         for watch in list(self._live):
             if watch.first < join.last and (watch.last is None or join.first < watch.last):
-                watch.end(f"the join {join.info.name!r} over this range came or went; watch it anew")
+                self.end(watch, f"the join {join.info.name!r} over this range came or went")
+
+    def end(self, watch: Watch, reason: str) -> None:
+        """Let a watch hear no more, and say why."""
+        self.discard(watch)
+        watch.end(reason)
 
     def _check(self) -> None:
         for table in self._store.tables.values():

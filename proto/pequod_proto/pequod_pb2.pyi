@@ -147,6 +147,42 @@ class CommandError(_message.Message):
     facts: _containers.ScalarMap[str, str]
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class WatchRequest(_message.Message):
+    __slots__ = ("first", "last", "rows", "after")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    rows: bool
+    after: Header
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+
+class WatchReply(_message.Message):
+    __slots__ = ("header", "keys", "values", "ready", "changes")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    ready: bool
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., ready: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("key", "old", "new")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OLD_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    old: bytes
+    new: bytes
+    def __init__(self, key: _Optional[bytes] = ..., old: _Optional[bytes] = ..., new: _Optional[bytes] = ...) -> None: ...
+
 class Join(_message.Message):
     __slots__ = ("name", "text", "warnings")
     NAME_FIELD_NUMBER: _ClassVar[int]

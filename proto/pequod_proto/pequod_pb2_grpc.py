@@ -64,6 +64,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.ExecuteRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.ExecuteReply.FromString,
                 _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/pequod.v1.Pequod/Watch',
+                request_serializer=pequod__proto_dot_pequod__pb2.WatchRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.WatchReply.FromString,
+                _registered_method=True)
         self.AddJoin = channel.unary_unary(
                 '/pequod.v1.Pequod/AddJoin',
                 request_serializer=pequod__proto_dot_pequod__pb2.AddJoinRequest.SerializeToString,
@@ -136,6 +141,15 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Watch(self, request, context):
+        """Follow the changes of a range, computed keys included: its rows if asked for, then changes in order. Refused with
+        FAILED_PRECONDITION over joins that are not push; ended with OUT_OF_RANGE when changes are not kept any more, as
+        happens to those who take them too slowly, and when joins over the range come or go: then start again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AddJoin(self, request, context):
         """Install cache joins from text, all or none. Installing a join again changes nothing.
         """
@@ -203,6 +217,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Execute,
                     request_deserializer=pequod__proto_dot_pequod__pb2.ExecuteRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.ExecuteReply.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.WatchRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.WatchReply.SerializeToString,
             ),
             'AddJoin': grpc.unary_unary_rpc_method_handler(
                     servicer.AddJoin,
@@ -392,6 +411,33 @@ class Pequod:
             '/pequod.v1.Pequod/Execute',
             pequod__proto_dot_pequod__pb2.ExecuteRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.ExecuteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/pequod.v1.Pequod/Watch',
+            pequod__proto_dot_pequod__pb2.WatchRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.WatchReply.FromString,
             options,
             channel_credentials,
             insecure,

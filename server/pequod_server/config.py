@@ -92,6 +92,13 @@ class ServerConfig(BaseModel):
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
     connections_max: Number = Field(default=10_000, description="Connections at a time; gRPC closes those beyond.")
+    watches_max: Number = Field(default=1000, description="Watches at a time.")
+    watch_changes_max: Number = Field(
+        default=10_000, description="Changes kept for one watch; who falls further behind must start again."
+    )
+    watch_linger_s: Seconds = Field(
+        default=60.0, description="How long a watch is kept for a client whose connection broke."
+    )
     drain_s: Seconds = Field(
         default=5.0, description="How long calls under way may take when the server is told to stop."
     )

@@ -14,9 +14,11 @@ from pequod.engine import (
     InvalidKeyError,
     JoinError,
     LimitExceededError,
+    NotWatchableError,
     PequodError,
     UnknownJoinError,
 )
+from pequod.errors import WatchCompactedError
 
 #: The domain of our ErrorInfo reasons.
 DOMAIN: Final = "pequod.v1"
@@ -31,6 +33,8 @@ _CODES: Final[dict[type[PequodError], grpc.StatusCode]] = {
     LimitExceededError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ComputedKeyError: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownJoinError: grpc.StatusCode.NOT_FOUND,
+    NotWatchableError: grpc.StatusCode.FAILED_PRECONDITION,
+    WatchCompactedError: grpc.StatusCode.OUT_OF_RANGE,
 }
 
 
@@ -51,6 +55,10 @@ def facts_of(error: PequodError) -> dict[str, str]:
             return {"key_hex": key[:_KEY_MAX].hex(), "join": join}
         case InvalidKeyError(key=key):
             return {"key_hex": key[:_KEY_MAX].hex()}
+        case NotWatchableError(join=join, reason=reason):
+            return {"join": join, "reason": reason}
+        case WatchCompactedError(reason=reason):
+            return {"reason": reason}
         case UnknownJoinError(name=name):
             return {"name": name[:_KEY_MAX]}
         case _:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NoReturn, TypeVar
 
 import grpc
 from grpc import aio
@@ -15,10 +15,12 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import Engine, JoinError, LimitExceededError, PequodError, Rows
+from pequod.errors import WatchCompactedError
 from pequod_server import encode
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
+from pequod_server.watches import Feed, Watches
 
 Answer = TypeVar("Answer")
 Context = aio.ServicerContext[Any, Any]
@@ -35,6 +37,7 @@ class PequodService(PequodServicer):
         #: Batch streams that wait for a batch; they would hold up the end of the server.
         self._idle: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
+        self._watches = Watches(engine, config)
         self._executor = Executor(
             engine,
             self.server_id,
@@ -113,9 +116,48 @@ class PequodService(PequodServicer):
             idle.discard(task)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
 
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchReply]:
+        """Tell the changes of a range as they come."""
+        if request.rows and request.HasField("after"):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a watch that goes on has no use for the rows")
+        feed, header, rows = await _answer(context, lambda: self._open_watch(request))
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle.add(task)
+        try:
+            for chunk in _chunks(rows, self._config.chunk_bytes):
+                yield pb.WatchReply(header=header, keys=chunk.keys, values=chunk.values)
+            yield pb.WatchReply(header=header, ready=True)
+            while True:
+                while (batch := feed.take()) is not None:
+                    changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
+                    header = pb.Header(server_id=self.server_id, revision=batch.revision)
+                    yield pb.WatchReply(header=header, changes=changes)
+                if feed.ended is not None:
+                    await _refuse(context, feed.ended)
+                await feed.news.wait()
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+        finally:
+            self._idle.discard(task)
+            self._watches.detach(feed)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+
+    def _open_watch(self, request: pb.WatchRequest) -> tuple[Feed, pb.Header, Rows]:
+        """Return a feed, the state at which it begins, and the rows of then if they are asked for."""
+        bounds = request.first, _last(request)
+        if not request.HasField("after"):
+            feed = self._watches.open(bounds)
+            return feed, self._header(), feed.rows() if request.rows else Rows([], [])
+        if request.after.server_id != self.server_id:
+            raise WatchCompactedError("the server was started anew")
+        return self._watches.reopen(bounds, request.after.revision), request.after, Rows([], [])
+
     def end_streams(self) -> None:
-        """End the batch streams: idle ones now, the others after the batch that they are at."""
+        """End the streams: watches and idle batch streams now, the others after the batch that they are at."""
         self._is_stopping = True
+        self._watches.close()
         for task in tuple(self._idle):
             task.cancel()
 
@@ -161,12 +203,28 @@ async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
     except PequodError as error:
-        status = status_of(error)
-        await context.abort(status.code, status.details, status.trailing_metadata)
+        await _refuse(context, error)
 
 
-def _last(request: pb.ScanRequest | pb.CountRequest | pb.Range) -> bytes | None:
+async def _refuse(context: Context, error: PequodError) -> NoReturn:
+    status = status_of(error)
+    await context.abort(status.code, status.details, status.trailing_metadata)
+    raise AssertionError("abort raises")
+
+
+def _last(request: pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.Range) -> bytes | None:
     return request.last if request.HasField("last") else None
+
+
+def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:
+    start = size = 0
+    for at, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
+        size += len(key) + len(value) + ROW_BYTES
+        if size > bytes_max and at > start:
+            yield Rows(rows.keys[start:at], rows.values[start:at])
+            start, size = at, len(key) + len(value) + ROW_BYTES
+    if start < len(rows.keys):
+        yield Rows(rows.keys[start:], rows.values[start:])
 
 
 def _take(rows: Rows, bytes_max: int) -> Rows:

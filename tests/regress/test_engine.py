@@ -12,6 +12,25 @@ def _script(join: str, *steps: Step) -> list[Step]:
 
 
 CASES = {
+    # A watch that a new join had ended was still told of changes.
+    "ended watch": [
+        Step("watch", (b"q|", b"w|b")),
+        *_script("t|<y:1>|<y:1> = copy s|<y:1>|<y:1>"),
+        Step("put", (b"s|b|b", b"x")),
+        Step("watch", (b"t|", b"t||||~")),
+        Step("remove", (b"s|b|b",)),
+        Step("settle", (0,)),
+    ],
+    # Rows of a join that is no rival, but lies in a range that was lost, were told anew.
+    "two joins in a lost range": [
+        *_script("w|all = min q|<y>|<x>", Step("put", (b"q|a|b~", b"1"))),
+        *_script("w|<z>|<x>|<y> = check v|<z>|1 sum u|<y>|a|<x>|<y>"),
+        Step("watch", (b"v}", b"w|b\xff|")),
+        Step("evict", (1,)),
+        Step("drop", (5,)),
+        Step("put", (b"v|a|1", b"1")),
+        Step("settle", (4,)),
+    ],
     # A check below the value source lost the value.
     "check after the value source": _script(
         "w|<x>|<p>|<u> = copy p|<p>|<x> check s|<u>|<p>",

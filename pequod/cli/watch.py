@@ -1,0 +1,76 @@
+"""watch: print what happens in a range, as it happens."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.data import First, Last, Prefix, key_range
+from pequod.cli.teaching import examples
+from pequod.cli.text import escaped, json_bytes, json_line
+
+if TYPE_CHECKING:
+    from pequod.client import WatchEvent
+
+app: Final = typer.Typer()
+
+
+@app.command(
+    "watch",
+    epilog=examples(
+        "pequod watch --prefix 't|ann|'",
+        "pequod watch --prefix 'karma|' --rows",
+        "pequod watch '' --json | jq .           (everything that is written or computed)",
+    ),
+)
+def watch(
+    first: First,
+    last: Last = None,
+    prefix: Prefix = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Print the rows of the range first.")] = False,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    """Print the changes of a range as they happen, computed keys included, until Ctrl-C.
+
+    A line is + for a new key, ~ for a new value or - for a key that is gone, then the key, and the new value as `scan`
+    prints it; rows that were there at the start have a space. With --json a line is {"revision": ..., "key": ...,
+    "old": ..., "new": ...}, where null is a key that is not there. A connection that breaks is made anew without a
+    loss; exit code 3 if that is not possible any more, and 4 if the server stays away.
+    """
+    start, end = key_range(first, last, prefix)
+    with connected(target) as client:
+        for event in client.watch(start, end, rows=rows):
+            for line in _json_lines(event) if json else _lines(event):
+                print(line)
+            sys.stdout.flush()
+
+
+def _lines(event: WatchEvent) -> list[str]:
+    found = [] if event.rows is None else list(zip(event.rows.keys, event.rows.values, strict=True))
+    lines = [f"  {escaped(key)}\t{escaped(value)}" for key, value in found]
+    for key, old, new in event.changes:
+        if new is None:
+            lines.append(f"- {escaped(key)}")
+        else:
+            lines.append(f"{'+' if old is None else '~'} {escaped(key)}\t{escaped(new)}")
+    return lines
+
+
+def _json_lines(event: WatchEvent) -> list[str]:
+    found = [] if event.rows is None else list(zip(event.rows.keys, event.rows.values, strict=True))
+    changes = [*((key, None, value) for key, value in found), *event.changes]
+    return [
+        json_line(
+            {
+                "revision": event.revision,
+                "key": json_bytes(key),
+                "old": None if old is None else json_bytes(old),
+                "new": None if new is None else json_bytes(new),
+            }
+        )
+        for key, old, new in changes
+    ]

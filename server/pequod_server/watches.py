@@ -1,0 +1,188 @@
+"""Watches on the wire: what was told of a range, kept for those who take it.
+
+    engine watch --> wake --> settle in the loop's next turn --> one batch of changes per revision
+                                                                        |
+    Feed   [sent sent sent | waiting waiting]   <-----------------------+
+            ^ floor: who has seen this revision misses nothing
+
+A feed outlives its stream for a while, so that a client whose connection broke goes on where it was. A stream that
+takes nothing holds up nobody: its feed fills up, drops what was sent before, and ends when nothing of that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pequod.engine import Change, Engine, LimitExceededError, Rows
+from pequod.errors import WatchCompactedError
+from pequod_server.config import ServerConfig
+
+#: A range by its bounds.
+Bounds = tuple[bytes, bytes | None]
+
+
+class Batch(NamedTuple):
+    """The changes that led to a revision."""
+
+    revision: int
+    changes: list[Change]
+
+
+class Feed:
+    """The changes of one range since some revision, for one stream at a time.
+
+    Invariants:
+        1. ``_batches`` ascend in revision, all above ``floor``; the first ``_sent`` of them went to the stream.
+        2. Whoever knows the range as of ``floor`` knows it as of now with all batches applied.
+    """
+
+    def __init__(self, engine: Engine, bounds: Bounds, changes_max: int) -> None:
+        self._engine = engine
+        self._changes_max = changes_max
+        self.bounds = bounds
+        self._loop = asyncio.get_running_loop()
+        self._watch = engine.watch(*bounds, self._wake, now=time.monotonic())
+        self.floor = engine.revision
+        self._batches: deque[Batch] = deque()
+        self._change_count = 0
+        self._sent = 0
+        #: Set when there is something for the stream.
+        self.news = asyncio.Event()
+        #: Why there will be no more.
+        self.ended: WatchCompactedError | None = None
+
+    def _wake(self) -> None:
+        self._loop.call_soon(self.settle)
+
+    def settle(self) -> None:
+        """Take in what the engine tells."""
+        changes = self._engine.settle(self._watch, now=time.monotonic())
+        if changes:
+            self._batches.append(Batch(self._engine.revision, changes))
+            self._change_count += len(changes)
+            self.news.set()
+        if self._watch.ended is not None:
+            self._end(self._watch.ended)
+        while self._change_count > self._changes_max and self._batches:
+            if self._sent == 0:
+                self._end(f"more than {self._changes_max} changes (watch_changes_max) wait to be taken")
+                return
+            self._sent -= 1
+            self.floor, dropped = self._batches.popleft()
+            self._change_count -= len(dropped)
+
+    def _end(self, reason: str) -> None:
+        if self.ended is None:
+            self.ended = WatchCompactedError(reason)
+            self.news.set()
+
+    def rows(self) -> Rows:
+        """Return the rows of the range as of now."""
+        return self._engine.scan(*self.bounds, now=time.monotonic())
+
+    def take(self) -> Batch | None:
+        """Return the next batch for the stream, None if there is none yet."""
+        if self._sent == len(self._batches):
+            self.news.clear()
+            return None
+        self._sent += 1
+        return self._batches[self._sent - 1]
+
+    def go_back(self, revision: int) -> bool:
+        """Have the batches after ``revision`` taken again; tell whether none of them is missing."""
+        if self.ended is not None or revision < self.floor:
+            return False
+        self._sent = sum(batch.revision <= revision for batch in self._batches)
+        if self._sent < len(self._batches):
+            self.news.set()
+        return True
+
+    def copy_from(self, other: Feed) -> None:
+        """Begin with what another feed of the same range has, settled as this one is."""
+        self.floor, self._batches, self._change_count = other.floor, other._batches.copy(), other._change_count
+
+    def close(self) -> None:
+        """Follow the range no more."""
+        self._engine.unwatch(self._watch)
+
+
+class Watches:
+    """The feeds of a server.
+
+    Invariants:
+        1. A feed is attached to a stream, or is in ``_idle`` with the timer that will close it.
+    """
+
+    def __init__(self, engine: Engine, config: ServerConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._attached: set[Feed] = set()
+        self._idle: dict[Feed, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._attached)
+
+    def open(self, bounds: Bounds) -> Feed:
+        """Return a new feed, from now on.
+
+        Raises:
+            LimitExceededError: There are too many.
+            NotWatchableError: A join over the range does not tell its changes.
+        """
+        if len(self._attached) >= self._config.watches_max:
+            raise LimitExceededError("watches_max", len(self._attached) + 1, self._config.watches_max)
+        if len(self._attached) + len(self._idle) >= self._config.watches_max:
+            self._close_idle(next(iter(self._idle)))
+        feed = Feed(self._engine, bounds, self._config.watch_changes_max)
+        self._attached.add(feed)
+        return feed
+
+    def reopen(self, bounds: Bounds, revision: int) -> Feed:
+        """Return a feed of what came after ``revision``.
+
+        Raises:
+            WatchCompactedError: Something of that is not there any more.
+            LimitExceededError: There are too many.
+        """
+        for feed in [*self._idle, *self._attached]:
+            if feed.bounds != bounds:
+                continue
+            feed.settle()
+            if not feed.ended and feed.floor <= revision:
+                return self._take_over(feed, revision)
+        if revision == self._engine.revision:
+            return self.open(bounds)
+        raise WatchCompactedError(f"changes since revision {revision} are not kept any more")
+
+    def _take_over(self, feed: Feed, revision: int) -> Feed:
+        if feed in self._idle:
+            self._idle.pop(feed).cancel()
+            self._attached.add(feed)
+        else:
+            # The old stream may be dead without knowing, or somebody else's.
+            original, feed = feed, self.open(feed.bounds)
+            feed.copy_from(original)
+        feed.go_back(revision)
+        return feed
+
+    def detach(self, feed: Feed) -> None:
+        """Keep a feed for a while after its stream has ended."""
+        self._attached.discard(feed)
+        if feed.ended is not None or self._config.watch_linger_s == 0:
+            feed.close()
+            return
+        close: Callable[[Feed], None] = self._close_idle
+        self._idle[feed] = asyncio.get_running_loop().call_later(self._config.watch_linger_s, close, feed)
+
+    def _close_idle(self, feed: Feed) -> None:
+        self._idle.pop(feed).cancel()
+        feed.close()
+
+    def close(self) -> None:
+        """Close the feeds that nobody takes."""
+        for feed in tuple(self._idle):
+            self._close_idle(feed)
