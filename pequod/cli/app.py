@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from pequod.cli import bench, config, data, inspect, joins, serve, watch
+from pequod.cli import bench, config, data, inspect, joins, serve, token, watch
+from pequod.cli.connection import Security, present_security
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
@@ -65,6 +66,7 @@ app.add_typer(watch.app)
 joins.app.command("explain", epilog=examples("pequod join explain t"))(inspect.explain_join)
 app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
+app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")
 
@@ -77,10 +79,35 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit(ExitCode.DONE)
 
 
+def _file(flag: str, variable: str, text: str) -> Any:
+    return typer.Option(flag, envvar=variable, metavar="FILE", help=text)
+
+
 @app.callback(help=_HELP)
 def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
-    ),
+    tls: Annotated[
+        bool, typer.Option("--tls", envvar="PEQUOD_TLS", help="Talk TLS, with the public authorities.")
+    ] = False,
+    ca: Annotated[
+        str | None, _file("--ca", "PEQUOD_CA", "Talk TLS, with this authority of the server's certificate, PEM.")
+    ] = None,
+    certificate: Annotated[
+        str | None, _file("--certificate", "PEQUOD_CERTIFICATE", "The client's own certificate, PEM.")
+    ] = None,
+    key: Annotated[str | None, _file("--key", "PEQUOD_KEY", "The key of the client's certificate, PEM.")] = None,
+    token_file: Annotated[
+        str | None,
+        _file("--token-file", "PEQUOD_TOKEN_FILE", "The token to show; without it, the variable PEQUOD_TOKEN."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", envvar="PEQUOD_INSECURE_TOKEN", help="Send the token in plain text to other machines too."
+        ),
+    ] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Take the options that stand before a command."""
+    present_security.set(Security(tls, ca, certificate, key, token_file, insecure))

@@ -33,13 +33,17 @@ def check(file: File = None) -> None:
     A server that is started with them would say the same and not start.
     """
     settings = loaded(file, {})
+    from pequod_server.guard import make_guard
     from pequod_server.joins import install_joins
     from pequod_server.settings import ConfigError, misspelt_variables
+    from pequod_server.tls import server_credentials
 
     from pequod.engine import Engine
 
     for variable, meant in misspelt_variables().items():
         print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
+    server_credentials(settings.config)
+    make_guard(settings.config, Engine())
     try:
         joins = install_joins(Engine(), settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.exits import ExitCode
+from pequod.cli.exits import ExitCode, fail
 
 if TYPE_CHECKING:
     from pequod.client import Client
@@ -30,13 +33,49 @@ Target = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The options before the command that say how servers are reached."""
+
+    tls: bool = False
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    token_file: str | None = None
+    insecure: bool = False
+
+
+#: Set before the command runs; typer has a click of its own, whose context cannot be asked for in public.
+present_security: Final = ContextVar("present_security", default=Security())  # noqa: B039 - frozen
+
+
 @contextmanager
 def connected(target: str) -> Iterator[Client]:
     """Open a client for the length of one command."""
     from pequod.client import Client
 
-    with Client(target) as client:
+    security = present_security.get()
+    with Client(
+        target,
+        tls=security.tls,
+        ca=security.ca,
+        certificate=security.certificate,
+        key=security.key,
+        token=_token(security),
+        insecure=security.insecure,
+    ) as client:
         yield client
+
+
+def _token(security: Security) -> str | None:
+    if security.token_file is None:
+        return os.environ.get("PEQUOD_TOKEN") or None
+    from pathlib import Path
+
+    try:
+        return Path(security.token_file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"cannot read the token: {error}")
 
 
 def exit_code(error: Exception) -> ExitCode | None:
@@ -45,7 +84,10 @@ def exit_code(error: Exception) -> ExitCode | None:
         return None  # what was never imported was not raised; importing it here would make `--help` slow
     from pequod.client import DeadlineExceededError, UnavailableError
     from pequod.engine.errors import PequodError
+    from pequod.errors import SettingError
 
+    if isinstance(error, SettingError):
+        return ExitCode.USAGE
     if isinstance(error, UnavailableError | DeadlineExceededError):
         return ExitCode.UNREACHABLE
     if isinstance(error, PequodError):

@@ -44,7 +44,7 @@ class _Serve(TyperCommand):
         "pequod serve",
         "pequod serve --config pequod.toml --value-bytes-max 4MiB",
         "PEQUOD_ROWS_MAX=1000 pequod serve",
-        "pequod serve --listen 0.0.0.0:7744      (reachable from other machines; there is no authentication)",
+        "pequod serve --listen 0.0.0.0:7744 --tls-certificate cert.pem --tls-key key.pem --access-file access.toml",
         "pequod serve --listen 127.0.0.1:0       (any free port; the first line tells which)",
     ),
 )

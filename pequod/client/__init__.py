@@ -2,6 +2,7 @@
 
 columns.py  batches of commands as columns, and replies taken apart
 stream.py   one Execute stream: batches out, replies in
+credentials.py  TLS and tokens
 aio.py      AsyncClient; calls of one event-loop turn share a message
 watch.py    the changes of a range, over broken connections
 sync.py     Client: the same from any thread

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -20,6 +21,7 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod.client import decode
 from pequod.client.columns import Columns, Data, Result, resume, to_bytes, to_limit
 from pequod.client.columns import decode as decode_reply
+from pequod.client.credentials import Credentials
 from pequod.client.stream import BatchStream
 from pequod.client.watch import WatchEvent, follow
 from pequod.engine.explain import JoinExplanation, RangeExplanation
@@ -49,13 +51,36 @@ class AsyncClient:
     Args:
         target: HOST:PORT.
         timeout_s: How long a call may take.
+        tls: Use TLS; ``ca`` and ``certificate`` mean it too.
+        ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
+        certificate: PEM file of the client's certificate, and ``key`` that of its key.
+        token: Who calls, as `pequod token new` printed it.
+        insecure: Send the token in plain text, not only inside this machine.
+
+    Raises:
+        SettingError: A file cannot be read, or the token would be sent in plain text.
 
     Example:
         async with AsyncClient() as client:
             await client.put("p|bob|0000000100", "Hi")
     """
 
-    def __init__(self, target: str = DEFAULT_TARGET, *, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout_s: float = 10.0,
+        tls: bool = False,
+        ca: str | Path | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        token: str | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._credentials = Credentials(
+            tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure
+        )
+        self._open_channel = self._credentials.connector(target, _OPTIONS)
         self.target = target
         self.timeout_s = timeout_s
         #: Of the latest reply; 0 before the first.
@@ -209,8 +234,8 @@ class AsyncClient:
         if self._closed:
             raise ClosedError
         if self._channel is None:
-            self._channel = aio.insecure_channel(self.target, options=_OPTIONS)
-            self._stub = PequodStub(self._channel)  # type: ignore[no-untyped-call]
+            self._channel = self._open_channel()
+            self._stub = PequodStub(self._credentials.bearing(self._channel))  # type: ignore[no-untyped-call]
         return self._stub
 
     async def _unary(self, name: str, request: object, text: str | None = None) -> Any:

@@ -28,7 +28,9 @@ from pequod.errors import (
     LimitExceededError,
     NotWatchableError,
     PequodError,
+    PermissionDeniedError,
     Span,
+    UnauthenticatedError,
     UnavailableError,
     UnknownJoinError,
     WatchCompactedError,
@@ -164,6 +166,11 @@ def _rebuild(reason: str, message: str, facts: Mapping[str, str], text: str | No
                 return WatchCompactedError(facts["reason"])
             case "UnknownJoinError":
                 return UnknownJoinError(facts["name"])
+            case "UnauthenticatedError":
+                return UnauthenticatedError(message)
+            case "PermissionDeniedError":
+                last = bytes.fromhex(facts["last_hex"]) if "last_hex" in facts else None
+                return PermissionDeniedError(facts["role"], facts["right"], bytes.fromhex(facts["first_hex"]), last)
             case _:
                 return PequodError(message)
     except (KeyError, ValueError):

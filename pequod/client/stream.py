@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.client.columns import Columns
-from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
+from pequod.client.decode import call_error
+from pequod.errors import (
+    ClosedError,
+    DeadlineExceededError,
+    PequodError,
+    UnavailableError,
+)
 
+T = TypeVar("T")
 #: Takes a reply, or the error that came instead.
 Deliver = Callable[[ExecuteReply | PequodError], None]
 
@@ -32,6 +39,8 @@ _REFUSALS: Final = (
 
 #: How gRPC begins to say that it reached nobody; then nothing was applied, and nothing needs to be said of that.
 _NOT_CONNECTED: Final = "failed to connect"
+#: What gRPC says when a write failed, whatever the reason.
+_WRITE_FAILED: Final = "Internal error from Core"
 
 
 def _ignore(_: ExecuteReply | PequodError) -> None:
@@ -74,6 +83,9 @@ class BatchStream:
         self._sent = 0
         #: Why the stream is of no use any more.
         self.broken: PequodError | None = None
+        #: How the call ended, if it has.
+        self._status: grpc.aio.AioRpcError | None = None
+        call.add_done_callback(self._note_end)
         self._writer = asyncio.create_task(self._write_all())
         self._reader = asyncio.create_task(self._read_all())
 
@@ -106,9 +118,10 @@ class BatchStream:
                 waiting = self._waiting.popleft()
                 assert reply.batch == waiting.batch, "replies come in the order of the batches"
                 waiting.end(reply)
-            self._break(self._why(await self._call.code(), await self._call.details()))
-        except grpc.aio.AioRpcError as error:
-            self._break(self._why(error.code(), error.details()))
+            await self._call.code()
+            self._break(self._why())
+        except grpc.aio.AioRpcError:
+            self._break(self._why())
         except asyncio.CancelledError:
             self._break(ClosedError())
             raise
@@ -116,11 +129,22 @@ class BatchStream:
             # A defect of ours: whoever waits is told, and the next call makes a new stream.
             self._break(UnavailableError(self._target, "the client lost track of its stream"))
 
-    def _why(self, code: grpc.StatusCode, details: str | None) -> PequodError:
+    def _note_end(self, call: Any) -> None:
+        """Keep the server's status: a write that meets the end of the call puts one in its place that says nothing.
+
+        gRPC calls this with each status that it sets, at once, so that the coroutines that tell it do not wait.
+        """
+        code, details, trailing = _now(call.code()), _now(call.details()), _now(call.trailing_metadata())
+        if self._status is None or self._status.details() == _WRITE_FAILED:
+            self._status = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details)
+
+    def _why(self) -> PequodError:
         """Return why the stream ended; what is not said to be our fault means that the server went away."""
-        reason = details or f"the server ended the stream ({code.name})"
+        assert self._status is not None, "the call has ended"
+        code = self._status.code()
         if code in _REFUSALS:
-            return PequodError(reason)
+            return call_error(self._status, self._target, self._timeout_s)
+        reason = self._status.details() or f"the server ended the stream ({code.name})"
         if not reason.startswith(_NOT_CONNECTED):
             reason += " (whether writes under way were applied is not known)"
         return UnavailableError(self._target, reason)
@@ -140,3 +164,13 @@ class BatchStream:
         self._break(ClosedError())
         self._reader.cancel()
         await asyncio.gather(self._writer, self._reader, return_exceptions=True)
+
+
+def _now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that does not wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("the status is set")

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,14 +27,42 @@ class Client:
     Args:
         target: HOST:PORT.
         timeout_s: How long a call may take.
+        tls: Use TLS; ``ca`` and ``certificate`` mean it too.
+        ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
+        certificate: PEM file of the client's certificate, and ``key`` that of its key.
+        token: Who calls, as `pequod token new` printed it.
+        insecure: Send the token in plain text, not only inside this machine.
+
+    Raises:
+        SettingError: A file cannot be read, or the token would be sent in plain text.
 
     Example:
         with Client() as client:
             client.put("p|bob|0000000100", "Hi")
     """
 
-    def __init__(self, target: str = DEFAULT_TARGET, *, timeout_s: float = 10.0) -> None:
-        self._async = AsyncClient(target, timeout_s=timeout_s)
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout_s: float = 10.0,
+        tls: bool = False,
+        ca: str | Path | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        token: str | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._async = AsyncClient(
+            target,
+            timeout_s=timeout_s,
+            tls=tls,
+            ca=ca,
+            certificate=certificate,
+            key=key,
+            token=token,
+            insecure=insecure,
+        )
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._closed = False

@@ -9,6 +9,11 @@ config.py    what can be set
 settings.py  from a file, the environment and flags to a configuration
 joins.py     the joins of the configuration
 errors.py    exceptions to status codes
+tls.py       the listening port
+access.py    the access file: tokens, certificates, roles
+grants.py    rights on key ranges
+guard.py     who calls, and whether they may
+commands.py  the same for each command of a batch
 """
 
 from typing import TYPE_CHECKING

@@ -18,9 +18,11 @@ from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 from pequod.engine import Engine
 from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig
+from pequod_server.guard import make_guard
 from pequod_server.joins import install_joins
 from pequod_server.service import PequodService
 from pequod_server.standard import StandardServices
+from pequod_server.tls import add_port
 
 log = logging.getLogger("pequod.server")
 
@@ -41,8 +43,9 @@ class PequodServer:
         self._config = config
         self.engine = engine or Engine(key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max)
         self._calls = Calls(config)
+        self.guard = make_guard(config, self.engine)
         self._server = aio.server(
-            interceptors=[self._calls],
+            interceptors=[self._calls] if self.guard is None else [self._calls, self.guard],
             options=[
                 ("grpc.max_receive_message_length", config.message_bytes_max),
                 ("grpc.max_send_message_length", -1),
@@ -65,16 +68,19 @@ class PequodServer:
         Raises:
             ConfigError: A join cannot be installed.
             OSError: The address cannot be listened on.
+            SettingError: It would be reached in plain text, or the files for TLS are not right.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
         await self._standard.starting()
-        try:
-            port = self._server.add_insecure_port(self._config.listen)
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {self._config.listen}; is another server there?") from error
+        port = add_port(self._server, self._config)
         await self._server.start()
         await self._standard.ready()
         return port
+
+    def reload(self) -> None:
+        """Read the access file again, if there is one."""
+        if self.guard is not None:
+            self.guard.access.reload()
 
     async def stop(self) -> None:
         """Say not ready, take no more calls, let those under way finish within the drain time, and close."""
@@ -112,6 +118,7 @@ async def _serve(config: ServerConfig, joins_from: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     server = PequodServer(config)
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     port = await server.start(joins_from=joins_from)
     tame_collector()
     host, _, _ = config.listen.rpartition(":")

@@ -57,6 +57,11 @@ def _address(value: str) -> str:
     return value
 
 
+def _file(value: object) -> object:
+    """Take an empty text for no file, as `written` gives it."""
+    return None if value == "" else value
+
+
 def _paths(value: object) -> object:
     """Split a list of files in one text as PATH does it."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
@@ -66,6 +71,7 @@ Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
 Size = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
 Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
+File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
 Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
 
 
@@ -102,6 +108,15 @@ class ServerConfig(BaseModel):
     drain_s: Seconds = Field(
         default=5.0, description="How long calls under way may take when the server is told to stop."
     )
+    tls_certificate: File = Field(default=None, description="Certificate chain for TLS, PEM; goes with tls_key.")
+    tls_key: File = Field(default=None, description="Private key of the certificate, PEM.")
+    tls_client_ca: File = Field(
+        default=None, description="Take only clients with a certificate that this authority signed, PEM."
+    )
+    access_file: File = Field(
+        default=None, description="Tokens and roles, TOML; without it, everybody may do everything."
+    )
+    insecure: bool = Field(default=False, description="Listen in plain text where other machines can reach it.")
     joins: str = Field(default="", description="Joins to install at the start, with ; between.")
     join_files: Files = Field(default=(), description="Files of joins to install at the start, before `joins`.")
     channelz: bool = Field(default=False, description="Serve gRPC's own figures of connections and calls (channelz).")
@@ -125,6 +140,8 @@ def takes_path(name: str) -> bool:
 
 def written(name: str, value: Any) -> str:
     """Return a value as a flag takes it: sizes in the largest unit that is exact, files with a colon between."""
+    if value is None:
+        return ""
     if metavar(name) == "SIZE":
         for unit, text in ((KIB * MIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
             if value % unit == 0:

@@ -18,7 +18,7 @@ from pequod.engine import (
     PequodError,
     UnknownJoinError,
 )
-from pequod.errors import WatchCompactedError
+from pequod.errors import PermissionDeniedError, UnauthenticatedError, WatchCompactedError
 
 #: The domain of our ErrorInfo reasons.
 DOMAIN: Final = "pequod.v1"
@@ -35,6 +35,8 @@ _CODES: Final[dict[type[PequodError], grpc.StatusCode]] = {
     UnknownJoinError: grpc.StatusCode.NOT_FOUND,
     NotWatchableError: grpc.StatusCode.FAILED_PRECONDITION,
     WatchCompactedError: grpc.StatusCode.OUT_OF_RANGE,
+    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
 }
 
 
@@ -61,6 +63,9 @@ def facts_of(error: PequodError) -> dict[str, str]:
             return {"reason": reason}
         case UnknownJoinError(name=name):
             return {"name": name[:_KEY_MAX]}
+        case PermissionDeniedError(role=role, right=right, first=first, last=last):
+            end = {} if last is None else {"last_hex": last.hex()}
+            return {"role": role, "right": right, "first_hex": first.hex(), **end}
         case _:
             return {}
 

@@ -64,7 +64,7 @@ class Executor:
             raise LimitExceededError("batch_commands_max", len(kinds), self._commands_max)
         arguments = request.arguments[:]
         numbers = request.numbers[:]
-        _check_columns(kinds, len(arguments), len(numbers))
+        check_columns(kinds, len(arguments), len(numbers))
         engine, rows_max = self._engine, self._rows_max
         scan, put, get = engine.scan, engine.put, engine.get
         statuses = bytearray(len(kinds))
@@ -135,14 +135,7 @@ class Executor:
                     counts.append(len(rows.keys))
             except PequodError as error:
                 statuses[index] = FAILED
-                errors.append(
-                    CommandError(
-                        code=code_of(error).value[0],
-                        message=str(error),
-                        reason=type(error).__name__,
-                        facts=facts_of(error),
-                    )
-                )
+                errors.append(command_error(error))
         return ExecuteReply(
             batch=request.batch,
             statuses=bytes(statuses),
@@ -155,7 +148,19 @@ class Executor:
         )
 
 
-def _check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
+def command_error(error: PequodError) -> CommandError:
+    """Encode why one command failed."""
+    return CommandError(
+        code=code_of(error).value[0], message=str(error), reason=type(error).__name__, facts=facts_of(error)
+    )
+
+
+def check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
+    """Pass if the columns of a batch fit its kinds.
+
+    Raises:
+        BadBatchError: They do not.
+    """
     count = kinds.count
     scans = count(SCAN)
     puts = count(PUT)

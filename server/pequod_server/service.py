@@ -17,6 +17,7 @@ from pequod_proto.pequod_pb2_grpc import PequodServicer
 from pequod.engine import Engine, JoinError, LimitExceededError, PequodError, Rows
 from pequod.errors import WatchCompactedError
 from pequod_server import encode
+from pequod_server.commands import guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
@@ -93,7 +94,7 @@ class PequodService(PequodServicer):
 
     async def Execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come; one reply for each."""
-        read, write, execute, clock = context.read, context.write, self._executor.execute, time.monotonic
+        read, write, execute, clock = context.read, context.write, guarded(self._executor.execute), time.monotonic
         task, idle = asyncio.current_task(), self._idle
         assert task is not None
         try:

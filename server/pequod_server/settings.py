@@ -25,6 +25,8 @@ from pequod.engine import PequodError
 from pequod_server.config import ServerConfig, takes_path
 
 DEFAULT: Final = "default"
+#: Variables of the commands that look like settings.
+_OF_CLIENTS: Final = frozenset({"PEQUOD_CERTIFICATE", "PEQUOD_KEY", "PEQUOD_CA"})
 
 
 class ConfigError(PequodError):
@@ -76,7 +78,7 @@ def flag(name: str) -> str:
 def misspelt_variables() -> dict[str, str]:
     """Return variables that are no settings but look like one, each with the one that may be meant."""
     names = {variable(name) for name in ServerConfig.model_fields}
-    others = [name for name in os.environ if name.startswith("PEQUOD_") and name not in names]
+    others = [name for name in os.environ if name.startswith("PEQUOD_") and name not in names | _OF_CLIENTS]
     return {name: close[0] for name in sorted(others) if (close := get_close_matches(name, names, n=1, cutoff=0.85))}
 
 
@@ -126,7 +128,7 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 def _from_folder(value: object, folder: Path) -> object:
     match value:
-        case str():
+        case str() if value:
             return str(folder / value)
         case list():
             return [_from_folder(part, folder) for part in value]

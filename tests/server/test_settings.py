@@ -151,6 +151,12 @@ def test_join_files_are_meant_from_the_folder_of_the_file(tmp_path: Path, monkey
     assert load(file, {"join_files": ["c.pequod"]}).config.join_files == (Path("c.pequod"),)
 
 
+def test_an_empty_file_name_is_none_and_others_are_meant_from_the_folder(tmp_path: Path) -> None:
+    config = load(_file(tmp_path, 'access_file = ""\ntls_key = "a.key"\ntls_certificate = "/etc/a.pem"')).config
+    assert (config.access_file, config.tls_key) == (None, tmp_path / "a.key")
+    assert config.tls_certificate == Path("/etc/a.pem")
+
+
 def test_joins_come_from_the_files_in_order_and_then_from_the_text(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("b|<x> = copy a|<x>; c|<x> = copy b|<x>\n")
     (tmp_path / "two").write_text("")

@@ -1,0 +1,99 @@
+"""How a client reaches a server and says who it is: TLS, a client certificate, a bearer token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from pequod.addresses import is_local
+from pequod.errors import SettingError
+
+_FilePath = str | Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a client was given for security."""
+
+    #: Use TLS; it is meant where ``ca`` or ``certificate`` is given.
+    tls: bool = False
+    #: PEM file of the authorities that a server's certificate may be signed by; None: those that gRPC comes with.
+    ca: _FilePath | None = None
+    #: PEM files of the client's own certificate chain and its key.
+    certificate: _FilePath | None = None
+    key: _FilePath | None = None
+    token: str | None = field(default=None, repr=False)
+    #: Send the token in plain text to other machines.
+    insecure: bool = False
+
+    def connector(self, target: str, options: Sequence[tuple[str, Any]]) -> Callable[[], aio.Channel]:
+        """Return what opens a channel to ``target``.
+
+        Raises:
+            SettingError: A file cannot be read, or the token would go over the network in plain text.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise SettingError("key" if self.key is None else "certificate", "a client certificate needs its key too")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise SettingError("token", "it holds characters that no token has; is there a line break at its end?")
+        if is_local(target):
+            # A proxy that the environment names is not for this machine, and would see the token.
+            options = [*options, ("grpc.enable_http_proxy", 0)]
+        if self.tls or self.ca is not None or self.certificate is not None:
+            secure = grpc.ssl_channel_credentials(
+                _read("ca", self.ca), _read("key", self.key), _read("certificate", self.certificate)
+            )
+            return lambda: aio.secure_channel(target, secure, options=options)
+        if self.token is not None and not self.insecure and not is_local(target):
+            raise SettingError(
+                "token",
+                f"it would go to {target} in plain text; use TLS (`tls`, or `ca` for an authority of your own), or say "
+                "`insecure` if nobody else can listen there",
+            )
+        return lambda: aio.insecure_channel(target, options=options)
+
+    def bearing(self, channel: aio.Channel) -> Any:
+        """Return what stubs take for ``channel``; their calls carry the token."""
+        if self.token is None:
+            return channel
+        return _BearingChannel(channel, (("authorization", f"Bearer {self.token}"),))
+
+
+class _BearingChannel:
+    """A channel as generated stubs see it, with metadata of its own for each call.
+
+    An interceptor would do the same, and put a queue and a task between each message of a stream and the wire. gRPC's
+    call credentials are refused on plain text, the loopback's as well.
+    """
+
+    def __init__(self, channel: aio.Channel, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._channel = channel
+        self._metadata = metadata
+
+    def __getattr__(self, kind: str) -> Callable[..., Any]:
+        # unary_unary and so on: what a stub asks for at its making.
+        make = getattr(self._channel, kind)
+
+        def made(*arguments: Any, **options: Any) -> Callable[..., Any]:
+            call = make(*arguments, **options)
+
+            def bearing(*arguments: Any, metadata: Sequence[tuple[str, str]] = (), **options: Any) -> Any:
+                return call(*arguments, metadata=(*metadata, *self._metadata), **options)
+
+            return bearing
+
+        return made
+
+
+def _read(setting: str, path: _FilePath | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SettingError(setting, str(error)) from error

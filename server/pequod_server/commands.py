@@ -1,0 +1,115 @@
+"""The rights of the commands in a batch: those that are refused are taken out, and their errors put in afterwards.
+
+kinds     PUT GET PUT     run   PUT GET      statuses  OK ABSENT   reply  OK ABSENT FAILED
+                  ^ refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pequod_proto.commands import COUNT, FAILED, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
+
+from pequod.errors import PermissionDeniedError
+from pequod_server.execute import check_columns, command_error
+from pequod_server.grants import Right, Role
+from pequod_server.guard import Caller, present_caller
+
+Execute = Callable[[ExecuteRequest, float], ExecuteReply]
+
+
+def guarded(execute: Execute) -> Execute:
+    """Return ``execute`` for the caller of the present stream; itself where nobody is asked."""
+    caller = present_caller()
+    return execute if caller is None else GuardedExecute(execute, caller)
+
+
+class GuardedExecute:
+    """Runs the commands of batches that their caller may run."""
+
+    __slots__ = ("_caller", "_execute")
+
+    def __init__(self, execute: Execute, caller: Caller) -> None:
+        self._execute = execute
+        self._caller = caller
+
+    def __call__(self, request: ExecuteRequest, now: float) -> ExecuteReply:
+        """Run a batch.
+
+        Raises:
+            BadBatchError: The columns do not fit; nothing is applied.
+            UnauthenticatedError: The caller is not known any more; nothing is applied.
+
+        Cost:
+            That of running it if the role is unlimited, else 0.3 µs more for each command.
+        """
+        role = self._caller.role()
+        if role.is_unlimited:
+            return self._execute(request, now)
+        arguments = request.arguments[:]
+        check_columns(request.kinds, len(arguments), len(request.numbers))
+        refused = _refused(role, request.kinds, arguments)
+        if not refused:
+            return self._execute(request, now)
+        return _with_refused(self._execute(_without(refused, request, arguments), now), refused, len(request.kinds))
+
+
+def _refused(role: Role, kinds: bytes, arguments: list[bytes]) -> dict[int, CommandError]:
+    """Return the errors of the commands that ``role`` may not run, by their positions."""
+    refused: dict[int, CommandError] = {}
+    reads, covers, writes = role.read.holds, role.read.covers, role.write.holds
+    at = 0
+    for index, kind in enumerate(kinds):
+        first = arguments[at]
+        if kind == GET:
+            at += 1
+            if not reads(first):
+                refused[index] = command_error(PermissionDeniedError(role.name, Right.READ, first, first + b"\0"))
+        elif kind in (PUT, REMOVE):
+            at += 2 if kind == PUT else 1
+            if not writes(first):
+                refused[index] = command_error(PermissionDeniedError(role.name, Right.WRITE, first, first + b"\0"))
+        else:
+            # A scan of some kind, or a count; an empty bound is none.
+            at += 2
+            last = arguments[at - 1] or None
+            if not covers(first, last):
+                refused[index] = command_error(PermissionDeniedError(role.name, Right.READ, first, last))
+    return refused
+
+
+#: How many arguments and numbers a command takes.
+_TAKES = {GET: (1, 0), PUT: (2, 0), REMOVE: (1, 0), SCAN: (2, 0), SCAN_LIMIT: (2, 1), SCAN_DOWN: (2, 1), COUNT: (2, 0)}
+
+
+def _without(refused: dict[int, CommandError], request: ExecuteRequest, arguments: list[bytes]) -> ExecuteRequest:
+    kinds = bytearray()
+    kept: list[bytes] = []
+    numbers: list[int] = []
+    at = number_at = 0
+    for index, kind in enumerate(request.kinds):
+        argument_count, number_count = _TAKES[kind]
+        if index not in refused:
+            kinds.append(kind)
+            kept += arguments[at : at + argument_count]
+            numbers += request.numbers[number_at : number_at + number_count]
+        at += argument_count
+        number_at += number_count
+    return ExecuteRequest(batch=request.batch, kinds=bytes(kinds), arguments=kept, numbers=numbers)
+
+
+def _with_refused(reply: ExecuteReply, refused: dict[int, CommandError], command_count: int) -> ExecuteReply:
+    statuses, errors = iter(reply.statuses), iter(reply.errors[:])
+    woven = bytearray()
+    woven_errors: list[CommandError] = []
+    for index in range(command_count):
+        error = refused.get(index)
+        status = FAILED if error is not None else next(statuses)
+        woven.append(status)
+        if status == FAILED:
+            woven_errors.append(next(errors) if error is None else error)
+    reply.statuses = bytes(woven)
+    del reply.errors[:]
+    reply.errors.extend(woven_errors)
+    return reply

@@ -1,0 +1,126 @@
+r"""Rights on key ranges.
+
+    prefixes  t|  t|ann|  u|      ranges  [t|, t})  [u|, u})
+
+>>> ranges = KeyRanges([b"t|", b"t|ann|", b"u|"])
+>>> ranges.covers(b"t|ann|", b"t}"), ranges.covers(b"t|ann|", b"t}\0"), ranges.covers(b"t|", None)
+(True, False, False)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from pequod.engine.ranges import prefix_end
+from pequod.errors import PermissionDeniedError
+
+
+class Right(StrEnum):
+    """What a role may do with keys."""
+
+    READ = "read"
+    WRITE = "write"
+    #: Install and drop joins that compute them.
+    JOIN = "join"
+    #: Look at joins, plans and statistics.
+    ADMIN = "admin"
+
+
+class KeyRanges:
+    """The keys that have one of several prefixes.
+
+    Invariants:
+        1. Ranges are in key order, and between two of them is a gap; only the last may be unbounded.
+    """
+
+    __slots__ = ("_ends", "_starts", "is_empty", "is_everything")
+
+    def __init__(self, prefixes: Iterable[bytes]) -> None:
+        self._starts: list[bytes] = []
+        self._ends: list[bytes | None] = []
+        for prefix in sorted(prefixes):
+            end = prefix_end(prefix)
+            before = self._ends[-1] if self._ends else b""
+            if self._ends and (before is None or prefix <= before):
+                self._ends[-1] = None if before is None or end is None else max(before, end)
+            else:
+                self._starts.append(prefix)
+                self._ends.append(end)
+        self.is_empty: Final = not self._starts
+        #: No key is outside; the empty one, which no store holds, is in as well.
+        self.is_everything: Final = self._starts == [b""] and self._ends == [None]
+
+    def holds(self, key: bytes) -> bool:
+        """Tell whether ``key`` is inside.
+
+        Cost:
+            O(log ranges), 0.15 µs.
+        """
+        at = bisect_right(self._starts, key) - 1
+        if at < 0:
+            return False
+        end = self._ends[at]
+        return end is None or key < end
+
+    def covers(self, first: bytes, last: bytes | None) -> bool:
+        """Tell whether each key of ``[first, last)`` is inside; an empty range always is.
+
+        Cost:
+            O(log ranges), 0.2 µs.
+        """
+        if last is not None and last <= first:
+            return True
+        at = bisect_right(self._starts, first) - 1
+        if at < 0:
+            return False
+        end = self._ends[at]
+        # A range that starts in the gap before the next start ends above ``end`` as well.
+        return end is None or (last is not None and last <= end)
+
+    def _check(self) -> None:
+        for end, start in zip(self._ends, self._starts[1:], strict=False):
+            assert end is not None, "invariant 1"
+            assert end < start, "invariant 1"
+
+
+class Role:
+    """A name and what it may do where."""
+
+    __slots__ = ("_ranges", "is_unlimited", "name", "read", "write")
+
+    def __init__(self, name: str, prefixes: Mapping[Right, Iterable[bytes]]) -> None:
+        self.name = name
+        self._ranges = {right: KeyRanges(prefixes.get(right, ())) for right in Right}
+        self.read = self._ranges[Right.READ]
+        self.write = self._ranges[Right.WRITE]
+        #: May read and write every key: commands need not be looked at one by one.
+        self.is_unlimited = self.read.is_everything and self.write.is_everything
+
+    def may(self, right: Right, first: bytes, last: bytes | None) -> bool:
+        """Tell whether the role has ``right`` on all of ``[first, last)``."""
+        return self._ranges[right].covers(first, last)
+
+    def has(self, right: Right) -> bool:
+        """Tell whether the role has ``right`` anywhere."""
+        return not self._ranges[right].is_empty
+
+    def need(self, right: Right, first: bytes, last: bytes | None, *others: Right) -> None:
+        """Pass if the role has ``right``, or one of ``others``, on all of ``[first, last)``.
+
+        Raises:
+            PermissionDeniedError: It has not.
+        """
+        if not any(self.may(each, first, last) for each in (right, *others)):
+            raise PermissionDeniedError(self.name, right, first, last)
+
+    def need_key(self, right: Right, key: bytes) -> None:
+        """Pass if the role has ``right`` on one key.
+
+        Raises:
+            PermissionDeniedError: It has not.
+        """
+        if not self._ranges[right].holds(key):
+            raise PermissionDeniedError(self.name, right, key, key + b"\0")

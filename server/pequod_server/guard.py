@@ -1,0 +1,331 @@
+"""The guard before the service: who calls, once for each call, and whether the caller may do what is asked.
+
+    call -> AccessGuard -> token or certificate -> Caller -> rule of the call -> service
+                                                                  Execute -> rule of each command
+
+Nothing of it runs without an access file. A call without a rule needs `admin` on every key, so that what is added to
+the server is closed until somebody decides otherwise.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
+
+import grpc
+from grpc import aio
+from pequod_grammar import parse
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Engine, JoinError, Pattern
+from pequod.engine.ranges import prefix_end
+from pequod.errors import PequodError, PermissionDeniedError, UnauthenticatedError
+from pequod_server.access import Access, AccessRules, Credential
+from pequod_server.config import ServerConfig
+from pequod_server.errors import status_of
+from pequod_server.grants import Right, Role
+
+#: Calls for everybody: those that ask whether the server lives.
+_OPEN: Final = ("/grpc.health.v1.Health/",)
+#: Calls for everybody who is known: what is told is public.
+_KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/")
+_SERVICE: Final = "/pequod.v1.Pequod/"
+_BEARER: Final = "bearer "
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Context = aio.ServicerContext[Any, Any]
+
+
+class Caller:
+    """Who makes a call; the role is asked for anew after the access file has changed."""
+
+    __slots__ = ("_access", "_role", "_rules", "credential")
+
+    def __init__(self, access: Access, credential: Credential) -> None:
+        self.credential = credential
+        self._access = access
+        self._rules: AccessRules | None = None
+        self._role: Role | None = None
+
+    def role(self) -> Role:
+        """Return the caller's present role.
+
+        Raises:
+            UnauthenticatedError: Nobody knows the caller, or not any more.
+        """
+        rules = self._access.rules()
+        if self._role is None or rules is not self._rules:
+            self._rules, self._role = rules, rules.role_of(self.credential)
+        return self._role
+
+
+#: The caller of the call that the present task runs; None without an access file.
+_caller: ContextVar[Caller | None] = ContextVar("pequod_caller", default=None)
+
+
+def present_caller() -> Caller | None:
+    """Return who makes the call that the present task runs, None where nobody is asked."""
+    return _caller.get()
+
+
+class AccessGuard(aio.ServerInterceptor):
+    """Lets calls through to the service, or refuses them.
+
+    Requires:
+        It is the last interceptor: others may put refusals in the place of handlers, which take no requests.
+    """
+
+    def __init__(self, access: Access, engine: Engine, *, takes_certificates: bool) -> None:
+        self.access = access
+        self._engine = engine
+        self._takes_certificates = takes_certificates
+        #: By method: the handler that was found, and the guarded one.
+        self._guarded: dict[str, tuple[Handler, Handler]] = {}
+        self._rules: dict[str, Callable[[Role, Any], None]] = {
+            "Get": lambda role, request: role.need_key(Right.READ, request.key),
+            "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
+            "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
+            "Scan": lambda role, request: role.need(Right.READ, request.first, _last(request)),
+            "Watch": lambda role, request: role.need(Right.READ, request.first, _last(request)),
+            "Count": lambda role, request: role.need(Right.READ, request.first, _last(request)),
+            # Its commands are looked at one by one, and these two show what the caller may see.
+            "Execute": _need_nothing,
+            "ListJoins": _need_nothing,
+            "Stats": _need_nothing,
+            "AddJoin": _need_join_rights,
+            "DropJoin": self._need_drop,
+            "Explain": self._need_explain,
+        }
+        self._trims: dict[str, Callable[[Role, Any], None]] = {
+            "ListJoins": self._trim_joins,
+            "Stats": self._trim_statistics,
+        }
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Find out who calls, before anything of the request is read where that can be told."""
+        handler = await continuation(details)
+        if handler is None or details.method.startswith(_OPEN):
+            return handler
+        try:
+            caller = Caller(self.access, _credential(details.invocation_metadata))
+            if caller.credential.digest is not None or not self._takes_certificates:
+                caller.role()
+        except UnauthenticatedError as error:
+            return _refusing(error)
+        _caller.set(caller)
+        found, guarded = self._guarded.get(details.method, (None, handler))
+        if found is not handler:
+            guarded = self._guard(details.method, handler)
+            self._guarded[details.method] = handler, guarded
+        return guarded
+
+    def _guard(self, method: str, handler: Handler) -> Handler:
+        name = method.removeprefix(_SERVICE)
+        known = _need_nothing if method.startswith(_KNOWN) else _need_everything
+        rule = self._rules.get(name, known)
+        trim = self._trims.get(name, _trim_nothing)
+        shape = (handler.request_deserializer, handler.response_serializer)
+        if handler.request_streaming:
+            behaviour = handler.stream_stream if handler.response_streaming else handler.stream_unary
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.response_streaming
+                else grpc.stream_unary_rpc_method_handler
+            )
+        else:
+            behaviour = handler.unary_stream if handler.response_streaming else handler.unary_unary
+            make = (
+                grpc.unary_stream_rpc_method_handler
+                if handler.response_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+        if inspect.isasyncgenfunction(behaviour):
+            return make(_guarded_generator(behaviour, rule), *shape)
+        assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
+        return make(_guarded_coroutine(behaviour, rule, trim), *shape)
+
+    def _need_drop(self, role: Role, request: pb.DropJoinRequest) -> None:
+        for join in self._engine.joins():
+            if join.name == request.name:
+                role.need(Right.JOIN, *_range(join.spec.output))
+
+    def _need_explain(self, role: Role, request: pb.ExplainRequest) -> None:
+        if request.WhichOneof("subject") == "range":
+            role.need(Right.READ, request.range.first, _last(request.range), Right.ADMIN)
+            return
+        for join in self._engine.joins():
+            if join.name == request.join:
+                role.need(Right.READ, *_range(join.spec.output), Right.ADMIN)
+
+    def _visible_joins(self, role: Role) -> set[str]:
+        shown = (Right.READ, Right.ADMIN, Right.JOIN)
+        return {
+            join.name
+            for join in self._engine.joins()
+            if any(role.may(right, *_range(join.spec.output)) for right in shown)
+        }
+
+    def _trim_joins(self, role: Role, reply: pb.ListJoinsReply) -> None:
+        visible = self._visible_joins(role)
+        _keep(reply.joins, lambda join: join.name in visible)
+
+    def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
+        visible = self._visible_joins(role)
+        _keep(reply.joins, lambda kept: kept.join in visible)
+        _keep(reply.tables, lambda kept: _may_see(role, kept.table + b"|", prefix_end(kept.table + b"|")))
+        if not _may_see(role, b"", None):
+            reply.loose_keys = 0
+
+
+def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
+    """Return the guard that the settings ask for, None if everybody may do everything.
+
+    Raises:
+        SettingError: The access file cannot be read, or is not right.
+    """
+    if config.access_file is None:
+        return None
+    return AccessGuard(Access(config.access_file), engine, takes_certificates=config.tls_client_ca is not None)
+
+
+def _guarded_coroutine(
+    behaviour: Callable[[Any, Context], Awaitable[Any]],
+    rule: Callable[[Role, Any], None],
+    trim: Callable[[Role, Any], None],
+) -> Callable[[Any, Context], Awaitable[Any]]:
+    """Guard a handler that returns a reply, or reads and writes by itself."""
+
+    async def guarded(request: object, context: Context) -> object:
+        try:
+            role = _admitted(context).role()
+            rule(role, request)
+            reply = await behaviour(request, context)
+            trim(role, reply)
+            return reply
+        except (UnauthenticatedError, PermissionDeniedError) as error:
+            # Also what a stream of commands meets when its caller is not known any more.
+            await _abort(context, error)
+            raise AssertionError("aborting raises") from None
+
+    return guarded
+
+
+def _guarded_generator(
+    behaviour: Callable[[Any, Context], AsyncIterator[Any]], rule: Callable[[Role, Any], None]
+) -> Callable[[Any, Context], AsyncIterator[Any]]:
+    """Guard a handler that yields replies; the rule is asked again when the access file changes in between."""
+
+    async def guarded(request: object, context: Context) -> AsyncIterator[Any]:
+        try:
+            caller = _admitted(context)
+            role = caller.role()
+            rule(role, request)
+            async with aclosing(behaviour(request, context)) as replies:  # type: ignore[type-var]
+                async for reply in replies:
+                    if role is not caller.role():
+                        role = caller.role()
+                        rule(role, request)
+                    yield reply
+        except (UnauthenticatedError, PermissionDeniedError) as error:
+            await _abort(context, error)
+
+    return guarded
+
+
+def _admitted(context: Context) -> Caller:
+    """Return the caller; one without a token goes by the names of its certificate."""
+    caller = _caller.get()
+    assert caller is not None, "the interceptor has set it in this task"
+    if caller.credential.digest is None:
+        caller.credential = Credential(None, _certificate_names(context))
+    return caller
+
+
+def _credential(metadata: Iterable[tuple[str, str | bytes]] | None) -> Credential:
+    """Return the credential of a call by its metadata.
+
+    Raises:
+        UnauthenticatedError: The metadata hold something that is no bearer token.
+    """
+    sent = [value for name, value in metadata or () if name == "authorization"]
+    if not sent:
+        return Credential(None)
+    value = sent[0] if isinstance(sent[0], str) else sent[0].decode("latin-1")
+    if len(sent) > 1 or value[: len(_BEARER)].lower() != _BEARER:
+        raise UnauthenticatedError("`authorization` must be sent once, as `Bearer TOKEN`")
+    return Credential.of_token(value[len(_BEARER) :])
+
+
+def _certificate_names(context: Context) -> tuple[str, ...]:
+    found = context.auth_context()
+    names = [*found.get("x509_common_name", ()), *found.get("x509_subject_alternative_name", ())]
+    return tuple(dict.fromkeys(name.decode("utf-8", "backslashreplace") for name in names))
+
+
+def _refusing(error: PequodError) -> Handler:
+    """Return a handler that refuses a call of any shape without reading its request."""
+
+    async def refuse(_requests: object, context: Context) -> None:
+        await _abort(context, error)
+
+    return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+async def _abort(context: Context, error: PequodError) -> None:
+    status = status_of(error)
+    await context.abort(status.code, status.details, status.trailing_metadata)
+
+
+def _need_nothing(_role: Role, _request: object) -> None:
+    pass
+
+
+def _need_everything(role: Role, _request: object) -> None:
+    role.need(Right.ADMIN, b"", None)
+
+
+def _need_join_rights(role: Role, request: pb.AddJoinRequest) -> None:
+    """Pass if the role may compute the outputs and read the sources of all joins of a text."""
+    if not role.has(Right.JOIN):
+        # Long texts take long to parse; only those who may install something can have that done.
+        raise PermissionDeniedError(role.name, Right.JOIN, b"", None)
+    try:
+        specs = parse(request.text)
+    except JoinError:
+        return  # the service says what is wrong with it
+    for spec in specs:
+        role.need(Right.JOIN, *_range(spec.output))
+        for source in spec.sources:
+            role.need(Right.READ, *_range(source.pattern))
+
+
+def _trim_nothing(_role: Role, _reply: object) -> None:
+    pass
+
+
+def _range(pattern: Pattern) -> tuple[bytes, bytes | None]:
+    """Return the smallest range that holds all keys of a pattern."""
+    first = pattern.literal_prefix
+    return first, prefix_end(first) if any(pattern.slots()) else first + b"\0"
+
+
+def _may_see(role: Role, first: bytes, last: bytes | None) -> bool:
+    return role.may(Right.READ, first, last) or role.may(Right.ADMIN, first, last)
+
+
+def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
+    """Take out of a repeated field what is not kept."""
+    kept = [message for message in messages if is_kept(message)]
+    del messages[:]
+    messages.extend(kept)
+
+
+def _last(request: pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.Range) -> bytes | None:
+    return request.last if request.HasField("last") else None

@@ -1,0 +1,134 @@
+"""The listening port: TLS from files that may be renewed while the server runs, plain text only where that is safe."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+from typing import Final
+
+import grpc
+from grpc import aio
+
+from pequod.addresses import is_local
+from pequod.errors import SettingError
+from pequod_server.config import ServerConfig
+
+log = logging.getLogger("pequod.server")
+
+#: What files were when they were read: their times and sizes.
+_Stamps = tuple[tuple[int, int, int], ...]
+
+
+def add_port(server: aio.Server, config: ServerConfig) -> int:
+    """Make ``server`` listen as the settings say; return the port.
+
+    Raises:
+        SettingError: The settings contradict each other, plain text would leave this machine, or a file is not right.
+        OSError: The address cannot be listened on.
+    """
+    credentials = server_credentials(config)
+    if not (config.access_file or config.tls_client_ca or is_local(config.listen)):
+        log.warning("everybody who reaches %s may do everything; give --access-file", config.listen)
+    try:
+        if credentials is None:
+            return server.add_insecure_port(config.listen)
+        return server.add_secure_port(config.listen, credentials)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {config.listen}; is another server there?") from error
+
+
+def server_credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
+    """Return what a server shows and asks for; None for plain text.
+
+    Raises:
+        SettingError: As for `add_port`.
+    """
+    certificate, key, client_ca = config.tls_certificate, config.tls_key, config.tls_client_ca
+    if certificate and key:
+        if config.insecure:
+            raise SettingError("insecure", "it asks for plain text, and tls_certificate for TLS; take one out")
+        return _TlsFiles(certificate, key, client_ca).credentials()
+    if certificate or key:
+        given, missing = ("tls_certificate", "tls_key") if certificate else ("tls_key", "tls_certificate")
+        raise SettingError(missing, f"it goes with {given}; TLS needs both")
+    if client_ca:
+        raise SettingError("tls_client_ca", "certificates of clients need TLS; give tls_certificate and tls_key too")
+    if not config.insecure and not is_local(config.listen):
+        raise SettingError(
+            "listen",
+            f"{config.listen} can be reached from other machines, and everything would go over the network in plain "
+            "text; give --tls-certificate and --tls-key, or --insecure if nobody else can listen there",
+        )
+    return None
+
+
+class _TlsFiles:
+    """A certificate, its key and the authority of clients; each handshake takes them as they are then."""
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._client_ca = client_ca
+        #: Of the files that were last tried, good or bad.
+        self._stamps = self._look()
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return credentials that follow the files.
+
+        Raises:
+            SettingError: A file cannot be read, or is not right.
+        """
+        return grpc.dynamic_ssl_server_credentials(
+            self._read(),
+            self._renewed,  # type: ignore[arg-type]  # None means nothing new
+            require_client_authentication=self._client_ca is not None,
+        )
+
+    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return what the files hold if they have changed, else None; called by gRPC in one of its threads."""
+        stamps = self._look()
+        if stamps == self._stamps:
+            return None
+        self._stamps = stamps
+        try:
+            renewed = self._read()
+        except SettingError as error:
+            log.error("%s; the files read before stay in use", error)  # noqa: TRY400 - no defect of ours
+            return None
+        log.info("tls_certificate %s: read", self._certificate)
+        return renewed
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        chain, key = _read("tls_certificate", self._certificate), _read("tls_key", self._key)
+        authority = None if self._client_ca is None else _read("tls_client_ca", self._client_ca)
+        # gRPC takes nearly anything and fails at the first handshake; OpenSSL says what is wrong now.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_NO_PASSWORD)
+        except (OSError, ValueError) as error:
+            raise SettingError("tls_certificate", f"{self._certificate} and the key {self._key}: {error}") from error
+        if authority is not None:
+            try:
+                context.load_verify_locations(cafile=self._client_ca)
+            except (OSError, ValueError) as error:
+                raise SettingError("tls_client_ca", f"{self._client_ca}: {error}") from error
+        return grpc.ssl_server_certificate_configuration([(key, chain)], authority)
+
+    def _look(self) -> _Stamps:
+        paths = [path for path in (self._certificate, self._key, self._client_ca) if path is not None]
+        try:
+            return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in (path.stat() for path in paths))
+        except OSError:
+            return ()
+
+
+#: OpenSSL would ask for the password of an encrypted key on the terminal.
+_NO_PASSWORD: Final = b"-"
+
+
+def _read(setting: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingError(setting, str(error)) from error
