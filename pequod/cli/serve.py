@@ -45,6 +45,7 @@ class _Serve(TyperCommand):
         "pequod serve --config pequod.toml --value-bytes-max 4MiB",
         "PEQUOD_ROWS_MAX=1000 pequod serve",
         "pequod serve --listen 0.0.0.0:7744 --tls-certificate cert.pem --tls-key key.pem --access-file access.toml",
+        "pequod serve --metrics 127.0.0.1:9464   (metrics and health over HTTP)",
         "pequod serve --listen 127.0.0.1:0       (any free port; the first line tells which)",
     ),
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -247,6 +247,10 @@ class Coverage:
 
     def __iter__(self) -> Iterator[StatusRange]:
         return iter(self._by_first.values())
+
+    def beyond(self, first: bytes | None, count: int) -> list[StatusRange]:
+        """Return up to so many status ranges that begin above ``first``, in order; None: from the lowest."""
+        return [self._by_first[key] for key in islice(self._by_first.irange(first, inclusive=(False, False)), count)]
 
     def find(self, key: bytes) -> StatusRange | None:
         """Return the status range that holds ``key``, None in a gap.

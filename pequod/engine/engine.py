@@ -21,7 +21,7 @@ Rows(keys=[b't|ann|120|bob'], values=[b'again'])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
@@ -322,9 +322,26 @@ class Engine:
         """Return what is stored and materialised, and what happened so far.
 
         Cost:
-            O(computed rows), 20 ns or so for each.
+            O(computed rows + contexts): 35 ns a row and 2 us a context.
         """
-        return collect(self.revision, self._store, self._catalog)
+        steps = self.statistics_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                statistics: Statistics = end.value
+                return statistics
+
+    def statistics_in_steps(self) -> Generator[None, None, Statistics]:
+        """Collect the same in steps of a millisecond or less; between them the engine may be used.
+
+        Yields:
+            None, after each step. The statistics are what the generator returns.
+
+        Ensures:
+            What changes between steps is counted as of some moment, the rest exactly.
+        """
+        return collect(self._store, self._catalog, lambda: self.revision)
 
     def evict(self, context_count: int) -> int:
         """Forget so many of the least recently read contexts; return how many went, dependants included.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Final
 
 from pequod.engine.catalog import Catalog
 from pequod.engine.joins import InstalledJoin
@@ -54,34 +56,66 @@ class Statistics:
     joins: dict[str, JoinStatistics]
 
 
-def collect(revision: int, store: Store, catalog: Catalog) -> Statistics:
-    """Collect the statistics.
+#: What is looked at in one step, 0.6 ms or so: each row counts as one, each context as much as 64.
+_STEP: Final = 16_384
+_CONTEXT_WEIGHT: Final = 64
+
+#: Yields between steps, and returns the statistics.
+Steps = Generator[None, None, Statistics]
+
+
+def collect(store: Store, catalog: Catalog, revision: Callable[[], int], step: int = _STEP) -> Steps:
+    """Collect the statistics step by step; everything may change between steps.
+
+    Ensures:
+        What does not change meanwhile is counted once. What does is counted as of some moment.
 
     Cost:
-        O(computed rows), 20 ns or so for each.
+        O(computed rows + contexts): 35 ns a row and 2 us a context.
     """
+    joins = {}
+    for join in tuple(catalog):
+        joins[join.info.name] = yield from _collect_join(join, step)
     return Statistics(
-        revision=revision,
+        revision=revision(),
         loose_keys=len(store.loose),
         tables={
             name: TableStatistics(table.entry_count, table.key_bytes, table.value_bytes, table.group_count)
             for name, table in sorted(store.tables.items())
             if table.entry_count
         },
-        joins={join.info.name: _collect_join(join) for join in catalog},
+        joins=joins,
     )
 
 
-def _collect_join(join: InstalledJoin) -> JoinStatistics:
-    contexts = {status.context: None for status in join.coverage}
+def _collect_join(join: InstalledJoin, step: int) -> Generator[None, None, JoinStatistics]:
+    rows = key_bytes = contexts = updaters = log_entries = weight = 0
+    at: bytes | None = None
+    while ranges := join.coverage.beyond(at, max(1, step // _CONTEXT_WEIGHT)):
+        for status in ranges:
+            context = status.context
+            if not context.is_live or status is not context.ranges[0]:
+                continue
+            contexts += 1
+            rows += len(context.rows)
+            updaters += len(context.updaters) - context.updaters_gone
+            log_entries += len(context.log)
+            weight += _CONTEXT_WEIGHT
+            for keys, _ in context.rows.leaves():
+                key_bytes += sum(map(len, keys))
+                weight += len(keys)
+                if weight >= step:
+                    weight = 0
+                    yield
+        at = ranges[-1].first
     counters = join.counters
     return JoinStatistics(
-        rows=sum(len(context.rows) for context in contexts),
-        key_bytes=sum(sum(map(len, keys)) for context in contexts for keys, _ in context.rows.leaves()),
-        contexts=len(contexts),
+        rows=rows,
+        key_bytes=key_bytes,
+        contexts=contexts,
         status_ranges=len(join.coverage),
-        updaters=sum(len(context.updaters) - context.updaters_gone for context in contexts),
-        log_entries=sum(len(context.log) for context in contexts),
+        updaters=updaters,
+        log_entries=log_entries,
         hits=counters.hits,
         computed_ranges=counters.computed_ranges,
         rows_computed=counters.rows_computed,

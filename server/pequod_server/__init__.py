@@ -14,6 +14,12 @@ access.py    the access file: tokens, certificates, roles
 grants.py    rights on key ranges
 guard.py     who calls, and whether they may
 commands.py  the same for each command of a batch
+
+observe.py      the interceptor around all calls, which tells what watches them
+instruments.py  what watches, put together
+metrics.py      what Prometheus reads           web.py     /metrics, /healthz, /readyz
+logs.py         lines of the log, slow calls    traces.py  OpenTelemetry
+statistics.py   what the engine holds, collected while it goes on
 """
 
 from typing import TYPE_CHECKING

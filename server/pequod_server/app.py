@@ -16,9 +16,12 @@ from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
 from pequod.engine import Engine
+from pequod.errors import SettingError
+from pequod_server import logs
 from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig
 from pequod_server.guard import make_guard
+from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
 from pequod_server.service import PequodService
 from pequod_server.standard import StandardServices
@@ -44,8 +47,14 @@ class PequodServer:
         self.engine = engine or Engine(key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max)
         self._calls = Calls(config)
         self.guard = make_guard(config, self.engine)
+        self.instruments = Instruments(config, self.engine, lambda: self.is_ready)
+        #: Whether calls are taken.
+        self.is_ready = False
+        interceptors: list[aio.ServerInterceptor] = [self.instruments.interceptor, self._calls]
+        if self.guard is not None:
+            interceptors.append(self.guard)
         self._server = aio.server(
-            interceptors=[self._calls] if self.guard is None else [self._calls, self.guard],
+            interceptors=interceptors,
             options=[
                 ("grpc.max_receive_message_length", config.message_bytes_max),
                 ("grpc.max_send_message_length", -1),
@@ -55,7 +64,7 @@ class PequodServer:
                 ("grpc.enable_channelz", int(config.channelz)),
             ],
         )
-        self.service = PequodService(self.engine, config)
+        self.service = PequodService(self.engine, config, self.instruments.executed)
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
         self._standard = StandardServices(self._server, channelz=config.channelz)
 
@@ -67,14 +76,20 @@ class PequodServer:
 
         Raises:
             ConfigError: A join cannot be installed.
-            OSError: The address cannot be listened on.
+            OSError: The address cannot be listened on, or that of the metrics.
             SettingError: It would be reached in plain text, or the files for TLS are not right.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
+        await self.instruments.start()
         await self._standard.starting()
-        port = add_port(self._server, self._config)
+        try:
+            port = add_port(self._server, self._config)
+        except (OSError, SettingError):
+            await self.instruments.stop()
+            raise
         await self._server.start()
         await self._standard.ready()
+        self.is_ready = True
         return port
 
     def reload(self) -> None:
@@ -84,15 +99,18 @@ class PequodServer:
 
     async def stop(self) -> None:
         """Say not ready, take no more calls, let those under way finish within the drain time, and close."""
+        self.is_ready = False
         await self._standard.stopping()
         self._calls.refuse()
         self.service.end_streams()
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
+        await self.instruments.stop()
 
     async def close(self) -> None:
         """Close at once; calls under way are cut off."""
         await self._server.stop(None)
+        await self.instruments.stop()
 
 
 def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
@@ -104,10 +122,11 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
     Raises:
         ConfigError: A join of the configuration cannot be installed.
     """
+    logs.configure(config.log_format, config.log_level)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from))
-        except OSError as error:
+        except (OSError, ImportError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return 1
 
@@ -123,6 +142,8 @@ async def _serve(config: ServerConfig, joins_from: str) -> int:
     tame_collector()
     host, _, _ = config.listen.rpartition(":")
     print(f"pequod serving on {host}:{port}", file=sys.stderr, flush=True)
+    if server.instruments.url:
+        log.info("serving metrics", extra={"url": server.instruments.url})
     await stopping.wait()
     print("pequod stopping", file=sys.stderr, flush=True)
     stopping.clear()

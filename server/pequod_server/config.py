@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
@@ -68,10 +68,14 @@ def _paths(value: object) -> object:
 
 
 Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
+OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _address(value)), Metavar("HOST:PORT")]
 Size = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
 Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
+Milliseconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("MS")]
+LogFormat = Annotated[Literal["console", "json"], Metavar("FORMAT")]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Metavar("LEVEL")]
 Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
 
 
@@ -119,6 +123,13 @@ class ServerConfig(BaseModel):
     insecure: bool = Field(default=False, description="Listen in plain text where other machines can reach it.")
     joins: str = Field(default="", description="Joins to install at the start, with ; between.")
     join_files: Files = Field(default=(), description="Files of joins to install at the start, before `joins`.")
+    metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
+    slow_ms: Milliseconds = Field(default=100.0, description="Log calls and batches that take as long; 0 for none.")
+    log_format: LogFormat = Field(default="console", description="Lines of the log: console (for people) or json.")
+    log_level: LogLevel = Field(
+        default="info", description="What is logged: debug (each call), info, warning or error."
+    )
+    traces: bool = Field(default=False, description="Send OpenTelemetry spans of calls, as the variables OTEL_* say.")
     channelz: bool = Field(default=False, description="Serve gRPC's own figures of connections and calls (channelz).")
     uvloop: bool = Field(default=True, description="Run on uvloop if it is installed.")
 

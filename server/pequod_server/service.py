@@ -21,6 +21,8 @@ from pequod_server.commands import guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
+from pequod_server.observe import BatchSink
+from pequod_server.statistics import collected
 from pequod_server.watches import Feed, Watches
 
 Answer = TypeVar("Answer")
@@ -30,8 +32,9 @@ Context = aio.ServicerContext[Any, Any]
 class PequodService(PequodServicer):
     """One engine behind the wire contract."""
 
-    def __init__(self, engine: Engine, config: ServerConfig) -> None:
+    def __init__(self, engine: Engine, config: ServerConfig, on_batch: BatchSink) -> None:
         self._engine = engine
+        self._on_batch = on_batch
         self._config = config
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
@@ -95,6 +98,7 @@ class PequodService(PequodServicer):
     async def Execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come; one reply for each."""
         read, write, execute, clock = context.read, context.write, guarded(self._executor.execute), time.monotonic
+        on_batch = self._on_batch
         task, idle = asyncio.current_task(), self._idle
         assert task is not None
         try:
@@ -104,7 +108,10 @@ class PequodService(PequodServicer):
                 idle.discard(task)
                 if request is aio.EOF:
                     return
-                await write(execute(request, clock()))
+                started_s = clock()
+                reply = execute(request, started_s)
+                on_batch(request, reply, clock() - started_s)
+                await write(reply)
         except BadBatchError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except LimitExceededError as error:
@@ -197,7 +204,7 @@ class PequodService(PequodServicer):
 
     async def Stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
         """Tell what the server holds and did."""
-        return encode.statistics(self._engine.statistics(), self._header())
+        return encode.statistics(await collected(self._engine), self._header())
 
 
 async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:

@@ -1,0 +1,87 @@
+"""What watches a server, put together: the log of calls, and metrics and traces if they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from grpc import aio
+from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+
+from pequod.engine import Engine
+from pequod_server.config import ServerConfig
+from pequod_server.logs import CallLog
+from pequod_server.observe import BatchSink, CallObserver, Sink
+
+log = logging.getLogger("pequod.server")
+
+
+class Instruments:
+    """The instruments of one server."""
+
+    def __init__(self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool]) -> None:
+        """Make the instruments that the settings ask for.
+
+        Raises:
+            ImportError: Something that they need is not installed; the text says what to install.
+        """
+        # The imports are here since what they bring in takes half a second, and only some servers need it.
+        call_log = CallLog(config.slow_ms / 1000 if config.slow_ms else None)
+        sinks: list[Sink] = [call_log]
+        self._batch_sinks: list[BatchSink] = [call_log.executed]
+        self._address = config.metrics
+        self._metrics = self._web = self._provider = None
+        self._lag: asyncio.Task[None] | None = None
+        if config.metrics:
+            from pequod_server.metrics import Metrics  # noqa: PLC0415
+            from pequod_server.web import WebServer  # noqa: PLC0415
+
+            self._metrics = Metrics(engine)
+            self._web = WebServer(self._metrics.scrape, is_ready)
+            sinks.append(self._metrics.calls)
+            self._batch_sinks.append(self._metrics.batches.executed)
+        if config.traces:
+            try:
+                from pequod_server import traces  # noqa: PLC0415
+            except ImportError as error:
+                raise ImportError("traces need OpenTelemetry: pip install 'pequod[otel]'") from error
+            self._provider = traces.provider_from_environment()
+            sinks.append(traces.CallTraces(self._provider))
+        #: To stand before all other interceptors.
+        self.interceptor: aio.ServerInterceptor = CallObserver(sinks)
+        #: Where metrics and health are served, while they are.
+        self.url: str | None = None
+
+    def executed(self, request: ExecuteRequest, reply: ExecuteReply, duration_s: float) -> None:
+        """Take note of a batch of Execute."""
+        for sink in self._batch_sinks:
+            sink(request, reply, duration_s)
+
+    async def start(self) -> None:
+        """Serve metrics and health.
+
+        Raises:
+            OSError: Their address cannot be listened on.
+        """
+        if self._web is None or self._metrics is None:
+            return
+        try:
+            self.url = await self._web.start(self._address)
+        except OSError:
+            await self.stop()
+            raise
+        self._lag = asyncio.create_task(self._metrics.lag.run(), name="pequod loop lag")
+
+    async def stop(self) -> None:
+        """Close everything; spans that were not sent yet are."""
+        if self._lag is not None:
+            self._lag.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._lag
+        if self._web is not None:
+            await self._web.stop()
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            await asyncio.to_thread(provider.shutdown)

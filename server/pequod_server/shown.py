@@ -1,0 +1,40 @@
+"""Keys and kinds of commands as text, for logs and labels: one line, printable, and told apart exactly."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pequod_proto import commands
+
+#: By the byte that stands for the kind in a batch; the more frequent ones first.
+KIND_NAMES: Final = {
+    commands.SCAN: "SCAN",
+    commands.PUT: "PUT",
+    commands.GET: "GET",
+    commands.SCAN_LIMIT: "SCAN_LIMIT",
+    commands.REMOVE: "REMOVE",
+    commands.SCAN_DOWN: "SCAN_DOWN",
+    commands.COUNT: "COUNT",
+}
+#: Bytes of a key that stand in a line of the log.
+_KEY_BYTES_SHOWN: Final = 64
+
+
+def shown(name: bytes) -> str:
+    r"""Return bytes as text, with escapes for what is not printable ASCII.
+
+    >>> print(shown(b"p|ann|\xff\n"))
+    p|ann|\xff\n
+    """
+    return repr(name)[2:-1]
+
+
+def shortened(key: bytes) -> str:
+    """Return the text of a key, cut where it grows long.
+
+    >>> shortened(b"k" * 70)[-12:]
+    'kkkkkk… (70)'
+    """
+    if len(key) <= _KEY_BYTES_SHOWN:
+        return shown(key)
+    return f"{shown(key[:_KEY_BYTES_SHOWN])}… ({len(key)})"

@@ -1,0 +1,73 @@
+"""A small HTTP server in the same event loop: `/metrics`, `/healthz`, `/readyz`.
+
+aiohttp, and in the loop rather than in a thread of prometheus_client's: the engine may only be read between two of its
+calls, and an answer from the loop is proof that the loop answers, which is what `/healthz` is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+#: From what the client accepts to the metrics and their content type.
+Scrape = Callable[[str], Awaitable[tuple[bytes, str]]]
+#: How long requests that are under way may take at the end.
+_END_S: Final = 1.0
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Tell whether a line is about us: aiohttp logs a malformed request as an error, with a traceback."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_faults: Final = logging.getLogger("pequod.server.web")
+_faults.addFilter(_is_fault)
+
+
+class WebServer:
+    """Serves metrics and health until it is stopped."""
+
+    def __init__(self, scrape: Scrape, is_ready: Callable[[], bool]) -> None:
+        self._scrape = scrape
+        self._is_ready = is_ready
+        application = web.Application()
+        application.router.add_get("/metrics", self._metrics)
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        self._runner = web.AppRunner(application, access_log=None, logger=_faults, shutdown_timeout=_END_S)
+
+    async def start(self, address: str) -> str:
+        """Listen at HOST:PORT, and return the URL; port 0 takes a free one.
+
+        Raises:
+            OSError: The address cannot be listened on.
+        """
+        host, _, port = address.rpartition(":")
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host.strip("[]"), int(port))
+        try:
+            await site.start()
+        except OSError as error:
+            raise OSError(f"cannot listen on {address} for metrics: {error.strerror or error}") from error
+        bound_host, bound_port = self._runner.addresses[0][:2]
+        return f"http://[{bound_host}]:{bound_port}" if ":" in bound_host else f"http://{bound_host}:{bound_port}"
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections; fine if it never listened."""
+        await self._runner.cleanup()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        body, content_type = await self._scrape(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self._is_ready():
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="not ready: starting or stopping\n")

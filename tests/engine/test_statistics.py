@@ -1,0 +1,82 @@
+"""Statistics collected in steps, with everything changing between them."""
+
+import random
+
+from pequod_grammar import parse
+
+from pequod.engine import Engine
+from pequod.engine.statistics import collect
+
+JOINS = """
+t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
+karma|<author> = count vote|<author>|<voter>
+"""
+USERS = 30
+
+
+def _filled() -> Engine:
+    engine = Engine()
+    engine.add_joins(parse(JOINS))
+    for user in range(USERS):
+        engine.put(b"s|%02d|%02d" % (user, user % 3), b"1")
+        engine.put(b"vote|%02d|x" % user, b"")
+        # Two ranges of one context.
+        engine.scan(b"t|%02d|1" % user, b"t|%02d|2" % user)
+        engine.scan(b"t|%02d|4" % user, b"t|%02d|5" % user)
+    for time in range(1000, 2000, 10):
+        engine.put(b"p|01|%04d" % time, b"text")
+    engine.scan(b"karma|", b"karma}")
+    return engine
+
+
+def test_steps_of_any_size_find_the_same() -> None:
+    engine = _filled()
+    whole = engine.statistics()
+    assert (whole.joins["t"].contexts, whole.joins["t"].status_ranges) == (USERS, 2 * USERS)
+    assert whole.joins["t"].rows == 10 * 100
+    assert whole.joins["t"].key_bytes == 10 * 100 * len("1000|01")
+    assert whole.joins["karma"].rows == USERS
+    assert whole.revision == engine.revision
+    for step in (1, 50, 1000):
+        steps = collect(engine._store, engine._catalog, lambda: engine.revision, step)
+        count = 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                assert end.value == whole
+                break
+            count += 1
+        assert count >= (USERS if step == 1 else 1)
+
+
+def test_anything_may_change_between_steps() -> None:
+    for seed in range(10):
+        chance, engine = random.Random(seed), _filled()
+
+        def change(chance: random.Random = chance, engine: Engine = engine) -> None:
+            user, poster = chance.randrange(USERS), chance.randrange(3)
+            match chance.randrange(6):
+                case 0:
+                    engine.evict(3)
+                case 1:
+                    engine.scan(b"t|%02d|" % user, b"t|%02d}" % user)
+                case 2:
+                    engine.put(b"p|%02d|%04d" % (poster, chance.randrange(10_000)), b"text")
+                case 3:
+                    engine.remove(b"s|%02d|%02d" % (user, poster))
+                case 4:
+                    engine.put(b"s|%02d|%02d" % (user, poster), b"1")
+                case _ if chance.random() < 0.1 and engine.joins():
+                    engine.drop_join(engine.joins()[0].name)
+                case _:
+                    engine.scan(b"t|", b"t}")
+
+        for _ in collect(engine._store, engine._catalog, lambda engine=engine: engine.revision, 1):  # type: ignore[misc]
+            change()
+        engine._check()
+        for name, join in engine.statistics().joins.items():
+            contexts = {status.context for status in engine._catalog.find(name).coverage}
+            assert join.contexts == len(contexts)
+            assert join.rows == sum(len(context.rows) for context in contexts)
+            assert join.updaters == sum(len(context.updaters) - context.updaters_gone for context in contexts)
