@@ -1,7 +1,8 @@
-"""bench twip, bench engine-twip and bench micro."""
+"""bench twip, bench engine-twip, bench micro and bench compare."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import closing
 from enum import StrEnum
@@ -186,6 +187,101 @@ def micro(
         print(to_json(results, sizes))
     else:
         print_results(results, sizes, Console())
+
+
+@app.command(
+    "compare",
+    epilog=examples(
+        "pequod bench compare --quick --out report",
+        "pequod bench compare --systems pequod,redis --figures 7",
+        "pequod bench compare --users 20000 --ticks 1000000 --repeat 5 --out report",
+    ),
+)
+def compare(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: one to three minutes in all.")] = False,
+    users: Annotated[
+        int | None, typer.Option("--users", min=2, help="Users of figure 7 (5,000; quick 1,000).", show_default=False)
+    ] = None,
+    ticks: Annotated[
+        int | None,
+        typer.Option("--ticks", min=1, help="Operations of figure 7 (200,000; quick 40,000).", show_default=False),
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option("--repeat", min=1, help="Repetitions of everything (3; quick 3, 1, 1).", show_default=False),
+    ] = None,
+    systems: Annotated[
+        str,
+        typer.Option(
+            "--systems",
+            metavar="NAME,...",
+            help="Of pequod, redis, client-pequod, memcached, postgres, postgres-query; ratios are to the first.",
+        ),
+    ] = "pequod,redis,client-pequod,memcached,postgres,postgres-query",
+    figures: Annotated[str, typer.Option("--figures", metavar="N,...", help="Of 7, 8 and 9.")] = "7,8,9",
+    graph: Graph = "synthetic",
+    seed: Seed = 1,
+    tweet_bytes: TweetBytes = 140,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write compare.html, compare.md and compare.json there."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Repeat the Pequod paper's evaluation beside real peers: Redis, memcached and PostgreSQL.
+
+    Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins.
+    Each server is started for its run, in a directory of its own, if it is on PATH; all get the same operations,
+    and what they hold at the end must be equal.
+    """
+    from dataclasses import replace
+
+    from pequod_bench.compare.markdown import to_markdown
+    from pequod_bench.compare.page import to_html
+    from pequod_bench.compare.study import QUICK, Scale, Settings, chosen, run
+
+    from pequod.errors import PequodError
+
+    numbers = _figures(figures)
+    names = [name.strip() for name in systems.split(",") if name.strip()]
+    scale = QUICK if quick else Scale()
+    scale = replace(
+        scale,
+        users=users or scale.users,
+        ticks=ticks or scale.ticks,
+        repetitions=repeat or scale.repetitions,
+        curve_repetitions=repeat or scale.curve_repetitions,
+    )
+    try:
+        _, skipped = chosen(names)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+    except (PequodError, OSError) as error:
+        fail(ExitCode.USAGE, str(error))
+    for name, reason in skipped.items():
+        print(f"pequod: {name} is left out: {reason}", file=sys.stderr)
+    settings = Settings(scale, names, numbers, graph=graph, tweet_bytes=tweet_bytes, seed=seed)
+    # Being told to end is like Ctrl-C: the server of the moment is stopped, and its directory removed.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        found = run(settings, _bars(json))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if out is not None:
+        (out / "compare.json").write_text(found.to_json(), "utf-8")
+        (out / "compare.md").write_text(to_markdown(found), "utf-8")
+        (out / "compare.html").write_text(to_html(found), "utf-8")
+        print(f"pequod: the report is in {out / 'compare.html'}", file=sys.stderr)
+    print(found.to_json() if json else to_markdown(found))
+    if differences := found.differences():
+        fail(ExitCode.WRONG, f"the answers are wrong: {differences[0]}")
+
+
+def _figures(text: str) -> frozenset[int]:
+    numbers = {part.strip() for part in text.split(",")}
+    if not numbers <= {"7", "8", "9"}:
+        fail(ExitCode.USAGE, f"--figures takes 7, 8 and 9, with commas between them, not {text!r}")
+    return frozenset(map(int, numbers))
 
 
 def _read(path: str | None) -> str | None:

@@ -1,0 +1,248 @@
+"""PostgreSQL: timelines kept by triggers, or none at all and a query for each check.
+
+p(poster, tick, tweet)   s(poster, follower, active)   t(follower, tick, poster, tweet)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import asyncpg
+
+from pequod.engine import Rows
+from pequod_bench.compare.server import find_program, free_port, running
+from pequod_bench.compare.system import BATCH, Found, Missing, PeerError, Presence, Server, Work, Workload
+from pequod_bench.keys import timeline_key, tweet
+from pequod_bench.process import ServerStartError
+from pequod_bench.stream import CHECK, POST, SUBSCRIBE
+
+Timelines = Literal["triggers", "query"]
+
+_INSTALL: Final = "install it with: apt-get install postgresql"
+#: PostgreSQL refuses to run as root; the first of these that exists runs it then.
+_USERS: Final = ("postgres", "nobody")
+_SETTINGS: Final = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "1h",
+    "shared_buffers": "1GB",
+    "bgwriter_lru_maxpages": "0",
+    "jit": "off",
+    # The tables are nearly empty when they are analysed: without these, plans for such tables would stay.
+    "enable_seqscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+#: Connections that check, beside one that writes; more gain nothing on two cores.
+_READERS: Final = 2
+
+_TABLES: Final = """
+CREATE UNLOGGED TABLE s (poster int4, follower int4, active bool, PRIMARY KEY (poster, follower));
+CREATE UNLOGGED TABLE p (poster int4, tick int4, tweet bytea, PRIMARY KEY (poster, tick));
+"""
+_TRIGGERS: Final = """
+CREATE UNLOGGED TABLE t (follower int4, tick int4, poster int4, tweet bytea, PRIMARY KEY (follower, tick, poster));
+CREATE FUNCTION posted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO t SELECT follower, NEW.tick, NEW.poster, NEW.tweet FROM s WHERE poster = NEW.poster AND active;
+  RETURN NULL;
+END $$;
+CREATE FUNCTION followed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO t SELECT NEW.follower, tick, poster, tweet FROM p WHERE poster = NEW.poster;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER posted AFTER INSERT ON p FOR EACH ROW EXECUTE FUNCTION posted();
+CREATE TRIGGER followed AFTER INSERT ON s FOR EACH ROW WHEN (NEW.active) EXECUTE FUNCTION followed();
+"""
+_FOLLOWS_INDEX: Final = "CREATE INDEX ON s (follower, poster);"
+_CHECK: Final[dict[Timelines, str]] = {
+    "triggers": "SELECT tick, poster, tweet FROM t WHERE follower = $1 AND tick >= $2 ORDER BY tick, poster",
+    "query": "SELECT tick, poster, tweet FROM s JOIN p USING (poster) WHERE follower = $1 AND tick >= $2 "
+    "ORDER BY tick, poster",
+}
+
+
+class PostgresSystem:
+    """A PostgreSQL cluster of its own, in a temporary directory."""
+
+    def __init__(self, name: str, title: str, timelines: Timelines, tuning: str) -> None:
+        self.name = name
+        self.title = title
+        self.tuning = tuning
+        self._timelines: Timelines = timelines
+
+    def find(self) -> Presence:
+        """Look for postgres and initdb, and for a user to run them if this is root."""
+        found = _find("postgres")
+        if isinstance(found, Found) and isinstance(missing := _find("initdb"), Missing):
+            return missing
+        if _is_root() and _user() is None:
+            return Missing(f"PostgreSQL does not run as root, and there is no user {' or '.join(_USERS)} to run it")
+        return found
+
+    @contextmanager
+    def started(self, directory: Path) -> Iterator[Server]:
+        """Make a cluster and start it."""
+        postgres, initdb = _find("postgres"), _find("initdb")
+        if isinstance(postgres, Missing) or isinstance(initdb, Missing):
+            raise ServerStartError(f"no PostgreSQL on this machine; {_INSTALL}")
+        user = _user() if _is_root() else None
+        if user is not None:
+            shutil.chown(directory, user)
+        data = directory / "data"
+        made = subprocess.run(
+            [initdb.path, "-D", data, "-U", "bench", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"],
+            capture_output=True,
+            text=True,
+            check=False,
+            user=user,
+            cwd=directory,
+        )
+        if made.returncode:
+            raise ServerStartError(f"initdb failed:\n{made.stdout}{made.stderr}")
+        port = free_port()
+        flags = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        command = [str(postgres.path), "-D", str(data), "-p", str(port), *flags]
+        # SIGINT is its fast shutdown, which does not wait for clients.
+        with running(command, port, ready="ready to accept connections", user=user, stop=signal.SIGINT) as server:
+            yield server
+
+    @asynccontextmanager
+    async def session(self, server: Server, workload: Workload) -> AsyncIterator[_Session]:
+        """Connect a writer and some readers."""
+        async with AsyncExitStack() as stack:
+            connections = []
+            for _ in range(1 + _READERS):
+                connection = await asyncpg.connect(
+                    host="127.0.0.1", port=server.port, user="bench", database="postgres", ssl=False
+                )
+                stack.push_async_callback(connection.close)
+                connections.append(connection)
+            yield _Session(connections, workload, self._timelines)
+
+
+_COMMON: Final = (
+    "fsync, synchronous_commit and full_page_writes off, unlogged tables, 1 GB of shared buffers, no checkpoints, no "
+    "background writer, no jit, analysed after loading, plans that use the indexes; integers for users and times. "
+    "asyncpg with prepared statements, pipelined by executemany and fetchmany, 256 operations to a message; writes "
+    "take one connection, so that no two of them wait for each other, checks the other two."
+)
+POSTGRES: Final = PostgresSystem("postgres", "PostgreSQL", "triggers", f"Timelines kept by triggers. {_COMMON}")
+POSTGRES_QUERY: Final = PostgresSystem(
+    "postgres-query", "PostgreSQL, no timelines", "query", f"Every check is a join of s and p. {_COMMON}"
+)
+
+
+def _find(program: str) -> Presence:
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return find_program(program, _INSTALL, folders=folders)
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _user() -> str | None:
+    import pwd  # noqa: PLC0415 -- not on every platform
+
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return next((user for user in _USERS if user in names), None)
+
+
+@asynccontextmanager
+async def _one_error() -> AsyncIterator[None]:
+    """Turn what the tasks of a group met into one error."""
+    try:
+        yield
+    except* (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as group:
+        raise PeerError(f"PostgreSQL failed: {group.exceptions[0]}") from group
+
+
+class _Session:
+    def __init__(self, connections: Sequence[Any], workload: Workload, timelines: Timelines) -> None:
+        self._writer, *self._readers = connections
+        self._workload = workload
+        self._timelines = timelines
+        self._active = set(workload.stream.active.tolist())
+
+    async def load(self) -> None:
+        await self._writer.execute(_TABLES)
+        graph = self._workload.stream.graph
+        users, posters = graph.users.tolist(), graph.posters.tolist()
+        rows = sorted((poster, user, user in self._active) for user, poster in zip(users, posters, strict=True))
+        await self._writer.copy_records_to_table("s", records=rows)
+        await self._writer.execute(_TRIGGERS if self._timelines == "triggers" else _FOLLOWS_INDEX)
+        await self._writer.execute("VACUUM ANALYZE")
+
+    async def run(self) -> Work:
+        """Carry out messages of operations: writes one after the other, checks on any free connection."""
+        stream = self._workload.stream
+        free: asyncio.Queue[Any] = asyncio.Queue()
+        for reader in self._readers:
+            free.put_nowait(reader)
+        # One message waits while another is written: the writer never idles, and is never far behind the checks.
+        writes: asyncio.Queue[_Writes | None] = asyncio.Queue(1)
+        row_count = command_count = message_count = 0
+
+        async def check(reader: Any, checks: list[tuple[int, int]]) -> None:
+            nonlocal row_count
+            records = await reader.fetchmany(_CHECK[self._timelines], checks)
+            row_count += len(records)
+            free.put_nowait(reader)
+
+        async with _one_error(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_all(writes))
+            for start in range(0, stream.tick_count, BATCH):
+                follows, posts, checks = self._message(start)
+                await writes.put((follows, posts))
+                tasks.create_task(check(await free.get(), checks))
+                command_count += len(follows) + len(posts) + len(checks)
+                message_count += bool(follows) + bool(posts) + bool(checks)
+            await writes.put(None)
+        return Work(row_count, command_count, message_count)
+
+    def _message(self, start: int) -> tuple[list[tuple[int, int, bool]], list[tuple[int, int, bytes]], list[Any]]:
+        stream = self._workload.stream
+        follows: list[tuple[int, int, bool]] = []
+        posts: list[tuple[int, int, bytes]] = []
+        checks: list[tuple[int, int]] = []
+        part = slice(start, start + BATCH)
+        rows = zip(stream.kinds[part].tolist(), stream.users[part].tolist(), stream.details[part].tolist(), strict=True)
+        for tick, (kind, user, detail) in enumerate(rows, stream.first_tick + start):
+            if kind == CHECK:
+                checks.append((user, detail))
+            elif kind == SUBSCRIBE:
+                follows.append((detail, user, user in self._active))
+            elif kind == POST:
+                posts.append((user, tick, tweet(tick, self._workload.tweet_bytes)))
+        return follows, posts, checks
+
+    async def _write_all(self, writes: asyncio.Queue[_Writes | None]) -> None:
+        while (message := await writes.get()) is not None:
+            follows, posts = message
+            if follows:
+                await self._writer.executemany("INSERT INTO s VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", follows)
+            if posts:
+                await self._writer.executemany("INSERT INTO p VALUES ($1, $2, $3)", posts)
+
+    async def timelines(self, users: Sequence[int]) -> list[Rows]:
+        return [await self._timeline(user) for user in users]
+
+    async def _timeline(self, user: int) -> Rows:
+        records = await self._writer.fetch(_CHECK[self._timelines], user, 0)
+        return Rows([timeline_key(user, tick, poster) for tick, poster, _ in records], [text for *_, text in records])
+
+
+_Writes = tuple[list[tuple[int, int, bool]], list[tuple[int, int, bytes]]]

@@ -1,0 +1,21 @@
+"""All systems that can be compared."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pequod_bench.compare.memcached_system import MemcachedSystem
+from pequod_bench.compare.pequod_system import CLIENT_PEQUOD, PEQUOD
+from pequod_bench.compare.postgres_system import POSTGRES, POSTGRES_QUERY
+from pequod_bench.compare.redis_system import RedisSystem
+from pequod_bench.compare.system import System
+
+#: In the order of the paper's figure; ratios are to the first.
+SYSTEMS: Final[tuple[System, ...]] = (
+    PEQUOD,
+    RedisSystem(),
+    CLIENT_PEQUOD,
+    MemcachedSystem(),
+    POSTGRES,
+    POSTGRES_QUERY,
+)
