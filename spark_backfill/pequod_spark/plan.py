@@ -1,0 +1,185 @@
+r"""Cache joins compiled to DataFrames: what a range of outputs is, computed from base rows by Spark alone.
+
+    t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
+
+    read s|..         read p|..           base rows of the containing ranges, and rows that other joins compute
+       |                 |
+    match, slots      match, slots        keys.take_apart
+        \               /
+         join on poster                   slots that sources share
+               |
+     put together the key                 keys.put_together
+               |
+     combine what meets in a key          contributions.combine, unless each key has one contribution
+               |
+     clip to the range                    ranges.clip
+
+Everything is Spark's own functions: no row passes through Python. Nothing runs until the DataFrame is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import combinations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from pequod.engine import Engine
+from pequod.engine.patterns import may_overlap
+from pequod.engine.plan import number_slots
+from pequod.engine.spec import JoinSpec, Operator, Source
+from pequod_spark.contributions import combine
+from pequod_spark.keys import put_together, take_apart
+from pequod_spark.ranges import clip, containing_range, fixed_slots, keys_of, meet
+
+#: Return the base rows of a key range as a DataFrame of rows; more rows than asked for do no harm.
+#: A ``last`` of None is unbounded. No key may occur twice.
+Read = Callable[[bytes, bytes | None], DataFrame]
+
+
+def compile_join(
+    spec: JoinSpec, read: Read, first: bytes = b"", last: bytes | None = None, *, installed: Iterable[JoinSpec] = ()
+) -> DataFrame:
+    """Compile a join's outputs of a range: exactly the rows that the engine computes for it.
+
+    If several joins compute a key, this is what ``spec`` gives for it, whichever of them a scan shows.
+
+    Args:
+        spec: The join, installed or not.
+        read: Gives the base rows. Rows with a key that an installed join computes are ignored, so it may as well
+            read from a server, which has both.
+        first: The first output key wanted.
+        last: The end of the range, None for no end.
+        installed: The joins that compute sources, the earliest installed first.
+
+    Returns:
+        Rows in no order, no key twice.
+
+    Raises:
+        JoinError: A join is malformed, or they form a cycle.
+    """
+    joins = [*dict.fromkeys(installed)]
+    return Plan(joins if spec in joins else [*joins, spec], read).outputs(spec, first, last)
+
+
+def compile_scan(installed: Iterable[JoinSpec], read: Read, first: bytes = b"", last: bytes | None = None) -> DataFrame:
+    """Compile all rows of a range, base and computed: exactly those that a scan of a server returns.
+
+    Args:
+        installed: The joins, the earliest installed first: of two that compute a key, the earlier one's value shows.
+        read: Gives the base rows, as for `compile_join`.
+        first: The first key wanted.
+        last: The end of the range, None for no end.
+
+    Returns:
+        Rows in no order, no key twice.
+
+    Raises:
+        JoinError: A join is malformed, or they form a cycle.
+    """
+    return Plan([*dict.fromkeys(installed)], read).rows(first, last)
+
+
+def read_from(rows: DataFrame) -> Read:
+    """Return a `Read` over one DataFrame of base rows of all tables."""
+    return lambda first, last: clip(rows.select("key", "value"), first, last)
+
+
+class Plan:
+    """The installed joins over base rows.
+
+    Invariants:
+        1. The joins are well-formed, each is there once, and none reads its own output.
+    """
+
+    __slots__ = ("_joins", "_read")
+
+    def __init__(self, joins: Sequence[JoinSpec], read: Read) -> None:
+        # An engine knows what is no set of joins, and says it well.
+        Engine().add_joins(joins)
+        self._joins = joins
+        self._read = read
+
+    def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
+        """Return what one join computes in a range."""
+        first, last = meet(first, last, keys_of(spec.output))
+        fixed = fixed_slots(spec, first, last)
+        columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
+        sources = [
+            self._source(source, containing_range(spec, source.pattern, first, last), columns, fixed)
+            for source in _join_order(spec.sources)
+        ]
+        joined = reduce(_join, sources)
+        slots = {name: f.col(column) for name, column in columns.items()}
+        keyed = joined.withColumn("key", put_together(spec.output.parts, slots))
+        return combine(_value_source(spec).operator, clip(keyed, first, last), is_unique=_is_unique(spec))
+
+    def rows(self, first: bytes, last: bytes | None) -> DataFrame:
+        """Return all rows of a range."""
+        return self._rows(first, last, [spec for spec in self._joins if _share_keys(spec, first, last)])
+
+    def _source(
+        self, source: Source, within: tuple[bytes, bytes], columns: dict[str, str], fixed: dict[str, bytes]
+    ) -> DataFrame:
+        """Return the slots of a source's keys, and of the value source the contribution too."""
+        computing = [spec for spec in self._joins if may_overlap(source.pattern, spec.output)]
+        rows = self._rows(*within, [spec for spec in computing if _share_keys(spec, *within)])
+        matches, slots = take_apart(source.pattern, f.col("key"))
+        for name in slots.keys() & fixed.keys():
+            matches &= slots[name] == f.lit(fixed[name])
+        shown = [column.alias(columns[name]) for name, column in slots.items()]
+        if source.operator is not Operator.CHECK:
+            shown += [f.col("key").alias("source_key"), f.col("value")]
+        return rows.where(matches).select(*shown)
+
+    def _rows(self, first: bytes, last: bytes | None, computing: list[JoinSpec]) -> DataFrame:
+        """Return the rows of a range, of which ``computing`` joins compute some."""
+        base = clip(self._read(first, last).select("key", "value"), first, last)
+        for spec in computing:
+            base = base.where(~take_apart(spec.output, f.col("key")).matches)
+        if not computing:
+            return base
+        outputs = [self.outputs(spec, first, last) for spec in computing]
+        if any(may_overlap(a.output, b.output) for a, b in combinations(computing, 2)):
+            return base.union(_earliest(outputs))
+        return reduce(DataFrame.union, outputs, base)
+
+
+def _earliest(outputs: list[DataFrame]) -> DataFrame:
+    """Return the rows of all, of each key the one in the earliest."""
+    ordered = [rows.withColumn("order", f.lit(order)) for order, rows in enumerate(outputs)]
+    return reduce(DataFrame.union, ordered).groupBy("key").agg(f.min_by("value", "order").alias("value"))
+
+
+def _join(left: DataFrame, right: DataFrame) -> DataFrame:
+    shared = [column for column in left.columns if column in right.columns]
+    return left.join(right, shared) if shared else left.crossJoin(right)
+
+
+def _join_order(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources so that each shares a slot with those before it, where that can be."""
+    ordered = [sources[0]]
+    rest = list(sources[1:])
+    while rest:
+        known = {slot for source in ordered for slot in source.pattern.slots()}
+        following = next((source for source in rest if known.intersection(source.pattern.slots())), rest[0])
+        rest.remove(following)
+        ordered.append(following)
+    return ordered
+
+
+def _value_source(spec: JoinSpec) -> Source:
+    return next(source for source in spec.sources if source.operator is not Operator.CHECK)
+
+
+def _is_unique(spec: JoinSpec) -> bool:
+    """Tell whether each output key has one contribution: it shows all that tells two tuples of source keys apart."""
+    bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
+    return bound == {slot.name for slot in spec.output.slots()}
+
+
+def _share_keys(spec: JoinSpec, first: bytes, last: bytes | None) -> bool:
+    start, end = meet(first, last, keys_of(spec.output))
+    return start < end

@@ -1,0 +1,139 @@
+"""A Spark session that has what Pequod needs, or an error that says what is missing.
+
+Spark runs on Java. `pip install pequod[spark]` brings Spark itself; Java 17 or newer comes from the system.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pequod.errors import PequodError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The oldest Java that Spark 4 starts on.
+JAVA_VERSION_MIN: Final = 17
+
+_HINT = (
+    f"install Java {JAVA_VERSION_MIN} or newer (Debian: `apt install openjdk-17-jre-headless`) "
+    "and put it on PATH or name its folder in JAVA_HOME"
+)
+#: ``openjdk version "17.0.15" 2025-04-15``, and ``java version "1.8.0_412"`` of old.
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+#: What a session is given unless the caller says otherwise.
+_SETTINGS: Final = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Noting the place of every expression costs more than making it.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+#: A local session talks to itself only, and without a web page nobody asked for.
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+
+class SparkUnavailableError(PequodError):
+    """Spark cannot start here: PySpark or a Java that it runs on is missing."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(f"Spark cannot start: {reason}; {hint}")
+        #: What is wrong, without the advice.
+        self.reason = reason
+
+
+def require_spark() -> None:
+    """See that a session could be started.
+
+    Raises:
+        SparkUnavailableError: PySpark is not installed, or no Java is found, or the one found is too old.
+
+    Cost:
+        Runs ``java -version``: about 0.1 s.
+    """
+    try:
+        import pyspark  # noqa: F401, PLC0415 -- optional
+    except ImportError as error:
+        raise SparkUnavailableError("PySpark is not installed", "`pip install 'pequod[spark]'`") from error
+    java = find_java()
+    version = java_version(java)
+    if version < JAVA_VERSION_MIN:
+        raise SparkUnavailableError(f"{java} is Java {version}", _HINT)
+
+
+def find_java() -> Path:
+    """Return the ``java`` that Spark would run: that of JAVA_HOME, else the first on PATH.
+
+    Raises:
+        SparkUnavailableError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if not java.is_file():
+            raise SparkUnavailableError(f"JAVA_HOME is {home!r}, which has no bin/java", _HINT)
+        return java
+    found = shutil.which("java")
+    if found is None:
+        raise SparkUnavailableError("there is no Java", _HINT)
+    return Path(found)
+
+
+def java_version(java: Path) -> int:
+    """Return the major version of a Java, such as 17.
+
+    Raises:
+        SparkUnavailableError: It does not run or does not say.
+    """
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603 -- the user's Java
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SparkUnavailableError(f"{java} does not run: {error}", _HINT) from error
+    version = _VERSION.search(told)
+    if version is None:
+        raise SparkUnavailableError(f"{java} does not say its version, but {told[:80]!r}", _HINT)
+    return int(version[1])
+
+
+def spark_session(
+    master: str = "local[*]", *, name: str = "pequod", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return the running session, or start one.
+
+    Workers of a local master run the Python that runs here; on a cluster, PYSPARK_PYTHON says which.
+
+    Args:
+        master: Where to run: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``.
+        name: What the cluster calls the application.
+        settings: Spark settings beside, and before, those that Pequod chooses.
+
+    Raises:
+        SparkUnavailableError: PySpark or a fit Java is missing.
+
+    Cost:
+        About 4 s to start.
+    """
+    require_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
+
+    is_local = master.startswith("local")
+    if is_local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if is_local else {}), **(settings or {})}
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

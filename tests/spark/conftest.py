@@ -1,0 +1,60 @@
+"""One Spark session for all tests; without PySpark or a fit Java they are skipped, and the reason says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pequod_spark.session import SparkUnavailableError, require_spark, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _why_not() -> str | None:
+    try:
+        require_spark()
+    except SparkUnavailableError as error:
+        return str(error)
+    return None
+
+
+WHY_NOT = _why_not()
+
+#: Quick to start, and without a class compiled for every plan, which takes longer than to run it.
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class SkippedModule(pytest.Module):
+    """A module that is not even imported."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        assert WHY_NOT is not None
+        pytest.skip(WHY_NOT)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    return None if WHY_NOT is None else SkippedModule.from_parent(parent, path=module_path)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("local[2]", name="pequod-tests", settings=SETTINGS)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Compile classes for plans, as Spark does unless told otherwise."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    yield
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")

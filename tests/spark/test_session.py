@@ -1,0 +1,70 @@
+"""What is missing is said before Spark says it in its own way."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from pequod_spark import session as session_module
+from pequod_spark.session import SparkUnavailableError, java_version, require_spark, spark_session
+from pyspark.sql import SparkSession
+
+
+def fake_java(folder: Path, says: str) -> Path:
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+def test_no_java_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SparkUnavailableError, match=r"there is no Java; install Java 17 or newer .* JAVA_HOME"):
+        spark_session("local[1]")
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [('openjdk version "11.0.2" 2019-01-15', 11), ('java version "1.8.0_412"', 8), ('openjdk version "16" 2021', 16)],
+)
+def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, version: int) -> None:
+    java = fake_java(tmp_path, says)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SparkUnavailableError, match=f"{java} is Java {version}; install Java 17"):
+        require_spark()
+
+
+def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkUnavailableError, match=r"JAVA_HOME is .* which has no bin/java"):
+        require_spark()
+
+
+def test_newer_javas_are_fine(tmp_path: Path) -> None:
+    assert java_version(fake_java(tmp_path, 'openjdk version "21-ea" 2023-09-19')) == 21
+    assert java_version(fake_java(tmp_path, 'openjdk version "25" 2025-09-16')) == 25
+
+
+def test_something_else_called_java_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SparkUnavailableError, match="does not say its version, but 'coffee"):
+        java_version(fake_java(tmp_path, "coffee"))
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(SparkUnavailableError, match="broken does not run"):
+        java_version(broken)
+
+
+def test_a_missing_pyspark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SparkUnavailableError, match=r"PySpark is not installed; `pip install 'pequod\[spark\]'`"):
+        session_module.require_spark()
+
+
+def test_a_running_session_is_given_again(spark: SparkSession) -> None:
+    assert spark_session("local[2]") is spark
+    assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
