@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pequod needs Python 3.11 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[server,otel,spark,bench,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[server,backing,otel,spark,bench,dev]'
 	@touch $@
 
 demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report

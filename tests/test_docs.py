@@ -37,6 +37,14 @@ def test_the_examples_of_the_api_page_print_what_they_show() -> None:
             assert done.stdout == expected, done.stderr
 
 
+def test_the_example_of_the_backing_page_prints_what_it_shows() -> None:
+    page = (ROOT / "docs/backing.md").read_text()
+    ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == expected, done.stderr
+
+
 def test_every_setting_is_in_the_table_with_its_default() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
     table = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from pequod.cli import bench, config, data, inspect, joins, serve, token, watch
+from pequod.cli import backing, bench, config, data, inspect, joins, serve, token, watch
 from pequod.cli.connection import Security, present_security
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
@@ -68,6 +68,7 @@ app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
 app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
+app.add_typer(backing.app, name="backing")
 app.add_typer(bench.app, name="bench")
 
 

@@ -20,10 +20,7 @@ def check_spec(spec: JoinSpec) -> None:
         JoinError: With the reason, a hint, and the span of the pattern or source concerned.
     """
     for pattern in (spec.output, *(source.pattern for source in spec.sources)):
-        _check_literals(pattern)
-        _check_table(pattern)
-        _check_slots(pattern)
-        _check_neighbours(pattern)
+        check_pattern(pattern)
     _check_widths(spec)
     _check_sources(spec)
     _check_bound(spec)
@@ -35,6 +32,18 @@ def check_spec(spec: JoinSpec) -> None:
             hint="write, for example, `snapshot 2.5`",
             span=spec.span,
         )
+
+
+def check_pattern(pattern: Pattern) -> None:
+    """Refuse a pattern that names no table or whose slots cannot be told apart.
+
+    Raises:
+        JoinError: With the reason, a hint, and the span of the pattern.
+    """
+    _check_literals(pattern)
+    _check_table(pattern)
+    _check_slots(pattern)
+    _check_neighbours(pattern)
 
 
 def _check_literals(pattern: Pattern) -> None:

@@ -1,0 +1,179 @@
+"""backing check, backing sql and backing install: the database behind the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
+
+import typer
+
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.teaching import examples
+from pequod.cli.text import argument_bytes
+from pequod.errors import PequodError
+
+if TYPE_CHECKING:
+    from pequod_server.backing import Mapping, SqliteStore
+    from pequod_server.backing.postgres import PostgresStore
+
+_HELP: Final = """Check, show and install what ties key patterns to the tables of a database.
+
+\b
+The mapping is a file in TOML:
+    [[mapping]]
+    keys = "p|<poster>|<time:10>"
+    table = "posts"
+    slots.time = { column = "created", type = "integer" }
+    value = "body"
+    where = "NOT hidden"
+
+DATABASE is sqlite:PATH or postgresql://USER:PASSWORD@HOST/NAME.
+"""
+_POSTGRES: Final = ("postgresql://", "postgres://")
+T = TypeVar("T")
+
+app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+
+MappingFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mapping, in TOML.")]
+Database = Annotated[str, typer.Argument(metavar="DATABASE", help="sqlite:PATH or postgresql://...")]
+Feed = Annotated[str, typer.Option("--feed", metavar="slot|notify", help="How changes come from PostgreSQL.")]
+FeedName = Annotated[
+    str, typer.Option("--feed-name", metavar="NAME", help="The publication and its slot, or the channel.")
+]
+
+
+@app.command(
+    "check",
+    epilog=examples(
+        "pequod backing check twip.toml sqlite:twip.db",
+        "pequod backing check twip.toml postgresql://twip@localhost/twip --feed notify",
+    ),
+)
+def check(file: MappingFile, database: Database, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
+    """Compare a mapping with the real schema, and with what is installed, and print advice.
+
+    Exit code 3 with everything that does not fit, 4 if the database does not answer.
+    """
+    store = _store(file, database, feed, feed_name)
+    for line in _run(store, store.check()):
+        print(f"advice: {line}")
+    for mapping in store.mappings:
+        print(f"ok: {mapping.pattern} <- {mapping.table}")
+
+
+@app.command(
+    "sql",
+    epilog=examples(
+        "pequod backing sql twip.toml 'p|bob|' 'p|bob}'",
+        "pequod backing sql twip.toml 'p|bob|0000000100' 'p|bob|0000000200' --dialect sqlite",
+    ),
+)
+def sql(
+    file: MappingFile,
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="Where the range starts.")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="Where it ends; this key is not in it.")],
+    dialect: Annotated[
+        str, typer.Option(metavar="postgresql|sqlite", help="The database that the statements are for.")
+    ] = "postgresql",
+) -> None:
+    """Print the statement that loads a range, and its parameters, for each mapping that has keys there."""
+    from pequod_server.backing import KeyRange
+    from pequod_server.backing.sql import Dialect, boxes_of, select
+    from pequod_server.backing.sqlite import SqliteDialect
+
+    chosen: Dialect
+    if dialect == "sqlite":
+        chosen = SqliteDialect()
+    elif dialect == "postgresql":
+        _need_asyncpg()
+        from pequod_server.backing.pg_schema import PostgresDialect
+
+        chosen = PostgresDialect()
+    else:
+        fail(ExitCode.USAGE, f"{dialect!r} is no dialect; there are postgresql and sqlite")
+    one = KeyRange(argument_bytes(first), argument_bytes(last))
+    queries = [select(chosen, mapping, boxes_of(mapping, [one])) for mapping in _mappings(file)]
+    found = [query for query in queries if query is not None]
+    if not found:
+        fail(ExitCode.ABSENT, "no mapping has keys in this range")
+    for query in found:
+        print(f"{query.text};")
+        for number, parameter in enumerate(query.parameters, 1):
+            print(f"-- ${number} = {parameter!r}")
+
+
+@app.command(
+    "install",
+    epilog=examples(
+        "pequod backing install twip.toml sqlite:twip.db",
+        "pequod backing install twip.toml postgresql://postgres@localhost/twip --feed notify",
+    ),
+)
+def install(file: MappingFile, database: Database, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
+    """Make what the feed of changes needs in the database, in one transaction, and print the statements.
+
+    SQLite: a table of changes and triggers. PostgreSQL: a publication (slot), or triggers (notify).
+    """
+    store = _store(file, database, feed, feed_name)
+    for statement in _run(store, store.install()):
+        print(f"{statement};")
+
+
+def _mappings(file: Path) -> tuple[Mapping, ...]:
+    from pequod_server.backing import parse_mappings
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"cannot read the mapping: {error}")
+    try:
+        return parse_mappings(text)
+    except PequodError as error:
+        fail(ExitCode.USAGE, str(error))
+
+
+def _store(file: Path, database: str, feed: str, feed_name: str) -> SqliteStore | PostgresStore:
+    mappings = _mappings(file)
+    if feed not in {"slot", "notify"}:
+        fail(ExitCode.USAGE, f"{feed!r} is no feed; there are slot and notify")
+    if database.startswith("sqlite:"):
+        from pequod_server.backing import SqliteStore
+
+        return SqliteStore(database.removeprefix("sqlite:"), mappings)
+    if not database.startswith(_POSTGRES):
+        fail(ExitCode.USAGE, f"{database!r} is no database; write sqlite:PATH or postgresql://...")
+    _need_asyncpg()
+    from pequod_server.backing.postgres import PostgresStore
+
+    try:
+        return PostgresStore(database, mappings, mode=cast("Literal['slot', 'notify']", feed), feed_name=feed_name)
+    except PequodError as error:
+        fail(ExitCode.USAGE, str(error))
+
+
+def _need_asyncpg() -> None:
+    try:
+        import asyncpg  # noqa: F401 - only to see whether it is there
+        import psycopg2  # noqa: F401
+    except ImportError as error:
+        fail(ExitCode.REFUSED, f"PostgreSQL needs {error.name}: pip install 'pequod[backing]'")
+
+
+def _run(store: SqliteStore | PostgresStore, work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    from pequod_server.backing import BackingUnavailableError
+
+    async def run() -> T:
+        try:
+            return await work
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(run())
+    except BackingUnavailableError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+    except PequodError as error:
+        fail(ExitCode.REFUSED, str(error))

@@ -1,0 +1,67 @@
+"""The database behind the cache: it owns the data, the cache loads what is read and hears of every change.
+
+errors.py         what goes wrong
+columns.py        one column and one slot: packing, and how order carries over
+boxes.py          a range of keys as conditions on columns
+mapping.py        key patterns tied to relations, from TOML
+values.py         columns to values
+store.py          the protocol and what passes through it
+landing.py        loads and changes brought together
+sql.py, rows.py   statements for many ranges; records to rows
+health.py         status, backoff, feeds that mend themselves
+fake.py           a store that follows a test's script
+sqlite*.py        the embedded store
+postgres.py       PostgreSQL: pg_schema (what it must have), pg_session (connections, reads of one moment),
+                  pg_slot (logical decoding, with pgoutput) and pg_notify (triggers)
+
+PostgreSQL needs the extra `backing`, so `PostgresStore` is imported from `pequod_server.backing.postgres`.
+"""
+
+from pequod_server.backing.errors import (
+    BackingUnavailableError,
+    MappingError,
+    PackError,
+    SchemaError,
+    WriteRefusedError,
+)
+from pequod_server.backing.fake import FakeStore
+from pequod_server.backing.health import Backoff
+from pequod_server.backing.landing import Landing
+from pequod_server.backing.mapping import Mapping, parse_mappings
+from pequod_server.backing.sqlite import SqliteStore
+from pequod_server.backing.store import (
+    BackingStore,
+    Change,
+    Changes,
+    Event,
+    Horizon,
+    KeyRange,
+    Loaded,
+    Progress,
+    Reload,
+    Status,
+)
+
+__all__ = [
+    "BackingStore",
+    "BackingUnavailableError",
+    "Backoff",
+    "Change",
+    "Changes",
+    "Event",
+    "FakeStore",
+    "Horizon",
+    "KeyRange",
+    "Landing",
+    "Loaded",
+    "Mapping",
+    "MappingError",
+    "PackError",
+    "Progress",
+    "Reload",
+    "SchemaError",
+    "SqliteStore",
+    "Status",
+    "WriteRefusedError",
+    "parse_mappings",
+]

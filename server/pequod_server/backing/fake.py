@@ -1,0 +1,184 @@
+"""A database behind the cache that does what a test tells it to: delays, failures, commits between two steps.
+
+It is the owner of its keys as a real one is, in memory and with the whole protocol:
+
+    store = FakeStore(mappings)
+    store.commit({b"p|bob|0100": b"hi"})           an application wrote to the database
+    async with store.held("load"): ...             loads have taken their snapshot and are not delivered
+    store.fail("load", times=2)                    the next two loads find the database away
+    store.break_feed("restarted", is_lost=True)    the feed breaks, mends itself and asks for a reload
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import Mapping as AnyMapping
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from pequod_server.backing.errors import BackingUnavailableError, PackError
+from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.rows import Clip
+from pequod_server.backing.store import (
+    Change,
+    Changes,
+    Event,
+    KeyRange,
+    Loaded,
+    Progress,
+    Reload,
+    SequenceHorizon,
+    Status,
+)
+
+Step = Literal["check", "load", "write", "changes", "position"]
+
+
+class FakeStore:
+    """A store in memory that follows a script.
+
+    Invariants:
+        1. The log has one entry for each position from 1 on, and replaying it gives ``rows``.
+    """
+
+    def __init__(self, mappings: Sequence[Mapping]) -> None:
+        self.mappings = tuple(mappings)
+        #: What the database holds, for tests to compare with.
+        self.rows: dict[bytes, bytes] = {}
+        #: The ranges of each load, in the order of their snapshots.
+        self.loads: list[tuple[KeyRange, ...]] = []
+        self._log: list[tuple[Change, ...]] = []
+        self._health = Health()
+        self._closing = asyncio.Event()
+        self._failures: dict[Step, int] = {}
+        self._gates: dict[Step, asyncio.Event] = {}
+        self._broken: FeedBrokenError | None = None
+        self._moved = asyncio.Event()
+
+    # The script.
+
+    def commit(self, rows: AnyMapping[bytes, bytes | None]) -> int:
+        """Change the database as an application would and return the position; None removes a key.
+
+        Raises:
+            PackError: A key is of no mapped pattern.
+        """
+        changes = tuple(Change(key, value) for key, value in rows.items())
+        for change in changes:
+            if all(mapping.columns_of(change.key) is None for mapping in self.mappings):
+                raise PackError(f"key {change.key!r}", "it is of no mapped pattern")
+        for change in changes:
+            if change.value is None:
+                self.rows.pop(change.key, None)
+            else:
+                self.rows[change.key] = change.value
+        self._log.append(changes)
+        self._moved.set()
+        return len(self._log)
+
+    def fail(self, step: Step, *, times: int = 1) -> None:
+        """Let the next ``times`` uses of a step find the database away."""
+        self._failures[step] = self._failures.get(step, 0) + times
+        self._moved.set()
+
+    @asynccontextmanager
+    async def held(self, step: Step) -> AsyncIterator[None]:
+        """Hold a step: loads and writes are done but not answered, changes are not delivered."""
+        gate = self._gates[step] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._gates[step]
+            gate.set()
+
+    def break_feed(self, reason: str, *, is_lost: bool) -> None:
+        """Break the feed; with ``is_lost`` it has everything read again when it is back."""
+        self._broken = FeedBrokenError(reason, is_lost=is_lost)
+        self._moved.set()
+
+    # The protocol.
+
+    @property
+    def status(self) -> Status:
+        """How the change feed is."""
+        return self._health.status
+
+    async def check(self) -> list[str]:
+        """Return no advice."""
+        await self._pass("check")
+        return []
+
+    async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
+        """Read ranges as of the moment of the call, whenever it is answered."""
+        clip = Clip(ranges)
+        rows = tuple(sorted((key, value) for key, value in self.rows.items() if clip.holds(key)))
+        self.loads.append(tuple(ranges))
+        horizon = SequenceHorizon(len(self._log), len(self._log))
+        await self._pass("load")
+        return Loaded(rows, horizon)
+
+    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+        """Yield what happens after a position."""
+        everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+        backoff = Backoff(first_s=0.001, most_s=0.01)
+        return mended(self._session, since, everything, self._health, backoff, self._closing)
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        """Carry changes out in one transaction."""
+        if self._failures.get("write"):
+            await self._pass("write")
+        position = self.commit({change.key: change.value for change in changes})
+        await self._pass("write")
+        return position
+
+    async def position(self) -> int:
+        """Return the number of commits."""
+        await self._pass("position")
+        return len(self._log)
+
+    async def close(self) -> None:
+        """End the feed."""
+        self._closing.set()
+        self._moved.set()
+        self._health.closed()
+
+    async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
+        await self._pass("changes")
+        position = len(self._log) if since is None else min(since, len(self._log))
+        if since is None or since == position:
+            yield Progress(position)
+        else:
+            everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+            yield Reload(position, everything, f"the log has not come to {since}")
+        while not self._closing.is_set():
+            self._moved.clear()
+            while position < len(self._log):
+                await self._pass("changes")
+                position += 1
+                yield Changes(position, position, self._log[position - 1])
+            if self._broken is not None:
+                error, self._broken = self._broken, None
+                raise error
+            await self._pass("changes")
+            self._health.fresh(0)
+            await self._moved.wait()
+
+    async def _pass(self, step: Step) -> None:
+        gate = self._gates.get(step)
+        if gate is not None:
+            await gate.wait()
+        if self._failures.get(step):
+            self._failures[step] -= 1
+            raise BackingUnavailableError("fake", f"{step} was told to fail")
+
+    def _check(self) -> None:
+        rows: dict[bytes, bytes] = {}
+        for changes in self._log:
+            for change in changes:
+                if change.value is None:
+                    rows.pop(change.key, None)
+                else:
+                    rows[change.key] = change.value
+        assert rows == self.rows, "invariant 1"

@@ -1,0 +1,128 @@
+"""How a change feed is, and how long to wait before it is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, replace
+
+from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError
+from pequod_server.backing.store import Event, KeyRange, Reload, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Waits that double from ``first_s`` to ``most_s``, with up to a half taken off at random."""
+
+    first_s: float = 0.05
+    most_s: float = 5.0
+
+    def wait_s(self, failures: int) -> float:
+        """Return how long to wait after so many failures in a row."""
+        # Random numbers here only keep servers from knocking at once.
+        return min(self.most_s, self.first_s * 2.0 ** min(failures - 1, 30)) * random.uniform(0.5, 1.0)  # noqa: S311
+
+
+class FeedBrokenError(Exception):
+    """The feed cannot go on; ``is_lost`` says that changes were or may have been missed."""
+
+    def __init__(self, reason: str, *, is_lost: bool) -> None:
+        super().__init__(reason)
+        self.is_lost = is_lost
+
+
+class Health:
+    """Keeps the status of a store's feed."""
+
+    __slots__ = ("_clock", "status")
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self.status = Status(
+            state="starting",
+            since_s=clock(),
+            fresh_s=None,
+            error="",
+            lag=None,
+            failure_count=0,
+            reload_count=0,
+            unpackable_count=0,
+            unpackable="",
+        )
+
+    def fresh(self, lag: int | None = None) -> None:
+        """Note that the feed stands, and how much it has not told yet; None if that is not known."""
+        if self.status.state == "closed":
+            return
+        now = self._clock()
+        since_s = self.status.since_s if self.status.state == "ok" else now
+        fresh_s = now if lag == 0 else self.status.fresh_s
+        self.status = replace(self.status, state="ok", since_s=since_s, fresh_s=fresh_s, lag=lag)
+
+    def down(self, error: str) -> None:
+        """Note that the feed broke, or could not be mended."""
+        if self.status.state == "closed":
+            return
+        since_s = self.status.since_s if self.status.state == "down" else self._clock()
+        failures = self.status.failure_count + 1
+        self.status = replace(self.status, state="down", since_s=since_s, error=error, lag=None, failure_count=failures)
+
+    def closed(self) -> None:
+        """Note that the store was closed."""
+        self.status = replace(self.status, state="closed", since_s=self._clock(), lag=None)
+
+    def reloading(self) -> None:
+        """Note that ranges have to be read again."""
+        self.status = replace(self.status, reload_count=self.status.reload_count + 1)
+
+    def unpackable(self, error: PackError) -> None:
+        """Note a row that has no key."""
+        count = self.status.unpackable_count + 1
+        self.status = replace(self.status, unpackable_count=count, unpackable=str(error))
+
+
+#: Starts a feed after a position (None: from now on); its first event says that it stands.
+Session = Callable[[int | None], AsyncGenerator[Event, None]]
+
+
+async def mended(
+    session: Session,
+    since: int | None,
+    everything: tuple[KeyRange, ...],
+    health: Health,
+    backoff: Backoff,
+    closing: asyncio.Event,
+) -> AsyncIterator[Event]:
+    """Yield the events of one session after another, with a `Reload` where they do not join."""
+    position, reason, failures = since, "", 0
+    while not closing.is_set():
+        try:
+            async with contextlib.aclosing(session(None if reason else position)) as events:
+                async for event in events:
+                    failures = 0
+                    position = event.position
+                    if reason:
+                        # The session stands: what is read from here on is followed by what happens after it. The
+                        # reload goes first, so that nobody takes the position for reached before it is done.
+                        health.reloading()
+                        yield Reload(position, everything, reason)
+                        reason = ""
+                    if isinstance(event, Reload):
+                        health.reloading()
+                    yield event
+            return
+        except FeedBrokenError as error:
+            text, is_lost = str(error), error.is_lost
+        except BackingUnavailableError as error:
+            text, is_lost = str(error), False
+        except SchemaError as error:
+            text, is_lost = str(error), True
+        if is_lost:
+            reason = text
+        failures += 1
+        health.down(text)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closing.wait(), backoff.wait_s(failures))

@@ -1,0 +1,259 @@
+"""Key patterns tied to relations.
+
+    p|<poster>|<time:10>   <-   posts (poster text, time bigint, body text)
+      ^ slot: a column            value: one column, or several as a JSON object
+
+>>> mapping = Mapping.parse({
+...     "keys": "p|<poster>|<time:10>", "table": "posts", "slots": {"time": {"type": "integer"}}, "value": "body",
+... })
+>>> mapping.key({"poster": "bob", "time": "100"})
+b'p|bob|0000000100'
+>>> mapping.columns_of(b"p|bob|0000000100")
+{'poster': 'bob', 'time': '100'}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as AnyMapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pequod_grammar.patterns import parse_pattern
+
+from pequod.engine.patterns import Matcher, compile_builder, compile_matcher, may_overlap
+from pequod.engine.ranges import lower, prefix_end
+from pequod.engine.rules import check_pattern
+from pequod.engine.spec import Pattern, Slot
+from pequod.errors import JoinError, Span
+from pequod_server.backing.boxes import Box, Cutter
+from pequod_server.backing.columns import Column, Padded, Plain, Text, Time, Uuid
+from pequod_server.backing.errors import MappingError, PackError
+
+_MEMBERS: Final = {"keys", "table", "slots", "value", "where", "unique"}
+_TYPES: Final = ("text", "integer", "timestamp_s", "timestamp_us", "uuid")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotColumn:
+    """The column that fills a slot."""
+
+    slot: Slot
+    name: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One pattern and the relation that its keys come from.
+
+    Invariants:
+        1. ``slots`` has each slot of the pattern once, in the order of the key.
+        2. ``as_object`` is false unless the value is a list of columns.
+    """
+
+    pattern: Pattern
+    #: As it is written: a name, or a schema and a name.
+    table: str
+    slots: tuple[SlotColumn, ...]
+    #: The columns of the value.
+    value: tuple[str, ...]
+    as_object: bool
+    #: An SQL condition on the columns of the table; rows that do not meet it have no key.
+    condition: str | None
+    #: Hold the database to it that no two rows have one key.
+    is_unique: bool
+    _matcher: Matcher = field(repr=False, compare=False)
+    _build: Callable[[Sequence[bytes]], bytes] = field(repr=False, compare=False)
+    _cutter: Cutter = field(repr=False, compare=False)
+
+    @staticmethod
+    def parse(members: AnyMapping[str, object]) -> Mapping:
+        """Return the mapping that a table of the configuration declares.
+
+        Raises:
+            MappingError: Something is missing, unknown, or does not go together.
+        """
+        name = str(members.get("keys", "without keys"))
+        unknown = set(members) - _MEMBERS
+        if unknown:
+            raise MappingError(name, f"{min(unknown)!r} is no setting; there are {', '.join(sorted(_MEMBERS))}")
+        pattern = _pattern(name, _text(name, members, "keys"))
+        slots = _slots(name, pattern, members.get("slots", {}))
+        value, as_object = _value(name, members.get("value", []))
+        condition = _text(name, members, "where") if "where" in members else None
+        unique = members.get("unique", True)
+        if not isinstance(unique, bool):
+            raise MappingError(name, f"`unique` is true or false, not {unique!r}")
+        columns = {slot.slot.name: slot.column for slot in slots}
+        numbers = {slot.slot.name: number for number, slot in enumerate(slots)}
+        return Mapping(
+            pattern,
+            _text(name, members, "table"),
+            slots,
+            value,
+            as_object,
+            condition,
+            unique,
+            compile_matcher(pattern),
+            compile_builder(pattern.parts, numbers),
+            Cutter(pattern.parts, columns),
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns that are read, each once: those of slots, then those of the value."""
+        return tuple(dict.fromkeys([*(slot.name for slot in self.slots), *self.value]))
+
+    @property
+    def first(self) -> bytes:
+        """The lower bound of all keys of the pattern."""
+        return self.pattern.literal_prefix
+
+    @property
+    def last(self) -> bytes | None:
+        """The upper bound of all keys of the pattern."""
+        return prefix_end(self.first)
+
+    @property
+    def identity(self) -> str:
+        """A short name for what triggers record under this mapping; another one when slots or table change."""
+        definition = json.dumps([str(self.pattern), self.table, [slot.name for slot in self.slots]])
+        return hashlib.sha256(definition.encode()).hexdigest()[:10]
+
+    def key(self, texts: AnyMapping[str, str | None]) -> bytes:
+        """Return the key of a row, from the texts of its columns.
+
+        Raises:
+            PackError: The row has no key: a value is NULL, too wide, or cannot stand in its slot.
+        """
+        packed = []
+        for slot in self.slots:
+            text = texts[slot.name]
+            place = f"column {slot.name} of {self.table}, slot {slot.slot} of {self.pattern}"
+            if text is None:
+                raise PackError(place, "it is NULL")
+            try:
+                packed.append(slot.column.pack(text))
+            except PackError as error:
+                raise PackError(place, error.reason) from error
+        return self._build(packed)
+
+    def columns_of(self, key: bytes) -> dict[str, str] | None:
+        """Return the texts of the slots' columns for ``key``; None if no row can have it."""
+        match = self._matcher.match(key)
+        if match is None:
+            return None
+        packed = dict(zip(self._matcher.names, match.groups(), strict=True))
+        texts = {slot.name: slot.column.unpack(packed[slot.slot.name]) for slot in self.slots}
+        if None in texts.values():
+            return None
+        return {name: text for name, text in texts.items() if text is not None}
+
+    def boxes(self, first: bytes, last: bytes | None) -> list[Box]:
+        """Return conditions that together select every row with its key in ``[first, last)``, and few others."""
+        return self._cutter.boxes(first, last)
+
+    def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None] | None:
+        """Return the part of ``[first, last)`` in which keys of the pattern can lie; None if there is none."""
+        low, high = max(first, self.first), lower(last, self.last)
+        return None if high is not None and high <= low else (low, high)
+
+
+def parse_mappings(text: str) -> tuple[Mapping, ...]:
+    """Return the mappings of a configuration in TOML: an array of tables named `mapping`.
+
+    Raises:
+        MappingError: The text is not TOML, holds no mapping, or one that is not right; or two may share keys.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MappingError("file", f"it is not TOML: {error}") from error
+    tables = document.get("mapping")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise MappingError("file", "it holds no mapping; start one with a line [[mapping]]")
+    mappings = tuple(Mapping.parse(table) for table in tables)
+    for number, mapping in enumerate(mappings):
+        for other in mappings[:number]:
+            if may_overlap(mapping.pattern, other.pattern):
+                raise MappingError(
+                    str(mapping.pattern), f"a key could also be of {other.pattern}; a key comes from one relation only"
+                )
+    return mappings
+
+
+def _text(name: str, members: AnyMapping[str, object], member: str) -> str:
+    text = members.get(member)
+    if not isinstance(text, str) or not text.strip():
+        raise MappingError(name, f"`{member}` is missing; it is a text")
+    return text
+
+
+def _pattern(name: str, word: str) -> Pattern:
+    try:
+        pattern = parse_pattern(word, Span(0, len(word), 1, 1))
+        check_pattern(pattern)
+    except JoinError as error:
+        raise MappingError(name, f"{error.reason}; {error.hint}") from error
+    if not any(pattern.slots()):
+        raise MappingError(name, "the pattern has no slot, so no column can make its keys; add one, such as <id>")
+    return pattern
+
+
+def _slots(name: str, pattern: Pattern, declared: object) -> tuple[SlotColumn, ...]:
+    if not isinstance(declared, dict):
+        raise MappingError(name, "`slots` is a table: slots.time = { column = 'created', type = 'integer' }")
+    slots = {slot.name: slot for slot in pattern.slots()}
+    unknown = [slot for slot in declared if slot not in slots]
+    if unknown:
+        raise MappingError(name, f"`slots` names {unknown[0]!r}, which is no slot of the pattern")
+    found = []
+    for slot in slots.values():
+        entry = declared.get(slot.name, {})
+        if isinstance(entry, str):
+            entry = {"column": entry}
+        if not isinstance(entry, dict) or set(entry) - {"column", "type"}:
+            raise MappingError(name, f"slots.{slot.name} is the name of a column, or {{ column = ..., type = ... }}")
+        column, kind = entry.get("column", slot.name), entry.get("type", "text")
+        if not isinstance(column, str) or not column:
+            raise MappingError(name, f"slots.{slot.name}.column is the name of a column, not {column!r}")
+        found.append(SlotColumn(slot, column, _column(name, slot, kind)))
+    names = [slot.name for slot in found]
+    if len(set(names)) < len(names):
+        raise MappingError(name, "two slots have the same column; give the slots one name instead")
+    return tuple(found)
+
+
+def _column(name: str, slot: Slot, kind: object) -> Column:
+    match kind:
+        case "text":
+            return Text(slot.width)
+        case "integer":
+            return Plain() if slot.width is None else Padded(slot.width)
+        case "timestamp_s" | "timestamp_us":
+            if slot.width is None:
+                usual = 10 if kind == "timestamp_s" else 16
+                raise MappingError(name, f"a {kind} is padded with zeros: give {slot} a width, <{slot.name}:{usual}>")
+            return Time(1_000_000 if kind == "timestamp_s" else 1, slot.width)
+        case "uuid":
+            if slot.width not in {None, 36}:
+                raise MappingError(name, f"a uuid has 36 characters: write <{slot.name}:36>, or no width")
+            return Uuid(slot.width)
+        case _:
+            raise MappingError(name, f"{kind!r} is no type for {slot}; there are {', '.join(_TYPES)}")
+
+
+def _value(name: str, declared: object) -> tuple[tuple[str, ...], bool]:
+    match declared:
+        case str() if declared:
+            return (declared,), False
+        case list() if all(isinstance(column, str) and column for column in declared):
+            if len(set(declared)) < len(declared):
+                raise MappingError(name, "`value` names a column twice")
+            return tuple(declared), bool(declared)
+        case _:
+            raise MappingError(name, "`value` is the name of a column, or a list of names for a JSON object")

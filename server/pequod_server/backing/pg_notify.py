@@ -1,0 +1,168 @@
+"""Changes from triggers that NOTIFY: keys only, and the feed reads what they are now.
+
+Notifications come in commit order, and never before their commit can be seen. Reads of this store are numbered in
+the order of their snapshots, which tells whether a load has seen what a batch tells. What happens while the
+connection is away is not told to anybody: then everything is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import asyncpg
+
+from pequod_server.backing.errors import BackingUnavailableError, PackError
+from pequod_server.backing.health import FeedBrokenError
+from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges, told
+from pequod_server.backing.store import Change, Changes, Event, KeyRange, Progress, Reload
+
+#: How often the feed asks how far the database is, and whether the triggers are still there.
+_PROGRESS_S: Final = 0.1
+_CHECK_S: Final = 1.0
+#: Notifications that wait in the database for its slowest listener; writers fail when the queue is full.
+_QUEUE_USAGE_MAX: Final = 0.5
+
+
+async def notify_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
+    """Yield what triggers tell from now on; after ``since`` everything has to be read again."""
+    async with _listening(session) as listener:
+        # What is compared is read after the feed listens: a trigger that goes later changes the fingerprint.
+        _, fingerprint = await session.check_installed()
+        position = await listener.progress()
+        if since is None:
+            yield Progress(position)
+        else:
+            yield Reload(position, session.everything, "notifications are not kept for a feed that was away")
+        checked = asyncio.get_running_loop().time()
+        while not session.closing.is_set():
+            progress = await listener.progress()
+            notes = listener.take()
+            async for event in _events(session, notes, position, progress):
+                yield event
+            position = progress
+            session.health.fresh(0)
+            if asyncio.get_running_loop().time() - checked >= _CHECK_S:
+                checked = asyncio.get_running_loop().time()
+                await listener.check_queue()
+                if (await session.check_installed())[1] != fingerprint:
+                    raise FeedBrokenError("the tables or their triggers have changed", is_lost=True)
+            await listener.wait()
+
+
+async def _events(
+    session: PostgresSession, notes: list[str], before: int, position: int
+) -> AsyncGenerator[Event, None]:
+    """Yield what the notes tell; only the last event is at ``position``."""
+    keys, ranges = _noted(session, notes)
+    if ranges:
+        yield Reload(before, tuple(ranges), "a table was truncated, or more rows changed than are worth telling apart")
+    if not keys:
+        yield Progress(position)
+        return
+    try:
+        rows, moment = await session.read(keys_as_ranges(keys))
+    except BackingUnavailableError as error:
+        # The notes are taken and would be forgotten.
+        raise FeedBrokenError(str(error), is_lost=True) from error
+    yield Changes(position, moment.number, tuple(Change(key, rows.get(key)) for key in keys))
+
+
+def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], list[KeyRange]]:
+    by_identity = {mapping.identity: mapping for mapping in session.mappings}
+    keys: dict[bytes, None] = {}
+    ranges: dict[KeyRange, None] = {}
+    for note in notes:
+        identity, _, rest = note.partition(" ")
+        mapping = by_identity.get(identity)
+        if mapping is None:
+            continue
+        if rest == "*":
+            ranges[KeyRange(mapping.first, mapping.last)] = None
+            continue
+        names = [slot.name for slot in mapping.slots]
+        for texts in json.loads(rest):
+            try:
+                keys[mapping.key(dict(zip(names, texts, strict=True)))] = None
+            except PackError as error:
+                session.health.unpackable(error)
+    return list(keys), list(ranges)
+
+
+class _Listener:
+    """A connection that listens."""
+
+    def __init__(self, session: PostgresSession, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        self._session = session
+        self._connection = connection
+        self._notes: list[str] = []
+        self._woken = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen."""
+        self._connection.add_termination_listener(self._wake)
+        async with told(self._session.name):
+            await self._connection.add_listener(self._session.feed_name, self._note)
+
+    async def progress(self) -> int:
+        """Return a position; whatever was committed before it has been noted when this returns.
+
+        The database sends what is due on a connection before it ends a statement there.
+        """
+        try:
+            async with told(self._session.name):
+                return await flushed(self._connection)
+        except BackingUnavailableError as error:
+            raise FeedBrokenError(str(error), is_lost=True) from error
+
+    async def check_queue(self) -> None:
+        """See that the database's queue of notifications is not filling up.
+
+        Raises:
+            FeedBrokenError: It is; somebody else listens and does not read.
+        """
+        async with told(self._session.name):
+            usage = float(await self._connection.fetchval("SELECT pg_notification_queue_usage()"))
+        if usage > _QUEUE_USAGE_MAX:
+            raise FeedBrokenError(
+                f"the notification queue is {usage:.0%} full, and writers fail when it is full: a session that "
+                "listens is stuck in a transaction; look for it in pg_stat_activity",
+                is_lost=True,
+            )
+
+    def take(self) -> list[str]:
+        """Return the notes that came since the last time."""
+        notes, self._notes = self._notes, []
+        self._woken.clear()
+        return notes
+
+    async def wait(self) -> None:
+        """Wait for a note, or for a moment."""
+        closing = asyncio.ensure_future(self._session.closing.wait())
+        woken = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait({closing, woken}, timeout=_PROGRESS_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closing.cancel()
+            woken.cancel()
+
+    def _note(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+        self._notes.append(str(payload))
+        self._woken.set()
+
+    def _wake(self, _connection: Any) -> None:
+        self._woken.set()
+
+
+@asynccontextmanager
+async def _listening(session: PostgresSession) -> AsyncIterator[_Listener]:
+    connection = await session.open_alone()
+    try:
+        listener = _Listener(session, connection)
+        await listener.start()
+        yield listener
+    finally:
+        connection.terminate()

@@ -1,0 +1,446 @@
+"""What PostgreSQL must have for a mapping, and the statements that make it.
+
+`slot` needs a publication of the mapped tables, and old rows that have the columns of the key. `notify` needs
+triggers. A fingerprint of all that is compared while the feed runs: what was away for a moment may have cost changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AnyMapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import asyncpg
+
+from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid
+from pequod_server.backing.errors import SchemaError
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.sql import boxes_of, place, quoted, quoted_table, select
+from pequod_server.backing.store import KeyRange
+from pequod_server.backing.values import Kind
+
+Mode = Literal["slot", "notify"]
+Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
+#: The session settings that decide how values are written as text: the same for loads and feeds.
+SETTINGS: Final = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+_FITTING: Final[dict[type[Column], tuple[str, ...]]] = {
+    Text: ("text", "varchar"),
+    Padded: ("int2", "int4", "int8"),
+    Plain: ("int2", "int4", "int8"),
+    Time: ("timestamptz", "timestamp"),
+    Uuid: ("uuid",),
+}
+#: Types whose cast to text is what a feed sends for them.
+_CAST_IS_OUTPUT: Final = frozenset(
+    [
+        "text",
+        "varchar",
+        "int2",
+        "int4",
+        "int8",
+        "float4",
+        "float8",
+        "numeric",
+        "timestamptz",
+        "timestamp",
+        "date",
+        "time",
+        "uuid",
+        "json",
+        "jsonb",
+        "bytea",
+        "bool",
+    ]
+)
+_PAYLOAD_BYTES_MAX: Final = 7800
+#: A statement that touches more rows of a table than this has the whole pattern read again.
+_NOTED_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """A column as it really is."""
+
+    type: str
+    kind: Kind
+    #: Whether it orders by bytes without being told to.
+    is_bytewise: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table as it really is."""
+
+    oid: int
+    schema: str
+    columns: AnyMapping[str, ColumnFacts]
+    #: The columns that old rows have in a feed.
+    identity: frozenset[str]
+    #: The columns of each unique index without a condition, and the first column of every index.
+    unique: tuple[frozenset[str], ...]
+    leading: frozenset[tuple[str, bool]]
+
+
+Facts = AnyMapping[str, TableFacts]
+
+_COLUMNS: Final = """
+SELECT a.attname, t.typname, t.typcategory::text AS category,
+       CASE WHEN a.attcollation = 0 THEN false
+            WHEN c.collname = 'default' THEN (SELECT datcollate IN ('C', 'POSIX') FROM pg_database
+                                              WHERE datname = current_database())
+            ELSE c.collcollate IN ('C', 'POSIX') END AS is_bytewise
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+_INDEXES: Final = """
+SELECT i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate AS is_unique,
+       i.indisprimary, i.indisreplident,
+       array_agg(a.attname::text ORDER BY k.n) AS columns,
+       (SELECT c.collname IN ('C', 'POSIX') FROM pg_collation c WHERE c.oid = i.indcollation[0]) AS is_c
+FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = $1 AND i.indisvalid AND i.indisready AND k.n <= i.indnkeyatts
+GROUP BY i.indexrelid, i.indisunique, i.indpred, i.indexprs, i.indimmediate, i.indisprimary, i.indisreplident,
+         i.indcollation
+"""
+
+
+class PostgresDialect:
+    """How PostgreSQL says things; every parameter is an array of texts, cast to what it stands for."""
+
+    join = "JOIN"
+
+    def __init__(self, facts: Facts | None = None) -> None:
+        self._facts = facts or {}
+
+    def read(self, mapping: Mapping, name: str) -> str:
+        """Return what reads a column as the text that a feed sends for it."""
+        column = place(mapping, name)
+        table = self._facts.get(mapping.table)
+        if table is None or table.columns[name].type in _CAST_IS_OUTPUT:
+            return f"{column}::text"
+        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+
+    def order(self, mapping: Mapping, name: str, column: Column) -> str:
+        """Return what orders rows as the packed bytes of a slot do."""
+        where = place(mapping, name)
+        if column.order_type != column.sql_type:
+            where = f"{where}::text"
+        table = self._facts.get(mapping.table)
+        if column.order_type != "text" or (table is not None and table.columns[name].is_bytewise):
+            return where
+        return f'{where} COLLATE "C"'
+
+    def boxes(self, number: int, types: Sequence[SqlType]) -> str:
+        """Return a table of boxes over arrays, one for each bound."""
+        arrays = ", ".join(f"${number + at}::text[]::{kind}[]" for at, kind in enumerate(types))
+        return f"unnest({arrays}) AS box({', '.join(f'a{at}' for at in range(len(types)))})"
+
+    def parameter(self, rows: Sequence[Sequence[str]], types: Sequence[SqlType]) -> list[object]:
+        """Return one array for each bound."""
+        return [[row[at] for row in rows] for at in range(len(types))]
+
+
+async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dict[str, TableFacts]:
+    """Return the mapped tables as they are; those that do not exist are not among them."""
+    facts = {}
+    for table in dict.fromkeys(mapping.table for mapping in mappings):
+        row = await connection.fetchrow(
+            "SELECT c.oid, n.nspname, c.relreplident::text AS identity FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')",
+            quoted_table(table),
+        )
+        if row is None:
+            continue
+        columns = {
+            name: ColumnFacts(kind, _kind(kind, category), bool(is_bytewise))
+            for name, kind, category, is_bytewise in await connection.fetch(_COLUMNS, row["oid"])
+        }
+        indexes = await connection.fetch(_INDEXES, row["oid"])
+        facts[table] = TableFacts(
+            row["oid"],
+            row["nspname"],
+            columns,
+            _identity(row["identity"], columns, indexes),
+            tuple(frozenset(index["columns"]) for index in indexes if index["is_unique"]),
+            frozenset((index["columns"][0], bool(index["is_c"])) for index in indexes if index["columns"][0]),
+        )
+    return facts
+
+
+def _identity(
+    replica_identity: str, columns: AnyMapping[str, ColumnFacts], indexes: Sequence[asyncpg.Record]
+) -> frozenset[str]:
+    match replica_identity:
+        case "f":
+            return frozenset(columns)
+        case "d":
+            chosen = [index for index in indexes if index["indisprimary"]]
+        case "i":
+            chosen = [index for index in indexes if index["indisreplident"]]
+        case _:
+            chosen = []
+    return frozenset(chosen[0]["columns"]) if chosen else frozenset()
+
+
+def _kind(type_name: str, category: str) -> Kind:
+    match type_name, category:
+        case (("json" | "jsonb"), _):
+            return "json"
+        case "bytea", _:
+            return "bytes"
+        case _, "N":
+            return "number"
+        case _, "B":
+            return "boolean"
+        case _:
+            return "text"
+
+
+async def check_schema(connection: Connection, store: str, mappings: Sequence[Mapping]) -> dict[str, TableFacts]:
+    """Compare the mappings with the tables and return the facts.
+
+    Raises:
+        SchemaError: With everything that does not fit.
+    """
+    problems: list[str] = []
+    encoding = await connection.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        problems.append(f"its encoding is {encoding}; keys are UTF-8, so it must be UTF8")
+    facts = await read_facts(connection, mappings)
+    for mapping in mappings:
+        found = list(_problems(mapping, facts.get(mapping.table)))
+        if not found:
+            found = await _condition_problems(connection, mapping, facts)
+        problems += found
+    if problems:
+        raise SchemaError(store, problems)
+    return facts
+
+
+def _problems(mapping: Mapping, table: TableFacts | None) -> Iterator[str]:
+    if table is None:
+        yield f"there is no table {mapping.table}, which {mapping.pattern} comes from"
+        return
+    missing = [column for column in mapping.columns if column not in table.columns]
+    for column in missing:
+        yield (
+            f"{mapping.table} has no column {column}, which {mapping.pattern} needs; it has {', '.join(table.columns)}"
+        )
+    for slot in mapping.slots:
+        fitting = _FITTING[type(slot.column)]
+        if slot.name not in missing and table.columns[slot.name].type not in fitting:
+            yield (
+                f"{mapping.table}.{slot.name} is of type {table.columns[slot.name].type}, and the slot {slot.slot} of "
+                f"{mapping.pattern} needs {' or '.join(fitting)}"
+            )
+    slots = {slot.name for slot in mapping.slots}
+    if mapping.is_unique and not missing and not any(slots >= columns for columns in table.unique):
+        yield (
+            f"two rows of {mapping.table} could have one key of {mapping.pattern}: no unique index has only columns of "
+            f"{', '.join(sorted(slots))}; add one, or set unique = false if that never happens"
+        )
+    if any(isinstance(slot.column, Time) and slot.column.step_us > 1 for slot in mapping.slots) and mapping.is_unique:
+        yield (
+            f"rows of one second would have one key of {mapping.pattern}: use timestamp_us, or set unique = false if "
+            "that never happens"
+        )
+
+
+async def _condition_problems(connection: Connection, mapping: Mapping, facts: Facts) -> list[str]:
+    query = select(PostgresDialect(facts), mapping, boxes_of(mapping, [KeyRange(mapping.first, mapping.last)]))
+    assert query is not None
+    assert not query.parameters, "a whole relation needs no bound"
+    try:
+        await connection.execute(f"EXPLAIN {query.text}")
+    except asyncpg.PostgresError as error:
+        return [f"the condition of {mapping.pattern} is not right: {error}"]
+    return []
+
+
+def advice(mappings: Sequence[Mapping], facts: Facts) -> list[str]:
+    """Return what would make loads quick."""
+    found = []
+    for mapping in mappings:
+        leading, table = mapping.slots[0], facts[mapping.table]
+        if not any(name == leading.name for name, _ in table.leading):
+            found.append(
+                f"no index on {mapping.table} starts with {leading.name}, so each load reads the whole table: "
+                f"CREATE INDEX ON {quoted_table(mapping.table)} "
+                f"({', '.join(_index_column(slot.name, slot.column) for slot in mapping.slots)})"
+            )
+    return found
+
+
+def _index_column(name: str, column: Column) -> str:
+    return quoted(name) + (' COLLATE "C"' if column.sql_type == "text" else "")
+
+
+def check_identity(store: str, mappings: Sequence[Mapping], facts: Facts) -> None:
+    """See that old rows have the columns of the key, so that a feed can tell which key went.
+
+    Raises:
+        SchemaError: Some have not.
+    """
+    problems = [
+        f"a deleted row of {mapping.table} would not tell {', '.join(sorted(missing))}, which the keys of "
+        f"{mapping.pattern} need; run `pequod backing install`, or "
+        f"ALTER TABLE {quoted_table(mapping.table)} REPLICA IDENTITY FULL"
+        for mapping in mappings
+        if (missing := {slot.name for slot in mapping.slots} - facts[mapping.table].identity)
+    ]
+    if problems:
+        raise SchemaError(store, problems)
+
+
+def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_there: bool) -> Iterator[str]:
+    """Yield the statements that publish the mapped tables; the slot is made by the feed itself."""
+    for table in dict.fromkeys(mapping.table for mapping in mappings):
+        needed = {slot.name for mapping in mappings if mapping.table == table for slot in mapping.slots}
+        if needed - facts[table].identity:
+            yield f"ALTER TABLE {quoted_table(table)} REPLICA IDENTITY FULL"
+    tables = ", ".join(quoted_table(table) for table in dict.fromkeys(mapping.table for mapping in mappings))
+    if is_there:
+        yield f"ALTER PUBLICATION {quoted(name)} SET TABLE {tables}"
+    else:
+        yield f"CREATE PUBLICATION {quoted(name)} FOR TABLE {tables}"
+
+
+def install_notify(channel: str, mappings: Sequence[Mapping]) -> Iterator[str]:
+    """Yield the statements that make the triggers."""
+    yield "CREATE SCHEMA IF NOT EXISTS pequod"
+    for mapping in mappings:
+        function = notify_function(channel, mapping)
+        table = quoted_table(mapping.table)
+        yield (
+            f"CREATE OR REPLACE FUNCTION {function} RETURNS trigger LANGUAGE plpgsql "
+            + " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS.items())
+            + f" AS $pequod${_notify_body(channel, mapping)}$pequod$"
+        )
+        for name, event, rows in _NOTIFY_EVENTS:
+            trigger = quoted(f"pequod_{mapping.identity}_{name}")
+            yield f"DROP TRIGGER IF EXISTS {trigger} ON {table}"
+            yield (
+                f"CREATE TRIGGER {trigger} AFTER {event} ON {table} {rows} "
+                f"FOR EACH STATEMENT EXECUTE FUNCTION {function}"
+            )
+
+
+_NOTIFY_EVENTS: Final = (
+    ("insert", "INSERT", "REFERENCING NEW TABLE AS new_rows"),
+    ("update", "UPDATE", "REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows"),
+    ("delete", "DELETE", "REFERENCING OLD TABLE AS old_rows"),
+    ("truncate", "TRUNCATE", ""),
+)
+
+
+def notify_function(channel: str, mapping: Mapping) -> str:
+    """Return the trigger function of a mapping; another one when its body would differ."""
+    digest = hashlib.sha256(_notify_body(channel, mapping).encode()).hexdigest()[:8]
+    return f"pequod.note_{mapping.identity}_{digest}()"
+
+
+def _notify_body(channel: str, mapping: Mapping) -> str:
+    def keys(rows: str) -> str:
+        columns = ", ".join(f"{rows}.{quoted(slot.name)}::text" for slot in mapping.slots)
+        return f"SELECT json_build_array({columns})::text FROM {rows}"
+
+    send = f"PERFORM pg_notify('{channel}', '{mapping.identity} [' || note || ']')"
+    loop = f"""
+        LOOP
+            total := total + 1;
+            EXIT WHEN total > {_NOTED_MAX} OR octet_length(piece) > {_PAYLOAD_BYTES_MAX};
+            IF octet_length(note) + octet_length(piece) > {_PAYLOAD_BYTES_MAX} THEN
+                {send};
+                note := '';
+            END IF;
+            note := note || CASE WHEN note = '' THEN '' ELSE ',' END || piece;
+        END LOOP;"""
+    return f"""
+DECLARE
+    note text := '';
+    piece text := '';
+    total integer := 0;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        FOR piece IN {keys("new_rows")} {loop}
+    ELSIF TG_OP = 'DELETE' THEN
+        FOR piece IN {keys("old_rows")} {loop}
+    ELSIF TG_OP = 'UPDATE' THEN
+        FOR piece IN {keys("old_rows")} UNION {keys("new_rows")} {loop}
+    END IF;
+    IF TG_OP = 'TRUNCATE' OR total > {_NOTED_MAX} OR octet_length(piece) > {_PAYLOAD_BYTES_MAX} THEN
+        PERFORM pg_notify('{channel}', '{mapping.identity} *');
+    ELSIF note <> '' THEN
+        {send};
+    END IF;
+    RETURN NULL;
+END"""
+
+
+_PUBLISHED: Final = """
+SELECT c.oid AS table_oid, p.oid AS publication_oid, r.oid, r.prqual IS NULL AND r.prattrs IS NULL AS is_whole,
+       p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AS is_all, c.relreplident::text AS identity
+FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN pg_class c ON c.oid = r.prrelid
+WHERE p.pubname = $1 ORDER BY c.oid
+"""
+_TRIGGERS: Final = """
+SELECT t.tgname::text AS name, t.tgrelid AS table_oid, t.oid, t.tgenabled::text AS enabled,
+       'pequod.' || p.proname || '()' AS function, p.oid AS function_oid, p.xmin::text AS function_version
+FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgname = ANY($1::text[]) AND NOT t.tgisinternal ORDER BY t.oid
+"""
+
+
+async def check_installed(
+    connection: Connection, store: str, mode: Mode, name: str, mappings: Sequence[Mapping], facts: Facts
+) -> str:
+    """See that everything that the feed needs is installed, and return a fingerprint of it.
+
+    Raises:
+        SchemaError: Something is missing.
+    """
+    records: Sequence[asyncpg.Record]
+    if mode == "slot":
+        records = await connection.fetch(_PUBLISHED, name)
+        whole = {record["table_oid"] for record in records if record["is_whole"] and record["is_all"]}
+        problems = [
+            f"the publication {name} does not have all changes of {table}; run `pequod backing install`"
+            for table in facts
+            if facts[table].oid not in whole
+        ]
+        if not problems:
+            check_identity(store, mappings, facts)
+    else:
+        triggers = [f"pequod_{mapping.identity}_{event}" for mapping in mappings for event, _, _ in _NOTIFY_EVENTS]
+        records = await connection.fetch(_TRIGGERS, triggers)
+        there = {
+            (record["name"], record["table_oid"], record["function"])
+            for record in records
+            if record["enabled"] in {"O", "A"}
+        }
+        problems = [
+            f"the trigger {trigger} on {mapping.table} is missing or disabled; run `pequod backing install`"
+            for mapping in mappings
+            for event, _, _ in _NOTIFY_EVENTS
+            if (
+                (trigger := f"pequod_{mapping.identity}_{event}"),
+                facts[mapping.table].oid,
+                notify_function(name, mapping),
+            )
+            not in there
+        ]
+    if problems:
+        raise SchemaError(store, problems)
+    return repr([dict(record) for record in records]) + repr(facts)

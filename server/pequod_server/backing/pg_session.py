@@ -1,0 +1,264 @@
+"""What loads, writes and feeds of PostgreSQL share: connections, errors, and reads of one moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from pequod_server.backing.errors import BackingUnavailableError, SchemaError
+from pequod_server.backing.health import Health
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.pg_schema import (
+    SETTINGS,
+    Connection,
+    Facts,
+    Mode,
+    PostgresDialect,
+    check_installed,
+    check_schema,
+)
+from pequod_server.backing.rows import Clip, packed
+from pequod_server.backing.sql import boxes_of, select
+from pequod_server.backing.store import Changes, KeyRange
+from pequod_server.backing.values import Cell
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+_AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.ObjectInUseError,
+    asyncpg.SerializationError,
+)
+_CHANGED: Final = (asyncpg.SyntaxOrAccessError, asyncpg.CannotCoerceError, asyncpg.FeatureNotSupportedError)
+_HALF: Final = 1 << 31
+
+
+@asynccontextmanager
+async def told(name: str) -> AsyncIterator[None]:
+    """Turn what asyncpg raises into what a store raises."""
+    try:
+        yield
+    except _AWAY as error:
+        raise BackingUnavailableError(name, str(error) or type(error).__name__) from error
+    except _CHANGED as error:
+        raise SchemaError(name, [str(error)]) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHorizon:
+    """What a snapshot of PostgreSQL sees: exactly the transactions that had ended when it was taken.
+
+    Commits become visible in another order than they are logged, so that no position could say the same.
+    """
+
+    #: Nothing that the snapshot sees was logged after this.
+    position: int
+    #: Transactions from ``ended`` up to ``begun`` are seen unless they are in ``running``; those below are.
+    ended: int
+    begun: int
+    running: frozenset[int]
+
+    @staticmethod
+    def parse(text: str, position: int) -> SnapshotHorizon:
+        """Return the horizon of a `pg_snapshot` such as 100:105:101,103."""
+        ended, begun, running = text.split(":")
+        return SnapshotHorizon(
+            position, int(ended), int(begun), frozenset(map(int, running.split(",") if running else ()))
+        )
+
+    def covers(self, changes: Changes) -> bool:
+        """Tell whether the snapshot sees the transaction; feeds tell only the low 32 bits of its number."""
+        number = (self.begun & ~0xFFFFFFFF) | changes.stamp
+        if number - self.begun >= _HALF:
+            number -= 1 << 32
+        elif self.begun - number > _HALF:
+            number += 1 << 32
+        return number < self.ended or (number < self.begun and number not in self.running)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a read was: the snapshot, the position of the log, and its number among the reads of this store."""
+
+    snapshot: SnapshotHorizon
+    number: int
+
+
+class PostgresSession:
+    """The connections of one store, and the facts about its tables."""
+
+    def __init__(
+        self,
+        dsn: str,
+        mappings: Sequence[Mapping],
+        mode: Mode,
+        feed_name: str,
+        *,
+        connections_max: int,
+        timeout_s: float,
+    ) -> None:
+        self.dsn = dsn
+        self.mappings = tuple(mappings)
+        self.mode = mode
+        #: The publication and the slot, or the channel.
+        self.feed_name = feed_name
+        self.timeout_s = timeout_s
+        self.health = Health()
+        self.closing = asyncio.Event()
+        self._connections_max = connections_max
+        self._pool: Pool | None = None
+        self._opening = asyncio.Lock()
+        self._facts: Facts | None = None
+        self._number = 0
+        #: Held while a snapshot is taken, so that numbers are in the order of snapshots.
+        self._order = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The database without its password, for messages."""
+        scheme, _, rest = self.dsn.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "postgresql"
+
+    @property
+    def everything(self) -> tuple[KeyRange, ...]:
+        """The ranges of all patterns."""
+        return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            SchemaError: It has no longer what a statement names.
+        """
+        if self.closing.is_set():
+            raise BackingUnavailableError(self.name, "the store has been closed")
+        async with told(self.name):
+            async with self._opening:
+                if self._pool is None:
+                    self._pool = await asyncpg.create_pool(
+                        self.dsn,
+                        min_size=0,
+                        max_size=self._connections_max,
+                        timeout=self.timeout_s,
+                        command_timeout=self.timeout_s,
+                        server_settings={**SETTINGS, "application_name": "pequod"},
+                    )
+            async with self._pool.acquire(timeout=self.timeout_s) as connection:
+                yield connection
+
+    async def open_alone(self) -> asyncpg.Connection[asyncpg.Record]:
+        """Return a connection of its own, for the feed to close."""
+        async with told(self.name):
+            connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
+                self.dsn,
+                timeout=self.timeout_s,
+                command_timeout=self.timeout_s,
+                server_settings={**SETTINGS, "application_name": "pequod feed"},
+            )
+            return connection
+
+    async def close(self) -> None:
+        """Close all connections but those of feeds."""
+        self.closing.set()
+        if self._pool is not None:
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await self._pool.close()
+            except (TimeoutError, *_AWAY):
+                self._pool.terminate()
+
+    async def check_installed(self) -> tuple[Facts, str]:
+        """Compare the mappings, and what is installed for the feed, with the database.
+
+        Raises:
+            SchemaError: Something does not fit.
+        """
+        async with self.connection() as connection:
+            facts = await check_schema(connection, self.name, self.mappings)
+            fingerprint = await check_installed(connection, self.name, self.mode, self.feed_name, self.mappings, facts)
+        self._facts = facts
+        return facts, fingerprint
+
+    async def facts(self, connection: Connection) -> Facts:
+        """Return what is known of the tables, read when it is first asked for or after a change."""
+        if self._facts is None:
+            self._facts = await check_schema(connection, self.name, self.mappings)
+        return self._facts
+
+    def forget_facts(self) -> None:
+        """Read the facts anew next time: a table may have been altered."""
+        self._facts = None
+
+    async def read(self, ranges: Sequence[KeyRange]) -> tuple[dict[bytes, bytes], Moment]:
+        """Return the rows of the ranges in one snapshot."""
+        try:
+            async with self.connection() as connection:
+                facts = await self.facts(connection)
+                transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+                async with self._order:
+                    await transaction.start()
+                    moment = await self._moment(connection)
+                try:
+                    rows = await self._rows(connection, facts, ranges)
+                except BaseException:
+                    # Cancellation too: the connection goes back to the pool without a transaction.
+                    if not connection.is_closed():
+                        await transaction.rollback()
+                    raise
+                await transaction.commit()
+                return rows, moment
+        except SchemaError:
+            self.forget_facts()
+            raise
+        except asyncpg.PostgresError as error:
+            # Such as a division by zero in a condition.
+            raise SchemaError(self.name, [str(error)]) from error
+
+    async def _moment(self, connection: Connection) -> Moment:
+        # The position is read after the snapshot is taken: what the snapshot sees was logged before it.
+        row = await connection.fetchrow(
+            "SELECT pg_current_snapshot()::text, (pg_current_wal_insert_lsn() - '0/0')::bigint"
+        )
+        assert row is not None
+        self._number += 1
+        return Moment(SnapshotHorizon.parse(row[0], row[1]), self._number)
+
+    async def _rows(self, connection: Connection, facts: Facts, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
+        clip = Clip(ranges)
+        rows: dict[bytes, bytes] = {}
+        for mapping in self.mappings:
+            query = select(PostgresDialect(facts), mapping, boxes_of(mapping, ranges))
+            if query is None:
+                continue
+            records = await connection.fetch(query.text, *query.parameters)
+            kinds = [facts[mapping.table].columns[name].kind for name in mapping.columns]
+            cells = ([Cell(*pair) for pair in zip(record, kinds, strict=True)] for record in records)
+            rows.update(
+                (key, value) for key, value in packed(mapping, cells, self.health.unpackable) if clip.holds(key)
+            )
+        return rows
+
+
+async def flushed(connection: Connection) -> int:
+    """Return the position up to which the log is safe: that of every commit that was acknowledged."""
+    position: int = await connection.fetchval("SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint")
+    return position
+
+
+def keys_as_ranges(keys: Iterable[bytes]) -> list[KeyRange]:
+    """Return a range for each key."""
+    return [KeyRange(key, key + b"\0") for key in keys]

@@ -1,0 +1,221 @@
+"""PostgreSQL behind the cache.
+
+Loads run in a REPEATABLE READ snapshot and say what it sees. Changes come from a replication slot (`slot`: durable,
+resumed at its position) or from triggers (`notify`: nothing to configure, everything read again after a break).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+import asyncpg
+
+from pequod_server.backing.columns import SqlType
+from pequod_server.backing.errors import (
+    BackingUnavailableError,
+    MappingError,
+    PackError,
+    SchemaError,
+    WriteRefusedError,
+)
+from pequod_server.backing.health import Backoff, mended
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.pg_notify import notify_feed
+from pequod_server.backing.pg_schema import (
+    Connection,
+    Facts,
+    Mode,
+    advice,
+    check_identity,
+    check_schema,
+    install_notify,
+    install_slot,
+)
+from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges
+from pequod_server.backing.pg_slot import slot_feed
+from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
+from pequod_server.backing.store import Change, Event, KeyRange, Loaded, SequenceHorizon, Status
+from pequod_server.backing.values import Cell, decompose
+
+_FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
+#: A write meets a row that another one has just inserted: look again.
+_ATTEMPTS = 3
+
+
+class PostgresStore:
+    """A PostgreSQL database as the owner of the mapped keys."""
+
+    def __init__(
+        self,
+        dsn: str,
+        mappings: Sequence[Mapping],
+        *,
+        mode: Mode = "slot",
+        feed_name: str = "pequod",
+        connections_max: int = 4,
+        timeout_s: float = 10.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        if not _FEED_NAME(feed_name):
+            raise MappingError(feed_name, "the feed's name is small letters, digits and `_`, and 63 of them at most")
+        self.mappings = tuple(mappings)
+        self._backoff = backoff or Backoff()
+        self._session = PostgresSession(
+            dsn, mappings, mode, feed_name, connections_max=connections_max, timeout_s=timeout_s
+        )
+
+    @property
+    def status(self) -> Status:
+        """How the change feed is."""
+        return self._session.health.status
+
+    async def check(self) -> list[str]:
+        """Compare the mappings with the real schema and return advice."""
+        facts, _ = await self._session.check_installed()
+        async with self._session.connection() as connection:
+            level = await connection.fetchval("SHOW wal_level")
+        if self._session.mode == "slot" and level != "logical":
+            raise SchemaError(
+                self._session.name,
+                [f"wal_level is {level}; a slot needs wal_level = logical in postgresql.conf, and a restart"],
+            )
+        return advice(self.mappings, facts)
+
+    async def install(self) -> list[str]:
+        """Make the publication or the triggers, in one transaction, and return the statements.
+
+        Raises:
+            SchemaError: The tables do not fit the mapping, or this user may not do it; nothing is changed.
+        """
+        session = self._session
+        async with session.connection() as connection, connection.transaction():
+            facts = await check_schema(connection, session.name, self.mappings)
+            if session.mode == "slot":
+                is_there = await connection.fetchval(
+                    "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", session.feed_name
+                )
+                statements = list(install_slot(session.feed_name, self.mappings, facts, is_there=is_there))
+            else:
+                statements = list(install_notify(session.feed_name, self.mappings))
+            for statement in statements:
+                await connection.execute(statement)
+            if session.mode == "slot":
+                facts = await check_schema(connection, session.name, self.mappings)
+                check_identity(session.name, self.mappings, facts)
+        return statements
+
+    async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
+        """Read ranges as of one moment."""
+        rows, moment = await self._session.read(ranges)
+        horizon = (
+            moment.snapshot
+            if self._session.mode == "slot"
+            else SequenceHorizon(moment.snapshot.position, moment.number)
+        )
+        return Loaded(tuple(sorted(rows.items())), horizon)
+
+    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+        """Yield what happens after a position."""
+        session = self._session
+        return mended(self._feed, since, session.everything, session.health, self._backoff, session.closing)
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        """Carry changes out in one transaction."""
+        plans = [self._mapping(change) for change in changes]
+        session = self._session
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with session.connection() as connection:
+                    facts = await session.facts(connection)
+                    async with connection.transaction():
+                        for mapping, change in zip(plans, changes, strict=True):
+                            await self._write_one(connection, facts, mapping, change)
+                    return await flushed(connection)
+            except asyncpg.UniqueViolationError as error:
+                if attempt + 1 == _ATTEMPTS:
+                    raise WriteRefusedError(session.name, str(error)) from error
+            except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, asyncpg.RaiseError) as error:
+                raise WriteRefusedError(session.name, str(error)) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    async def position(self) -> int:
+        """Return how far the log is flushed."""
+        async with self._session.connection() as connection:
+            return await flushed(connection)
+
+    async def close(self) -> None:
+        """End the feed and close the connections; a slot stays, for a feed that resumes."""
+        await self._session.close()
+        self._session.health.closed()
+
+    async def drop_slot(self) -> None:
+        """Drop the slot: without a feed it would keep the log for ever."""
+        async with self._session.connection() as connection:
+            await connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1",
+                self._session.feed_name,
+            )
+
+    async def _feed(self, since: int | None) -> AsyncGenerator[Event, None]:
+        session = self._session
+        session.forget_facts()
+        feed = slot_feed if session.mode == "slot" else notify_feed
+        async with aclosing(feed(session, since)) as events:
+            try:
+                async for event in events:
+                    yield event
+            except asyncpg.PostgresError as error:
+                raise BackingUnavailableError(session.name, str(error)) from error
+
+    def _mapping(self, change: Change) -> Mapping:
+        for mapping in self.mappings:
+            if mapping.columns_of(change.key) is not None:
+                if change.value is not None:
+                    decompose(change.key, change.value, mapping.value, mapping.as_object)
+                return mapping
+        raise PackError(f"key {change.key!r}", "it is of no mapped pattern, or its slots cannot be of their columns")
+
+    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: Change) -> None:
+        *updates, insert = _statements(mapping, facts, change)
+        for update in updates:
+            if not (await connection.execute(update.text, *update.parameters)).endswith(" 0"):
+                break
+        else:
+            await connection.execute(insert.text, *insert.parameters)
+        if change.value is None:
+            return
+        there = await self._session._rows(connection, facts, keys_as_ranges([change.key]))
+        if change.key not in there:
+            raise WriteRefusedError(
+                self._session.name, f"the row of key {change.key!r} would not meet the condition of {mapping.pattern}"
+            )
+
+
+def _statements(mapping: Mapping, facts: Facts, change: Change) -> list[Query]:
+    """Return statements of which the first that touches a row is the last to be run."""
+    slots = mapping.columns_of(change.key)
+    assert slots is not None, "the mapping was found by the key"
+    types: dict[str, SqlType] = {slot.name: slot.column.sql_type for slot in mapping.slots}
+    table = f"{quoted_table(mapping.table)} AS {quoted(table_parts(mapping.table)[1])}"
+
+    def where(first: int) -> str:
+        tests = [f"{quoted(name)} = ${first + at}::text::{types[name]}" for at, name in enumerate(slots)]
+        return " AND ".join([*tests, f"({mapping.condition})"] if mapping.condition else tests)
+
+    if change.value is None:
+        return [Query(f"DELETE FROM {table} WHERE {where(1)}", tuple(slots.values()))]
+    cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.as_object)
+    values = {name: cell.text for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
+    columns = facts[mapping.table].columns
+    names = [*values, *slots]
+    # A text is assigned as a literal of the column's own type would be.
+    places = [f"${at}::text::{quoted(columns[name].type)}" for at, name in enumerate(names, 1)]
+    targets = ", ".join(f"{quoted(name)} = {place}" for name, place in zip(values, places, strict=False))
+    untouched = f"{quoted(next(iter(slots)))} = {quoted(table_parts(mapping.table)[1])}.{quoted(next(iter(slots)))}"
+    parameters = (*values.values(), *slots.values())
+    return [
+        Query(f"UPDATE {table} SET {targets or untouched} WHERE {where(len(values) + 1)}", parameters),
+        Query(f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join(places)})", parameters),
+    ]

@@ -1,0 +1,443 @@
+"""SQLite behind the cache: embedded, nothing to install.
+
+There is one writer at a time, so the numbers that triggers give to changes are in the order of commits. The feed
+watches `PRAGMA data_version`, and reads the list of touched keys and what they are now in one snapshot.
+
+Each of loads, feed and writes has a connection in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec, TypeVar, assert_never
+
+from pequod_server.backing import sqlite_schema
+from pequod_server.backing.columns import Column, SqlType
+from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError, WriteRefusedError
+from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.rows import Clip, packed
+from pequod_server.backing.sql import Query, boxes_of, place, quoted, select, table_parts
+from pequod_server.backing.sqlite_schema import CHANGES
+from pequod_server.backing.store import (
+    Change,
+    Changes,
+    Event,
+    KeyRange,
+    Loaded,
+    Progress,
+    Reload,
+    SequenceHorizon,
+    Status,
+)
+from pequod_server.backing.values import Cell, decompose
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: Notes of changes that are kept for a feed that comes back.
+_KEPT: Final = 100_000
+#: A feed reads more keys than this again as whole patterns.
+_KEYS_MAX: Final = 50_000
+
+
+class SqliteDialect:
+    """How SQLite says things; parameters are one JSON text, so their number has no limit."""
+
+    #: SQLite never puts the right side of a CROSS JOIN first.
+    join = "CROSS JOIN"
+
+    def read(self, mapping: Mapping, name: str) -> str:
+        """Return what reads a column: the value as it is."""
+        return place(mapping, name)
+
+    def order(self, mapping: Mapping, name: str, column: Column) -> str:
+        """Return what orders rows as the packed bytes of a slot do."""
+        column_place = place(mapping, name)
+        if column.order_type != column.sql_type:
+            column_place = f"CAST({column_place} AS TEXT)"
+        return f"{column_place} COLLATE BINARY" if column.order_type == "text" else column_place
+
+    def boxes(self, number: int, types: Sequence[SqlType]) -> str:  # noqa: ARG002 - parameters count themselves
+        """Return a table of boxes over a JSON array of arrays."""
+        columns = ", ".join(f"value ->> {at} AS a{at}" for at in range(len(types)))
+        return f"(SELECT {columns} FROM json_each(?)) AS box"
+
+    def parameter(self, rows: Sequence[Sequence[str]], types: Sequence[SqlType]) -> list[object]:
+        """Return the JSON text of the boxes."""
+        typed = [
+            [value if kind == "text" else int(value) for value, kind in zip(row, types, strict=True)] for row in rows
+        ]
+        return [json.dumps(typed)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    seq: int
+    #: None: too many keys to list.
+    changes: tuple[Change, ...] | None
+
+
+class SqliteStore:
+    """An SQLite database as the owner of the mapped keys."""
+
+    def __init__(
+        self, path: str | Path, mappings: Sequence[Mapping], *, poll_s: float = 0.01, backoff: Backoff | None = None
+    ) -> None:
+        self.mappings = tuple(mappings)
+        self._path = Path(path)
+        self._poll_s = poll_s
+        self._backoff = backoff or Backoff()
+        self._health = Health()
+        self._closing = asyncio.Event()
+        self._loads = _Line(self._path)
+        self._feed = _Line(self._path, is_feed=True)
+        self._writes = _Line(self._path)
+
+    @property
+    def status(self) -> Status:
+        """How the change feed is."""
+        return self._health.status
+
+    async def check(self) -> list[str]:
+        """Compare the mappings with the real schema and return advice."""
+
+        def check(connection: sqlite3.Connection) -> list[str]:
+            advice = sqlite_schema.check_schema(connection, self._name, self.mappings)
+            sqlite_schema.check_triggers(connection, self._name, self.mappings)
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                advice.append("writers and loads wait for each other; set PRAGMA journal_mode=WAL once")
+            return advice
+
+        return await self._loads.run(check)
+
+    async def install(self) -> list[str]:
+        """Make the change table and the triggers, in one transaction, and return the statements.
+
+        Raises:
+            SchemaError: The tables do not fit the mapping; nothing is changed.
+        """
+
+        def install(connection: sqlite3.Connection) -> list[str]:
+            with _transaction(connection, "IMMEDIATE"):
+                sqlite_schema.check_schema(connection, self._name, self.mappings)
+                statements = []
+                for statement in sqlite_schema.install(connection, self.mappings):
+                    connection.execute(statement)
+                    statements.append(statement)
+                return statements
+
+        return await self._writes.run(install)
+
+    async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
+        """Read ranges as of one moment."""
+
+        def load(connection: sqlite3.Connection) -> Loaded:
+            with _transaction(connection):
+                seq = _seq(connection)
+                rows = self._read(connection, ranges)
+            return Loaded(tuple(sorted(rows.items())), SequenceHorizon(seq, seq))
+
+        return await self._loads.run(load)
+
+    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+        """Yield what happens after a position."""
+        everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+        return mended(self._session, since, everything, self._health, self._backoff, self._closing)
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        """Carry changes out in one transaction."""
+        plans = [self._plan(change) for change in changes]
+
+        def write(connection: sqlite3.Connection) -> int:
+            with _transaction(connection, "IMMEDIATE"):
+                try:
+                    for change, (mapping, statements) in zip(changes, plans, strict=True):
+                        for statement in statements:
+                            if connection.execute(statement.text, statement.parameters).rowcount:
+                                break
+                        self._check_written(connection, mapping, change)
+                except sqlite3.IntegrityError as error:
+                    raise WriteRefusedError(self._name, str(error)) from error
+                return _seq(connection)
+
+        return await self._writes.run(write)
+
+    async def position(self) -> int:
+        """Return the number of the last change."""
+        return await self._loads.run(_seq)
+
+    async def close(self) -> None:
+        """End the feed and close the connections."""
+        self._closing.set()
+        for line in (self._loads, self._feed, self._writes):
+            await line.close()
+        self._health.closed()
+
+    @property
+    def _name(self) -> str:
+        return f"sqlite:{self._path}"
+
+    # The feed.
+
+    async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
+        oldest, now, schema = await self._feed.run(self._start)
+        position = now if since is None else since
+        if oldest <= position <= now:
+            yield Progress(position)
+        else:
+            yield Reload(now, self._everything(), f"the changes after {position} are no longer listed")
+            position = now
+        version = None
+        while not self._closing.is_set():
+            seen = await self._feed.run(_data_version)
+            if seen != version:
+                # Asked before the batch is read, so that a commit in between is seen the next time.
+                version = seen
+                batch = await self._feed.run(self._batch, position, schema)
+                if batch.changes is None:
+                    yield Reload(batch.seq, self._everything(), "more keys have changed than are worth telling apart")
+                elif batch.changes:
+                    yield Changes(batch.seq, batch.seq, batch.changes)
+                elif batch.seq > position:
+                    yield Progress(batch.seq)
+                position = batch.seq
+                await self._feed.run(_forget, position)
+            self._health.fresh(0)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._closing.wait(), self._poll_s)
+        except TimeoutError:
+            return
+
+    def _start(self, connection: sqlite3.Connection) -> tuple[int, int, int]:
+        with _transaction(connection):
+            schema = int(connection.execute("PRAGMA schema_version").fetchone()[0])
+            sqlite_schema.check_schema(connection, self._name, self.mappings)
+            sqlite_schema.check_triggers(connection, self._name, self.mappings)
+            now = _seq(connection)
+            (oldest,) = connection.execute(f"SELECT min(seq) - 1 FROM {CHANGES}").fetchone()
+            return now if oldest is None else int(oldest), now, schema
+
+    def _batch(self, connection: sqlite3.Connection, position: int, schema: int) -> _Batch:
+        with _transaction(connection):
+            if connection.execute("PRAGMA schema_version").fetchone()[0] != schema:
+                # A trigger may have been away for a while, and be back.
+                raise FeedBrokenError("the schema has changed", is_lost=True)
+            seq = _seq(connection)
+            noted = connection.execute(
+                f"SELECT DISTINCT mapping, slots FROM {CHANGES} WHERE seq > ? LIMIT ?", (position, _KEYS_MAX + 1)
+            ).fetchall()
+            if len(noted) > _KEYS_MAX:
+                return _Batch(seq, None)
+            keys = self._noted_keys(noted)
+            rows = self._read(connection, [KeyRange(key, key + b"\0") for key in keys])
+        return _Batch(seq, tuple(Change(key, rows.get(key)) for key in keys))
+
+    def _noted_keys(self, noted: Iterable[tuple[str, str]]) -> list[bytes]:
+        by_identity = {mapping.identity: mapping for mapping in self.mappings}
+        keys: dict[bytes, None] = {}
+        for identity, slots in noted:
+            mapping = by_identity.get(identity)
+            if mapping is None:
+                continue
+            try:
+                names = (slot.name for slot in mapping.slots)
+                keys[mapping.key(dict(zip(names, json.loads(slots), strict=True)))] = None
+            except PackError as error:
+                self._health.unpackable(error)
+        return list(keys)
+
+    def _everything(self) -> tuple[KeyRange, ...]:
+        return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+
+    # Rows.
+
+    def _read(self, connection: sqlite3.Connection, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
+        clip = Clip(ranges)
+        rows: dict[bytes, bytes] = {}
+        for mapping in self.mappings:
+            query = select(SqliteDialect(), mapping, boxes_of(mapping, ranges))
+            if query is None:
+                continue
+            try:
+                records = connection.execute(query.text, query.parameters)
+            except sqlite3.OperationalError as error:
+                if "no such" in str(error):
+                    raise SchemaError(self._name, [str(error)]) from error
+                raise
+            cells = ([_cell(value) for value in record] for record in records)
+            rows.update(
+                (key, value) for key, value in packed(mapping, cells, self._health.unpackable) if clip.holds(key)
+            )
+        return rows
+
+    def _plan(self, change: Change) -> tuple[Mapping, list[Query]]:
+        """Return statements for one change; the first that touches a row is the last that is run."""
+        for mapping in self.mappings:
+            slots = mapping.columns_of(change.key)
+            if slots is not None:
+                break
+        else:
+            raise PackError(
+                f"key {change.key!r}", "it is of no mapped pattern, or its slots cannot be of their columns"
+            )
+        table = quoted_name(mapping)
+        where = " AND ".join(f"{quoted(name)} = ?" for name in slots)
+        if mapping.condition:
+            where += f" AND ({mapping.condition})"
+        if change.value is None:
+            return mapping, [Query(f"DELETE FROM {table} WHERE {where}", tuple(slots.values()))]
+        cells = decompose(change.key, change.value, mapping.value, mapping.as_object)
+        values = {name: _parameter(cell) for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
+        names = [*slots, *values]
+        insert = Query(
+            f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})",
+            (*slots.values(), *values.values()),
+        )
+        # Without a column to set, an update still tells whether the row is there.
+        targets = ", ".join(f"{quoted(name)} = ?" for name in values) or "{0} = {0}".format(quoted(names[0]))
+        update = Query(f"UPDATE {table} SET {targets} WHERE {where}", (*values.values(), *slots.values()))
+        return mapping, [update, insert]
+
+    def _check_written(self, connection: sqlite3.Connection, mapping: Mapping, change: Change) -> None:
+        there = change.key in self._read(connection, [KeyRange(change.key, change.key + b"\0")])
+        if change.value is not None and not there:
+            raise WriteRefusedError(
+                self._name, f"the row of key {change.key!r} would not meet the condition of {mapping.pattern}"
+            )
+
+
+class _Line:
+    """One connection, used in one thread, and opened again when the file is another one."""
+
+    def __init__(self, path: Path, *, is_feed: bool = False) -> None:
+        self._path = path
+        self._is_feed = is_feed
+        self._thread = ThreadPoolExecutor(1, "pequod-sqlite")
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``work`` with the connection in the thread.
+
+        Raises:
+            BackingUnavailableError: The file is away or locked, or the disk fails.
+            FeedBrokenError: The file is another one than before.
+        """
+        name = f"sqlite:{self._path}"
+
+        def guarded() -> T:
+            try:
+                return work(self._open(), *args, **kwargs)
+            except (sqlite3.OperationalError, sqlite3.DatabaseError, OSError) as error:
+                self._drop()
+                raise BackingUnavailableError(name, str(error)) from error
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+        except RuntimeError as error:
+            raise BackingUnavailableError(name, "the store has been closed") from error
+
+    async def close(self) -> None:
+        """Close the connection and end the thread, after what it is doing."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
+        except RuntimeError:
+            return
+        self._thread.shutdown(wait=False)
+
+    def _open(self) -> sqlite3.Connection:
+        found = self._path.stat()
+        file = (found.st_dev, found.st_ino)
+        if self._file not in {None, file}:
+            self._drop()
+            self._file = file
+            if self._is_feed:
+                raise FeedBrokenError("the file has been replaced", is_lost=True)
+        if self._connection is None:
+            self._connection = sqlite3.connect(
+                f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=5.0
+            )
+            self._connection.text_factory = _text
+            self._file = file
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def quoted_name(mapping: Mapping) -> str:
+    """Return the table of a mapping as SQLite takes it."""
+    return quoted(table_parts(mapping.table)[1])
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, kind: str = "DEFERRED") -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _seq(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (CHANGES,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+def _forget(connection: sqlite3.Connection, position: int) -> None:
+    """Delete notes that no feed will come back for, in large pieces."""
+    (oldest,) = connection.execute(f"SELECT min(seq) FROM {CHANGES}").fetchone()
+    if oldest is not None and position - oldest > 2 * _KEPT:
+        connection.execute(f"DELETE FROM {CHANGES} WHERE seq <= ?", (position - _KEPT,))
+
+
+def _cell(value: object) -> Cell:
+    match value:
+        case None:
+            return Cell(None, "text")
+        case str():
+            return Cell(value, "text")
+        case int():
+            return Cell(str(value), "number")
+        case float():
+            return Cell(repr(value), "number")
+        case bytes():
+            return Cell("\\x" + value.hex(), "bytes")
+        case _:
+            raise AssertionError(f"SQLite has no {type(value)}")
+
+
+def _parameter(cell: Cell) -> object:
+    if cell.text is None:
+        return None
+    match cell.kind:
+        case "text" | "json" | "bytes":
+            return cell.text
+        case "boolean":
+            return int(cell.text == "true")
+        case "number":
+            return json.loads(cell.text)
+        case kind:
+            assert_never(kind)

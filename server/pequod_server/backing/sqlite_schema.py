@@ -1,0 +1,199 @@
+"""What SQLite must have for a mapping: the right columns, a change table, and triggers that fill it.
+
+Triggers write down which keys a statement touched; the feed reads what those keys are in the same snapshot as the
+list, so that a batch is the database at one moment. `INSERT OR REPLACE` deletes rows without firing delete triggers:
+one trigger looks, before an insert or an update, for rows that share a unique index with the new one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pequod_server.backing.columns import Padded, Plain, Text
+from pequod_server.backing.errors import SchemaError
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.sql import quoted, table_parts
+
+CHANGES: Final = "pequod_changes"
+CREATE_CHANGES: Final = (
+    f"CREATE TABLE IF NOT EXISTS {CHANGES} "
+    "(seq INTEGER PRIMARY KEY AUTOINCREMENT, mapping TEXT NOT NULL, slots TEXT NOT NULL)"
+)
+
+
+def check_schema(connection: sqlite3.Connection, store: str, mappings: Sequence[Mapping]) -> list[str]:
+    """Compare the mappings with the tables and return advice.
+
+    Raises:
+        SchemaError: With everything that does not fit.
+    """
+    problems: list[str] = []
+    advice: list[str] = []
+    encoding = connection.execute("PRAGMA encoding").fetchone()[0]
+    if encoding != "UTF-8":
+        problems.append(f"its encoding is {encoding}, in which text does not sort as its bytes; it must be UTF-8")
+    for mapping in mappings:
+        found = list(_problems(connection, mapping))
+        problems += found
+        if not found:
+            advice += _advice(connection, mapping)
+    if problems:
+        raise SchemaError(store, problems)
+    return advice
+
+
+def check_triggers(connection: sqlite3.Connection, store: str, mappings: Sequence[Mapping]) -> None:
+    """See that the change table and the triggers of all mappings are there as we would make them.
+
+    Raises:
+        SchemaError: Something is missing or different.
+    """
+    there = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'trigger')"))
+    problems = []
+    if CHANGES not in there:
+        problems.append(f"there is no table {CHANGES}; run `pequod backing install`")
+    for mapping in mappings:
+        for name, statement in triggers(connection, mapping).items():
+            if name not in there:
+                problems.append(f"the trigger {name} on {mapping.table} is missing; run `pequod backing install`")
+            elif there[name] != statement:
+                problems.append(f"the trigger {name} on {mapping.table} is not ours; run `pequod backing install`")
+    if problems:
+        raise SchemaError(store, problems)
+
+
+def triggers(connection: sqlite3.Connection, mapping: Mapping) -> dict[str, str]:
+    """Return name and statement of each trigger that the mapping needs."""
+    table = quoted(table_parts(mapping.table)[1])
+    prefix = f"pequod_{mapping.identity}"
+
+    def note(*rows: str) -> str:
+        return " ".join(
+            f"INSERT INTO {CHANGES} (mapping, slots) VALUES ('{mapping.identity}', {_slots(mapping, row)});"
+            for row in rows
+        )
+
+    replaced = " ".join(
+        f"INSERT INTO {CHANGES} (mapping, slots) SELECT '{mapping.identity}', {_slots(mapping, table)} "
+        f"FROM {table} WHERE " + " AND ".join(f"{table}.{quoted(c)} = NEW.{quoted(c)}" for c in columns) + ";"
+        for columns in _unique_columns(connection, mapping)
+    )
+    bodies = {
+        "insert": ("AFTER INSERT", note("NEW")),
+        "update": ("AFTER UPDATE", note("OLD", "NEW")),
+        "delete": ("AFTER DELETE", note("OLD")),
+    }
+    if replaced:
+        bodies["replace"] = ("BEFORE INSERT", replaced)
+        bodies["supersede"] = ("BEFORE UPDATE", replaced)
+    return {
+        f"{prefix}_{name}": f"CREATE TRIGGER {prefix}_{name} {event} ON {table} BEGIN {body} END"
+        for name, (event, body) in bodies.items()
+    }
+
+
+def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iterator[str]:
+    """Yield the statements that make the change table and the triggers; old ones of ours go first."""
+    yield CREATE_CHANGES
+    ours = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE ? ORDER BY name",
+        (f"%INSERT INTO {CHANGES} %",),
+    )
+    wanted = {name: text for mapping in mappings for name, text in triggers(connection, mapping).items()}
+    for (name,) in ours.fetchall():
+        yield f"DROP TRIGGER {quoted(name)}"
+    yield from wanted.values()
+
+
+def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
+    schema, name = table_parts(mapping.table)
+    if schema is not None:
+        yield f"{mapping.table}: attached databases cannot be mapped; name the table alone"
+        return
+    there = {column: kind for _, column, kind, *_ in connection.execute(f"PRAGMA table_info({quoted(name)})")}
+    if not there:
+        yield f"there is no table {mapping.table}, which {mapping.pattern} comes from"
+        return
+    missing = [column for column in mapping.columns if column not in there]
+    for column in missing:
+        yield f"{mapping.table} has no column {column}, which {mapping.pattern} needs; it has {', '.join(there)}"
+    for slot in mapping.slots:
+        if slot.name in missing:
+            continue
+        affinity = _affinity(there[slot.name])
+        wanted = {Text: "text", Padded: "integer", Plain: "integer"}.get(type(slot.column))
+        if wanted is None:
+            yield (
+                f"the slot {slot.slot} of {mapping.pattern}: SQLite has no type {slot.column.sql_type}; "
+                "store it as text or integer, and say so in the mapping"
+            )
+        elif affinity != wanted:
+            yield (
+                f"{mapping.table}.{slot.name} is declared {there[slot.name] or 'without a type'}, "
+                f"and the slot {slot.slot} of {mapping.pattern} needs {wanted}"
+            )
+    if missing:
+        return
+    try:
+        connection.execute(f"SELECT 1 FROM {quoted(name)} WHERE ({mapping.condition or 1}) LIMIT 0")
+    except sqlite3.OperationalError as error:
+        yield f"the condition of {mapping.pattern} is not right: {error}"
+        return
+    slots = {slot.name for slot in mapping.slots}
+    if mapping.is_unique and not any(slots >= set(columns) for columns in _all_unique(connection, name)):
+        yield (
+            f"two rows of {mapping.table} could have one key of {mapping.pattern}: no unique index has only columns of "
+            f"{', '.join(sorted(slots))}; add one, or set unique = false if that never happens"
+        )
+
+
+def _advice(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
+    name = table_parts(mapping.table)[1]
+    leading = mapping.slots[0]
+    firsts = {columns[0] for _, columns in _indexes(connection, name) if columns}
+    if leading.name not in firsts and [leading.name] not in _rowid(connection, name):
+        yield (
+            f"no index on {mapping.table} starts with {leading.name}, so each load reads the whole table: CREATE INDEX "
+            f"ON {mapping.table} ({', '.join(slot.name for slot in mapping.slots)})"
+        )
+
+
+def _affinity(declared: str) -> str:
+    kind = declared.upper()
+    if "INT" in kind:
+        return "integer"
+    return "text" if any(word in kind for word in ("CHAR", "CLOB", "TEXT")) else "other"
+
+
+def _slots(mapping: Mapping, row: str) -> str:
+    return f"json_array({', '.join(f'CAST({row}.{quoted(slot.name)} AS TEXT)' for slot in mapping.slots)})"
+
+
+def _unique_columns(connection: sqlite3.Connection, mapping: Mapping) -> list[list[str]]:
+    """Return the column lists whose rows a REPLACE deletes although their keys differ."""
+    slots = {slot.name for slot in mapping.slots}
+    return [columns for columns in _all_unique(connection, table_parts(mapping.table)[1]) if not set(columns) >= slots]
+
+
+def _all_unique(connection: sqlite3.Connection, name: str) -> list[list[str]]:
+    return [*_rowid(connection, name), *(columns for unique, columns in _indexes(connection, name) if unique)]
+
+
+def _rowid(connection: sqlite3.Connection, name: str) -> list[list[str]]:
+    """Return the column that is the rowid, if one is; it has no index of its own."""
+    keys = [
+        (column, kind) for _, column, kind, _, _, pk in connection.execute(f"PRAGMA table_info({quoted(name)})") if pk
+    ]
+    return [[keys[0][0]]] if len(keys) == 1 and keys[0][1].upper() == "INTEGER" else []
+
+
+def _indexes(connection: sqlite3.Connection, name: str) -> list[tuple[bool, list[str]]]:
+    """Return uniqueness and columns of each index that is not partial and has no expressions."""
+    found = []
+    for _, index, unique, _, partial in connection.execute(f"PRAGMA index_list({quoted(name)})").fetchall():
+        columns = [column for _, _, column in connection.execute(f"PRAGMA index_info({quoted(index)})")]
+        if not partial and None not in columns:
+            found.append((bool(unique), columns))
+    return sorted(found)

@@ -1,0 +1,103 @@
+"""The value of a row: one column as it is, or several as a JSON object in the order of the mapping.
+
+Cells come as the text that the database writes for them, with the kind that says how JSON shows it.
+
+>>> compose(("body", "stars"), True, [Cell("hi", "text"), Cell("3", "number")])
+b'{"body":"hi","stars":3}'
+>>> compose(("body",), False, [Cell("hi", "text")])
+b'hi'
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pequod_server.backing.errors import PackError
+
+Kind = Literal["text", "number", "boolean", "json", "bytes"]
+_JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
+_TRUE: Final = frozenset({"t", "true", "1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    r"""One column of a row; bytes are hexadecimal digits after `\x`, as PostgreSQL writes them."""
+
+    #: None is NULL.
+    text: str | None
+    kind: Kind
+
+
+def compose(names: Sequence[str], as_object: bool, cells: Sequence[Cell]) -> bytes:  # noqa: FBT001 - a mapping's
+    """Return the value that the cells make; NULL as the only column, and no column at all, give an empty value."""
+    if as_object:
+        members = (f"{json.dumps(name)}:{_fragment(cell)}" for name, cell in zip(names, cells, strict=True))
+        return ("{" + ",".join(members) + "}").encode()
+    if not cells or cells[0].text is None:
+        return b""
+    (cell,) = cells
+    assert cell.text is not None
+    if cell.kind == "bytes":
+        return bytes.fromhex(cell.text.removeprefix("\\x"))
+    if cell.kind == "boolean":
+        return _fragment(cell).encode()
+    return cell.text.encode("utf-8", "surrogateescape")
+
+
+def decompose(key: bytes, value: bytes, names: Sequence[str], as_object: bool) -> list[Cell]:  # noqa: FBT001
+    """Return the columns that make ``value``, for a write.
+
+    Raises:
+        PackError: The value is not what the mapping makes of columns.
+    """
+    place = f"the value of key {key!r}"
+    if not as_object and not names:
+        if value:
+            raise PackError(place, "the mapping has no column for a value; put an empty one")
+        return []
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        raise PackError(place, "it is not UTF-8 text") from error
+    if not as_object:
+        return [Cell(text, "text")]
+    try:
+        members = json.loads(text)
+    except ValueError as error:
+        raise PackError(place, f"it is not JSON: {error}") from error
+    if not isinstance(members, dict) or sorted(members) != sorted(names):
+        raise PackError(place, f"it must be a JSON object with exactly the members {', '.join(names)}")
+    return [_plain(members[name]) for name in names]
+
+
+def _fragment(cell: Cell) -> str:
+    text = cell.text
+    if text is None:
+        return "null"
+    match cell.kind:
+        case "boolean":
+            return "true" if text in _TRUE else "false"
+        case "json":
+            return text
+        case "number" if _JSON_NUMBER(text):
+            return text
+        case _:
+            return json.dumps(text, ensure_ascii=False)
+
+
+def _plain(member: object) -> Cell:
+    match member:
+        case None:
+            return Cell(None, "text")
+        case str():
+            return Cell(member, "text")
+        case bool():
+            return Cell("true" if member else "false", "boolean")
+        case int() | float():
+            return Cell(json.dumps(member), "number")
+        case _:
+            return Cell(json.dumps(member, ensure_ascii=False), "json")
