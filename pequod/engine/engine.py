@@ -34,6 +34,7 @@ from pequod.engine.rows import Rows
 from pequod.engine.spec import DELIMITER, JoinSpec
 from pequod.engine.statistics import Statistics, collect
 from pequod.engine.store import Store, Table, merge_layers
+from pequod.engine.views import View, Views
 from pequod.engine.watches import Change, Watch, Watches, refuse_unwatchable, settle_lost
 
 
@@ -59,6 +60,7 @@ class Engine:
         self._catalog = Catalog(self._store, self._changes)
         self._reader = Reader(self._changes)
         self._watches = Watches(self._store)
+        self._views = Views()
         self._read_number = 0
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -185,7 +187,31 @@ class Engine:
                 join.counters.hits += 1
                 self._read_number = context.last_used = self._read_number + 1
                 return context.slice(first, last, limit, reverse=reverse)
-        return self._scan(first, last, limit, reverse=reverse, now=now)
+        if outputs:
+            view = self._views.find(first, last)
+            if view is not None and self._bring_up_view(view, now):
+                base = table.slice(first, last, limit, reverse=reverse) if table.entry_count else None
+                return view.rows(base, limit, reverse=reverse)
+        rows = self._scan(first, last, limit, reverse=reverse, now=now)
+        if outputs and first < last <= table.end:
+            self._views.remember(first, last, self._catalog.over(first, last))
+        return rows
+
+    def _bring_up_view(self, view: View, now: float) -> bool:
+        """Bring the contexts of a view up to date; tell whether it still answers its read then."""
+        if not view.holds(now):
+            return False
+        stale = [part.context for part in view.parts if not part.context.is_fresh]
+        for context in stale:
+            self._reader.refresh(context, now)
+        if stale and not (view.holds(now) and all(part.context.is_fresh for part in view.parts)):
+            return False
+        self._read_number += 1
+        for part in view.parts:
+            context = part.context
+            context.join.counters.hits += 1
+            context.last_used = self._read_number
+        return True
 
     def _scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
         if last is not None and first >= last:
@@ -228,6 +254,7 @@ class Engine:
         """
         before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)
+        self._views.forget()
         self.revision += is_new
         for join in self._catalog:
             if join not in before:
@@ -242,6 +269,7 @@ class Engine:
         """
         dropped = self._catalog.find(name)
         self._catalog.drop(name)
+        self._views.forget()
         self.revision += 1
         self._watches.end_over(dropped)
 

@@ -40,6 +40,8 @@ class Walker:
         self.model = NaiveModel()
         self.now = 0.0
         #: (moment, all rows then), for snapshot joins; the last entry is of now.
+        #: Arguments of scans, which are made again: the engine remembers how it answered.
+        self.scanned: list[tuple[bytes, bytes | None, int | None, bool]] = []
         #: Watches, and what somebody who followed their changes has.
         self.followed: list[tuple[Watch, dict[bytes, bytes]]] = []
         self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
@@ -118,7 +120,13 @@ class Walker:
         else:
             self._same(value, self.model.get(key))
 
+    def _again(self, number: int) -> None:
+        if self.scanned:
+            self._scan(*self.scanned[number % len(self.scanned)])
+
     def _scan(self, first: bytes, last: bytes | None, limit: int | None, reverse: bool) -> None:
+        if (first, last, limit, reverse) not in self.scanned:
+            self.scanned.append((first, last, limit, reverse))
         found = self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now)
         pairs = list(zip(found.keys, found.values, strict=True))
         if self._is_timed():
@@ -203,6 +211,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
         return Step("settle", (random.randrange(10),))
     if chance < 0.78:
         return Step("get", (draw_bound(random, specs),))
+    if chance < 0.88:
+        return Step("again", (random.randrange(10),))
     first, last = draw_range(random, specs)
     return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
 
