@@ -5,6 +5,7 @@ CPU seconds and memory come from the operating system's account of the process, 
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -89,14 +90,18 @@ def started_server(*arguments: str) -> Iterator[tuple[str, int]]:
                     server.kill()
 
 
+def said_so_far(file: IO[bytes]) -> bytes:
+    """Return what another process has written into ``file``, without moving the position at which it goes on."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
 def _wait_until_listening(server: subprocess.Popen[bytes], said: IO[bytes]) -> str:
     """Wait for the line in which the server tells its address, and return that."""
     deadline = time.monotonic() + START_S_MAX
     text = ""
     while time.monotonic() < deadline:
         exit_code = server.poll()
-        said.seek(0)
-        text = said.read().decode("utf-8", "replace")
+        text = said_so_far(said).decode("utf-8", "replace")
         if serving := _SERVING.search(text):
             return serving.group(1)
         if exit_code is not None:

@@ -13,6 +13,7 @@ from pequod_proto.commands import SCAN
 
 from pequod_bench.commands import Batch, timed_batches, timeline_scans
 from pequod_bench.keys import Mode
+from pequod_bench.loops import Loop
 from pequod_bench.process import Usage
 from pequod_bench.recompute import Posts
 from pequod_bench.report import Report
@@ -45,6 +46,9 @@ class Settings:
     window: int = 4
     #: Compare every check of the run, or the final timelines alone.
     verify: Literal["all", "final"] = "all"
+    #: Event loops of this process, and of the server if one is started.
+    client_loop: Loop = "uvloop"
+    server_loop: Loop = "uvloop"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 import psutil
@@ -18,6 +18,7 @@ from pequod.client import AsyncClient, Result
 from pequod.errors import PequodError
 from pequod_bench.commands import Batch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
+from pequod_bench.loops import loop_factory, server_arguments
 from pequod_bench.process import Usage, listening_pid, started_server, usage
 from pequod_bench.progress import Advance, ProgressBars
 from pequod_bench.report import Report
@@ -46,21 +47,16 @@ def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
     """Run Twip against the server at ``target``, or one that is started for the run."""
     with bars.working("preparing"):
         prepared = prepare(settings)
+    pid: int | None
     with ExitStack() as stack:
-        runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
-        address, pid = (target, listening_pid(target)) if target else stack.enter_context(started_server())
+        runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory(settings.client_loop)))
+        if target is None:
+            address, pid = stack.enter_context(started_server(*server_arguments(settings.server_loop)))
+        else:
+            address, pid = target, listening_pid(target)
         found = runner.run(_run(prepared, address, pid, bars))
     with bars.working("verifying"):
         return report("twip", prepared, found)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Take uvloop where it is installed, as the server does: 1 to 2 µs a tick less of the client's CPU."""
-    try:
-        import uvloop  # noqa: PLC0415 -- optional
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _run(prepared: Prepared, target: str, pid: int | None, bars: ProgressBars) -> Run:

@@ -1,4 +1,4 @@
-"""bench twip, bench engine-twip, bench micro and bench compare."""
+"""bench twip, engine-twip, micro, stall, clients and compare."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ class Mode(StrEnum):
     PULL = "pull"
 
 
+class Loop(StrEnum):
+    """An event loop."""
+
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
+class Shape(StrEnum):
+    """What is scanned beside checks."""
+
+    TABLE = "table"
+    GROUPS = "groups"
+    TIMELINES = "timelines"
+
+
 class Verify(StrEnum):
     """What is compared after the run."""
 
@@ -61,6 +76,10 @@ JoinFile = Annotated[
 VerifyWhat = Annotated[
     Verify, typer.Option("--verify", help="Compare every check and the final timelines, or these alone.")
 ]
+ClientLoop = Annotated[
+    Loop, typer.Option("--client-loop", help="Event loop of the client; asyncio's where uvloop is not installed.")
+]
+Smoke = Annotated[bool, typer.Option("--smoke", help="Tiny sizes: shows that all run, figures mean nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no progress bar.")]
 
 
@@ -92,6 +111,10 @@ def twip(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message.")] = 256,
     window: Annotated[int, typer.Option("--window", min=1, help="Messages under way at once.")] = 4,
     verify: VerifyWhat = Verify.ALL,
+    client_loop: ClientLoop = Loop.UVLOOP,
+    server_loop: Annotated[Loop, typer.Option("--server-loop", help="Event loop of a server that is started.")] = (
+        Loop.UVLOOP
+    ),
     json: Json = False,
 ) -> None:
     """Run Twip, a service like Twitter, against a server: one server process, one client process.
@@ -114,6 +137,8 @@ def twip(
         verify=verify.value,
         batch=batch,
         window=window,
+        client_loop=client_loop.value,
+        server_loop=server_loop.value,
     )
     _finish(run(settings, target, _bars(json)), json)
 
@@ -166,10 +191,8 @@ def engine_twip(
 @app.command("micro")
 def micro(
     only: Annotated[str, typer.Option("--only", help="Only the workloads whose names hold this.")] = "",
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Tiny sizes: shows that all run, figures mean nothing.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    smoke: Smoke = False,
+    json: Json = False,
 ) -> None:
     """Measure single operations: µs an operation, least, median and 99th percentile."""
     from pequod_bench.micro import FULL, SMOKE, measure, print_results, to_json
@@ -187,6 +210,80 @@ def micro(
         print(to_json(results, sizes))
     else:
         print_results(results, sizes, Console())
+
+
+@app.command(
+    "stall",
+    epilog=examples(
+        "pequod bench stall                               (about a minute)",
+        "pequod bench stall --shape timelines --rows 200000",
+        "pequod bench stall --rate 1000 --round-s 10 --json",
+    ),
+)
+def stall(
+    shape: Annotated[
+        Shape, typer.Option("--shape", help="Scan a plain table, a table in groups, or computed timelines.")
+    ] = Shape.TABLE,
+    rows: Annotated[int, typer.Option("--rows", min=100, help="Rows of a scan.")] = 1_000_000,
+    value_bytes: Annotated[int, typer.Option("--value-bytes", min=0, help="Size of a scanned value.")] = 100,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Checks a second.")] = 200.0,
+    round_s: Annotated[float, typer.Option("--round-s", min=0.1, help="Seconds of checks in a round.")] = 5.0,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of each kind; they alternate.")] = 3,
+    smoke: Smoke = False,
+    json: Json = False,
+) -> None:
+    """Measure checks of timelines beside a client that scans a large range all the time, and the server's memory.
+
+    Latencies count from the moment at which a check was to start.
+    """
+    from pequod_bench.stall import Settings, run
+    from rich.console import Console
+
+    settings = Settings(shape.value, rows, value_bytes, rate, round_s, rounds)
+    if smoke:
+        settings = Settings(shape.value, rows=5_000, value_bytes=value_bytes, rate=rate, round_s=0.2, rounds=1)
+    report = run(settings, _bars(json))
+    if json:
+        print(report.to_json())
+    else:
+        report.print_table(Console(highlight=False))
+
+
+@app.command(
+    "clients",
+    epilog=examples(
+        "pequod bench clients                             (about a minute)",
+        "pequod bench clients --only 'AsyncClient.get' --operations 100000",
+        "pequod bench clients --client-loop asyncio --json",
+    ),
+)
+def clients(
+    operations: Annotated[int, typer.Option("--operations", min=1, help="Operations of a sample.")] = 10_000,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Samples of each form; their medians count.")] = 5,
+    only: Annotated[str, typer.Option("--only", help="Only the forms whose names hold this.")] = "",
+    client_loop: ClientLoop = Loop.UVLOOP,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="HOST:PORT", help="Use the server that runs there, whose users are overwritten."
+        ),
+    ] = None,
+    smoke: Smoke = False,
+    json: Json = False,
+) -> None:
+    """Measure the clients: operations a second and µs of client CPU, by form of use.
+
+    Callers under asyncio.gather, threads, call after call, and batches.
+    """
+    from pequod_bench.clients import Settings, print_results, run, to_json
+    from rich.console import Console
+
+    settings = Settings(20 if smoke else operations, 1 if smoke else samples, only, client_loop.value)
+    figures = run(settings, target, _bars(json))
+    if json:
+        print(to_json(figures))
+    else:
+        print_results(figures, Console(highlight=False))
 
 
 @app.command(

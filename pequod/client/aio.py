@@ -12,7 +12,7 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
@@ -116,7 +116,9 @@ class AsyncClient:
 
     async def get(self, key: Data) -> bytes | None:
         """Return the value of ``key``, None if there is no such key."""
-        return cast("bytes | None", await self._call(Columns.get, key))
+        self._open().get(key)
+        value: bytes | None = _outcome(await self._turn(len(key)))
+        return value
 
     async def put(self, key: Data, value: Data) -> None:
         """Write a base key.
@@ -124,11 +126,14 @@ class AsyncClient:
         Raises:
             ComputedKeyError: An installed join computes it.
         """
-        await self._call(Columns.put, key, value)
+        self._open().put(key, value)
+        _outcome(await self._turn(len(key) + len(value)))
 
     async def remove(self, key: Data) -> bool:
         """Remove a base key; tell whether it was there."""
-        return cast("bool", await self._call(Columns.remove, key))
+        self._open().remove(key)
+        removed: bool = _outcome(await self._turn(len(key)))
+        return removed
 
     async def scan(
         self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
@@ -137,7 +142,8 @@ class AsyncClient:
 
         More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
         """
-        rows = cast("Rows", await self._call(partial(Columns.scan, limit=limit, reverse=reverse), first, last))
+        self._open().scan(first, last, limit=limit, reverse=reverse)
+        rows: Rows = _outcome(await self._turn(len(first) + len(last or b"")))
         return list(zip(rows.keys, rows.values, strict=True))
 
     async def scan_iter(
@@ -165,7 +171,9 @@ class AsyncClient:
 
     async def count(self, first: Data, last: Data | None = None) -> int:
         """Return how many keys ``[first, last)`` holds."""
-        return cast("int", await self._call(Columns.count, first, last))
+        self._open().count(first, last)
+        count: int = _outcome(await self._turn(len(first) + len(last or b"")))
+        return count
 
     async def watch(
         self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
@@ -264,24 +272,24 @@ class AsyncClient:
     def _note(self, server_id: int, revision: int) -> None:
         self.server_id, self.revision = server_id, revision
 
-    async def _call(self, command: Callable[..., None], *arguments: Data | None) -> Result:
-        """Add a command to the batch of this turn of the loop, and wait for its result."""
+    def _open(self) -> Columns:
+        """Return the commands of this turn of the loop, to add one to."""
         if self._closed:
             raise ClosedError
+        return self._gathered
+
+    def _turn(self, argument_bytes: int) -> asyncio.Future[Result]:
+        """Return the future of the command that was just added; the turn's commands go out as one message."""
         loop = asyncio.get_running_loop()
-        command(self._gathered, *arguments)
-        if not self._futures:
+        futures = self._futures
+        if not futures:
             loop.call_soon(self._flush)
         future: asyncio.Future[Result] = loop.create_future()
-        self._futures.append(future)
-        self._gathered_bytes += sum([len(argument) for argument in arguments if argument])
-        if len(self._futures) >= COMMANDS_MAX or self._gathered_bytes >= ARGUMENT_BYTES_MAX:
+        futures.append(future)
+        self._gathered_bytes += argument_bytes
+        if len(futures) >= COMMANDS_MAX or self._gathered_bytes >= ARGUMENT_BYTES_MAX:
             self._flush()
-        result = await future
-        if isinstance(result, PequodError):
-            # All calls of a failed batch share the exception; each starts its own traceback.
-            raise result.with_traceback(None)
-        return result
+        return future
 
     def _flush(self) -> None:
         columns, futures = self._gathered, self._futures
@@ -389,6 +397,14 @@ class AsyncBatch(Columns):
 
         self._client.send(self.take(), deliver)
         return future
+
+
+def _outcome(result: Result) -> Any:
+    """Return the result of a call, or raise it."""
+    if isinstance(result, PequodError):
+        # All calls of a failed batch share the exception; each starts its own traceback.
+        raise result.with_traceback(None)
+    return result
 
 
 def _settle(futures: list[asyncio.Future[Result]], results: list[Result] | PequodError) -> None:

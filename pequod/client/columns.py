@@ -8,6 +8,7 @@ Bench rows: client, encode and decode per command.
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from operator import index
 from typing import Final
 
@@ -16,6 +17,7 @@ from pequod_proto.commands import (
     COUNT,
     FAILED,
     GET,
+    OK,
     PUT,
     REMOVE,
     SCAN,
@@ -34,6 +36,8 @@ Data = bytes | str
 #: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count; or the error of a command that failed.
 Result = Rows | bytes | bool | int | PequodError | None
+#: Half the time of calling `Rows`, whose constructor is a Python function around it.
+_new_rows: Final = tuple.__new__
 #: The largest limit that the wire can say; no store holds so many rows.
 _LIMIT_MAX: Final = (1 << 64) - 1
 
@@ -95,7 +99,7 @@ class Columns:
 
     def get(self, key: Data) -> None:
         """Get a value."""
-        self.arguments.append(to_bytes(key))
+        self.arguments.append(key if type(key) is bytes else to_bytes(key))
         self.kinds.append(GET)
 
     def put(self, key: Data, value: Data) -> None:
@@ -110,6 +114,10 @@ class Columns:
 
     def scan(self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False) -> None:
         """Read ``[first, last)``; without ``last`` to the end."""
+        if last and type(first) is type(last) is bytes and limit is None and not reverse:
+            self.arguments += (first, last)
+            self.kinds.append(SCAN)
+            return
         bound = last_argument(last)
         limit = to_limit(limit)
         if bound is None or limit == 0:
@@ -139,6 +147,27 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result],
     Returns:
         The result of each command, and the positions of the reads that were cut short.
     """
+    if reply.statuses.count(OK) == len(kinds) == len(reply.statuses):
+        # Nearly all replies.
+        if kinds.count(GET) == len(kinds):
+            return list(reply.values), []
+        if not (GET in kinds or REMOVE in kinds or COUNT in kinds):
+            return _scans_and_puts(kinds, reply), []
+    return _mixture(kinds, reply)
+
+
+def _scans_and_puts(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
+    """Take a reply apart whose scans and puts all went well, in two thirds of the time of the long way."""
+    keys, values = reply.keys[:], reply.values[:]
+    ends = list(accumulate(reply.counts, initial=0))
+    rows: list[Result] = [_new_rows(Rows, (keys[start:stop], values[start:stop])) for start, stop in pairwise(ends)]
+    if len(rows) == len(kinds):
+        return rows
+    found = iter(rows)
+    return [None if kind == PUT else next(found) for kind in kinds]
+
+
+def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result], list[int]]:
     keys, values, counts = reply.keys[:], reply.values[:], reply.counts[:]
     results: list[Result] = []
     append = results.append

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -297,6 +297,21 @@ class Coverage:
             status.context.count(max(first, status.first), min(last, status.last))
             for status in self.overlapping(first, last)
         )
+
+    def reach(self, first: bytes, last: bytes, row_count: int) -> bytes:
+        """Return the end of the range, counted from ``first`` on, in which so many rows are met; ``last`` if none is.
+
+        Cost:
+            O(log ranges + ranges up to there).
+        """
+        start = self.find(first)
+        following = self._by_first.irange(first, last, inclusive=(False, False))
+        for status in chain([] if start is None else [start], map(self._by_first.__getitem__, following)):
+            stop = min(last, status.last)
+            row_count -= status.context.count(max(first, status.first), stop)
+            if row_count <= 0:
+                return stop
+        return last
 
     def gaps(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
         """Return the parts of ``[first, last)`` that no status range covers, in order."""

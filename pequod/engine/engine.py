@@ -217,6 +217,27 @@ class Engine:
         if last is not None and first >= last:
             return Rows([], [])
         self._read_number += 1
+        if limit is None or reverse:
+            return self._scan_whole(first, last, limit, reverse=reverse, now=now)
+        # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
+        # them for each piece. Rows may go meanwhile; then it takes more.
+        wanted = limit
+        while True:
+            bound = self._reach(first, last, wanted)
+            rows = self._scan_whole(first, bound, limit, reverse=False, now=now)
+            if bound == last or len(rows.keys) >= limit:
+                return rows
+            wanted *= 2
+
+    def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
+        """Return how far to read for so many rows, as far as what is materialised tells."""
+        for join in self._catalog.over(first, last):
+            start, stop = _clip(join, first, last)
+            if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:
+                last = bound
+        return last
+
+    def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
         layers = [self._store.slice(first, last, limit, reverse=reverse)]
         joins = self._catalog.over(first, last)
         pulled = self._bring_up(joins, first, last, now)

@@ -92,7 +92,7 @@ class Reader:
             The contexts that hold it.
 
         Cost:
-            O(log ranges) if there is nothing to do.
+            O(log ranges + contexts) if there is nothing to do.
         """
         plan, environment, prefix = join.plan_for(first, last)
         first, last = max(first, prefix), min(last, plan.end_of(prefix))
@@ -101,21 +101,26 @@ class Reader:
         was_ready = True
         while True:
             contexts = list(dict.fromkeys(status.context for status in join.coverage.overlapping(first, last)))
+            is_fresh = True
             for context in contexts:
-                if context.expires_s < now:
+                if not context.is_live:
+                    is_fresh = False
+                elif context.expires_s < now:
                     self._changes.drop(context)
+                    is_fresh = False
                 elif not context.is_fresh:
                     self.refresh(context, now)
-                else:
-                    continue
-                break
-            else:
+                    is_fresh = False
+            if is_fresh:
                 gaps = join.coverage.gaps(first, last)
                 if not gaps:
                     join.counters.hits += was_ready
                     return contexts
                 if not self._absorb(contexts, plan):
-                    self._fill(join, Context(join, plan, environment, prefix), *gaps[0], now)
+                    # All of them before looking again, which is for nothing if there were many. Filling one leaves
+                    # the others gaps: no join reads its own output.
+                    for gap in gaps:
+                        self._fill(join, Context(join, plan, environment, prefix), *gap, now)
             was_ready = False
 
     def _absorb(self, contexts: list[Context], plan: Plan) -> bool:

@@ -143,15 +143,14 @@ class Table:
         """Return the rows of ``[first, last)``; see `SortedRows.slice`.
 
         Cost:
-            O(log group) inside one group, plus O(log groups + groups in the range) across.
+            O(log group) inside one group, plus O(log groups + groups that give rows) across.
         """
         prefix = self._group_of(first)
         if prefix is not None and last is not None and last <= prefix_end(prefix):  # type: ignore[operator]
             rows = self._groups.get(prefix)
             return Rows([], []) if rows is None else rows.slice(first, last, limit, reverse=reverse)
         found = Rows([], [])
-        prefixes = list(self._prefixes(first, last))
-        for group in reversed(prefixes) if reverse else prefixes:
+        for group in self._prefixes(first, last, reverse=reverse):
             wanted = None if limit is None else limit - len(found.keys)
             if wanted == 0:
                 break
@@ -205,10 +204,10 @@ class Table:
         """How many groups there are."""
         return len(self._groups)
 
-    def _prefixes(self, first: bytes, last: bytes | None) -> Iterator[bytes]:
+    def _prefixes(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
         # The group that `first` falls into sorts at or below it.
         start = self._group_of(first)
-        return self._order.irange(first if start is None else start, last, inclusive=(True, False))
+        return self._order.irange(first if start is None else start, last, inclusive=(True, False), reverse=reverse)
 
     def _check(self) -> None:
         self.loose._check()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from itertools import accumulate
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 from grpc import aio
@@ -27,6 +29,9 @@ from pequod_server.watches import Feed, Watches
 
 Answer = TypeVar("Answer")
 Context = aio.ServicerContext[Any, Any]
+
+#: Rows that a scan reads before it knows how large they are.
+_FIRST_ROWS: Final = 1024
 
 
 class PequodService(PequodServicer):
@@ -76,23 +81,29 @@ class PequodService(PequodServicer):
     async def Scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
         """Read a range in chunks; between them, others have their turn."""
         first, last = request.first, _last(request)
-        chunk_bytes = request.chunk_bytes or self._config.chunk_bytes
+        rows_max = self._config.rows_max
+        # However much is asked for: a chunk is in memory as a whole.
+        chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
+        wanted = min(_FIRST_ROWS, rows_max)
         while remaining is None or remaining > 0:
-            limit = self._config.rows_max if remaining is None else min(remaining, self._config.rows_max)
+            limit = wanted if remaining is None else min(remaining, wanted)
             rows = self._engine.scan(first, last, limit=limit, reverse=request.reverse, now=time.monotonic())
             is_last = len(rows.keys) < limit
-            chunk = _take(rows, chunk_bytes)
-            if chunk.keys or is_last:
-                yield pb.ScanReply(header=self._header(), keys=chunk.keys, values=chunk.values)
-            if is_last and len(chunk.keys) == len(rows.keys):
+            count, size = _fitting(rows, chunk_bytes)
+            keys, values = rows.keys[:count], rows.values[:count]
+            if keys or is_last:
+                yield pb.ScanReply(header=self._header(), keys=keys, values=values)
+            if is_last and count == len(rows.keys):
                 return
             if request.reverse:
-                last = chunk.keys[-1]
+                last = keys[-1]
             else:
-                first = chunk.keys[-1] + b"\0"
+                first = keys[-1] + b"\0"
             if remaining is not None:
-                remaining -= len(chunk.keys)
+                remaining -= count
+            # As many as fill a chunk if the next rows are like these: to read more would be for nothing.
+            wanted = max(1, min(rows_max, count * chunk_bytes // size))
             await asyncio.sleep(0)
 
     async def Execute(self, _requests: object, context: Context) -> None:
@@ -235,11 +246,11 @@ def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:
         yield Rows(rows.keys[start:], rows.values[start:])
 
 
-def _take(rows: Rows, bytes_max: int) -> Rows:
-    """Return the first rows that fit, at least one."""
-    size = 0
-    for count, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
-        size += len(key) + len(value) + ROW_BYTES
-        if size > bytes_max and count:
-            return Rows(rows.keys[:count], rows.values[:count])
-    return rows
+def _fitting(rows: Rows, bytes_max: int) -> tuple[int, int]:
+    """Return how many of the first rows fit, at least one if there is one, and how many bytes these take."""
+    if not rows.keys:
+        return 0, 0
+    row_sizes = [len(key) + len(value) + ROW_BYTES for key, value in zip(rows.keys, rows.values, strict=True)]
+    sizes = list(accumulate(row_sizes))
+    count = max(1, bisect_right(sizes, bytes_max))
+    return count, sizes[count - 1]

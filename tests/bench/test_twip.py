@@ -56,6 +56,11 @@ def test_one_seed_gives_one_run_whatever_the_batches() -> None:
     assert {name: one[name] for name in CERTAIN} == {name: other[name] for name in CERTAIN}
 
 
+def test_event_loops_change_no_answer() -> None:
+    one, other = twip("twip", *TINY), twip("twip", *TINY, "--client-loop", "asyncio", "--server-loop", "asyncio")
+    assert {name: one[name] for name in CERTAIN} == {name: other[name] for name in CERTAIN}
+
+
 @pytest.mark.parametrize("mode", ["push", "pull"])
 def test_twip_with_initial_posts_on_an_edge_file(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "edges.tsv.gz"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import uvloop
 
 from pequod import AsyncClient, Client
 from pequod.engine import Rows
@@ -296,3 +297,32 @@ async def test_an_iterator_left_early_is_closed(server: ServerProcess) -> None:
             break
         await rows.aclose()  # type: ignore[attr-defined]
         assert await client.get("x|00001") == b"v" * 100
+
+
+@pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_synchronous_client_runs_on_any_loop(
+    server: ServerProcess, make: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    loops = []
+
+    def made() -> asyncio.AbstractEventLoop:
+        loops.append(make())
+        return loops[0]
+
+    with Client(server.target, loop_factory=made) as client:
+        client.put("a", "1")
+        assert client.get("a") == b"1"
+        assert list(client.scan_iter("a")) == [(b"a", b"1")]
+        assert loops[0].is_running()
+    assert loops[0].is_closed()
+
+
+def test_the_synchronous_client_takes_the_loop_that_is_installed(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(server.target) as client:
+        assert type(client._loop).__module__ == "uvloop"
+    monkeypatch.setattr("pequod.client.sync.find_spec", lambda _: None)
+    with Client(server.target) as client:
+        client.put("a", "1")
+        assert isinstance(client._loop, asyncio.SelectorEventLoop)

@@ -388,3 +388,42 @@ class TestRefusals:
         revision = engine.revision
         assert engine.add_joins(parse(TIMELINE)) == engine.joins()
         assert engine.revision == revision
+
+
+def test_a_limited_scan_brings_up_no_more_timelines_than_it_takes() -> None:
+    engine = engine_with(TIMELINE)
+    users = [f"u{number:02}" for number in range(40)]
+    put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi", "p|bob|0120": "again"})
+    for user in users:
+        scan(engine, f"t|{user}|")
+    engine.remove(b"s|u39|bob")
+    assert len(engine.scan(b"t|", b"t}", limit=5).keys) == 5
+    assert engine.statistics().joins["t"].log_entries == 1, "the last timeline was not looked at"
+    assert len(engine.scan(b"t|", b"t}").keys) == 78
+    assert engine.statistics().joins["t"].log_entries == 0
+
+
+def test_a_limited_scan_goes_on_where_rows_have_gone() -> None:
+    engine = engine_with(TIMELINE)
+    users = [f"u{number:02}" for number in range(40)]
+    put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi"})
+    for user in users:
+        scan(engine, f"t|{user}|")
+    for user in users[:30]:
+        engine.remove(f"s|{user}|bob".encode())
+    assert engine.scan(b"t|", b"t}", limit=3).keys == [b"t|u30|0100|bob", b"t|u31|0100|bob", b"t|u32|0100|bob"]
+    assert len(engine.scan(b"t|", b"t}", limit=50).keys) == 10
+
+
+def test_a_scan_in_pieces_over_joins_side_by_side_is_the_whole() -> None:
+    engine = engine_with(f"{TIMELINE}; u|<user>|<poster> = copy s|<user>|<poster>")
+    put_all(engine, {f"s|u{number:02}|bob": "1" for number in range(20)} | {"p|bob|0100": "Hi", "tt|1": "", "t": ""})
+    for number in range(0, 20, 3):
+        scan(engine, f"t|u{number:02}|")
+        scan(engine, f"u|u{number:02}|")
+    pieces, first = [], b""
+    while keys := engine.scan(first, None, limit=4).keys:
+        pieces += keys
+        first = keys[-1] + b"\0"
+    assert pieces == engine.scan(b"", None).keys
+    assert len(pieces) == 63

@@ -52,6 +52,23 @@ async def test_an_unbounded_scan_and_one_of_large_rows(stub: Any) -> None:
     assert [list(chunk.keys) for chunk in chunks if chunk.keys] == [[b"y"], [b"z"]], "one row at least"
 
 
+async def test_chunks_are_full_though_rows_grow_and_shrink(stub: Any) -> None:
+    sizes = [1] * 60 + [250] * 10 + [1] * 60
+    for number, size in enumerate(sizes):
+        await stub.Put(pb.PutRequest(key=b"x|%03d" % number, value=b"*" * size))
+    chunks = [chunk async for chunk in stub.Scan(pb.ScanRequest(first=b"x|", last=b"x}"))]
+    assert [len(value) for chunk in chunks for value in chunk.values] == sizes
+    assert all(sum(map(len, [*chunk.keys, *chunk.values])) <= 300 for chunk in chunks)
+    assert len(chunks) < 30
+
+
+async def test_a_chunk_is_no_larger_than_a_reply_whatever_is_asked_for(stub: Any, server: PequodServer) -> None:
+    for number in range(15):
+        server.engine.put(b"x|%03d" % number, b"*" * 500)
+    chunks = [chunk async for chunk in stub.Scan(pb.ScanRequest(first=b"x|", last=b"x}", chunk_bytes=1 << 40))]
+    assert [len(chunk.keys) for chunk in chunks if chunk.keys] == [3, 3, 3, 3, 3]
+
+
 async def test_joins(stub: Any) -> None:
     added = await stub.AddJoin(pb.AddJoinRequest(text=TIMELINE + "; k|<t> = copy p|<u>|<t>"))
     assert [join.name for join in added.joins] == ["t", "k"]

@@ -1,0 +1,255 @@
+"""What the clients cost: calls and batches, one and many at once, from coroutines and from threads.
+
+    AsyncClient   1 to 1,000 callers under asyncio.gather; calls of one turn of the loop share a message
+    Client        call after call, from one thread and from several; batches of 1 to 256 commands, each waited for,
+                  and four of them under way at once
+
+All read or write the same: posts, and timelines of three rows. A sample gives operations a second and the CPU of
+this process for each operation; the forms take turns, so that a noisy machine disturbs all alike, and the medians
+are what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from pequod.client import AsyncClient, Client
+from pequod.engine.errors import PequodError
+from pequod_bench import keys
+from pequod_bench.loops import Loop, loop_factory
+from pequod_bench.process import started_server
+from pequod_bench.progress import ProgressBars
+
+#: What is called: methods of this name of clients and of batches.
+Call = Literal["get", "put", "scan"]
+CALLS: Final[tuple[Call, ...]] = ("get", "put", "scan")
+
+#: Timelines, all of one poster with so many posts; as many different arguments has each call.
+_USERS: Final = 1_000
+_POSTER: Final = 1
+_POSTS: Final = 3
+_TWEET: Final = b"v" * 66
+#: Batches that are under way at once.
+_WINDOW: Final = 4
+
+
+class WrongAnswerError(PequodError):
+    """A call returned something other than what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What run to make."""
+
+    #: Of a sample; forms that wait for each operation get a twentieth.
+    operations: int = 10_000
+    samples: int = 5
+    #: Only the forms whose names hold this.
+    only: str = ""
+    #: Of both clients.
+    loop: Loop = "uvloop"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to use a client."""
+
+    name: str
+    #: Operations that wait together.
+    at_once: int
+    #: Carries out so many operations, a multiple of ``at_once``.
+    work: Callable[[int], None]
+
+    def sample(self, settings: Settings) -> tuple[float, float]:
+        """Return operations a second, and µs of this process's CPU for each."""
+        wanted = settings.operations // 20 if self.at_once == 1 else settings.operations
+        operations = max(1, wanted // self.at_once) * self.at_once
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.work(operations)
+        return operations / (time.perf_counter() - wall), (time.process_time() - cpu) / operations * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The medians of one form."""
+
+    name: str
+    at_once: int
+    operations_per_s: float
+    client_cpu_us: float
+
+
+def run(settings: Settings, target: str | None, bars: ProgressBars) -> list[Figures]:
+    """Measure every form against the server at ``target``, or one that is started for the run.
+
+    Raises:
+        WrongAnswerError: A call returned something other than what is there.
+    """
+    with started_server() if target is None else nullcontext((target, 0)) as (address, _):
+        with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
+            client = runner.run(_connect(address))
+            try:
+                figures = _measure(list(_asyncio_forms(runner, client)), settings, bars)
+            finally:
+                runner.run(client.close())
+        # Not None, which would mean the quickest loop there is.
+        factory = loop_factory(settings.loop) or asyncio.new_event_loop
+        with Client(address, timeout_s=60.0, loop_factory=factory) as sync_client:
+            figures += _measure(list(_sync_forms(sync_client)), settings, bars)
+    return figures
+
+
+def _measure(forms: Sequence[Form], settings: Settings, bars: ProgressBars) -> list[Figures]:
+    forms = [form for form in forms if settings.only in form.name]
+    samples: dict[str, list[tuple[float, float]]] = {form.name: [] for form in forms}
+    with bars.bar("running", settings.samples * len(forms)) as advance:
+        for _ in range(settings.samples):
+            for form in forms:
+                samples[form.name].append(form.sample(settings))
+                advance(1)
+    return [
+        Figures(
+            form.name, form.at_once, *(statistics.median(column) for column in zip(*samples[form.name], strict=True))
+        )
+        for form in forms
+    ]
+
+
+async def _connect(target: str) -> AsyncClient:
+    """Connect, and write what is read."""
+    client = AsyncClient(target, timeout_s=60.0)
+    await client.add_join(keys.PUSH_JOIN)
+    batch = client.batch()
+    for user in range(_USERS):
+        batch.put(keys.subscription_key(user, _POSTER), keys.FOLLOWS)
+    for tick in range(_POSTS):
+        batch.put(keys.post_key(_POSTER, tick), _TWEET)
+    await batch.send()
+    return client
+
+
+def _arguments(call: Call) -> list[tuple[bytes, ...]]:
+    if call == "get":
+        return [(keys.post_key(_POSTER, i % _POSTS),) for i in range(_USERS)]
+    if call == "put":
+        # Beside the posts, so that no timeline grows.
+        return [(b"x|%08d" % i, _TWEET) for i in range(_USERS)]
+    return [(keys.timeline_first(user, 0), keys.timeline_last(user)) for user in range(_USERS)]
+
+
+def _expect(call: Call, result: Any) -> None:
+    match call:
+        case "get":
+            is_right = result == _TWEET
+        case "put":
+            is_right = result is None
+        case "scan":
+            # Batches give columns, calls give pairs.
+            is_right = len(getattr(result, "keys", result)) == _POSTS
+    if not is_right:
+        raise WrongAnswerError(f"{call} returned {result!r:.200}")
+
+
+def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form]:
+    for at_once in (1, 10, 100, 1_000):
+        for call in CALLS:
+            name = f"AsyncClient.{call}, {at_once:,} at once"
+            yield Form(name, at_once, partial(_gather, runner, client, call, _arguments(call), at_once))
+
+
+def _gather(
+    runner: asyncio.Runner,
+    client: AsyncClient,
+    call: Call,
+    arguments: Sequence[tuple[bytes, ...]],
+    at_once: int,
+    operations: int,
+) -> None:
+    runner.run(_gather_all(client, call, arguments, at_once, operations))
+
+
+async def _gather_all(
+    client: AsyncClient, call: Call, arguments: Sequence[tuple[bytes, ...]], at_once: int, operations: int
+) -> None:
+    method = getattr(client, call)
+    for start in range(0, operations, at_once):
+        at = start % (len(arguments) - at_once + 1)
+        results = await asyncio.gather(*[method(*some) for some in arguments[at : at + at_once]])
+        _expect(call, results[-1])
+
+
+def _sync_forms(client: Client) -> Iterator[Form]:
+    for call in CALLS:
+        yield Form(f"Client.{call}", 1, partial(_one_by_one, client, call, _arguments(call)))
+    for threads in (4, 16):
+        for call in CALLS:
+            name = f"Client.{call}, {threads} threads"
+            yield Form(name, threads, partial(_threads, client, call, _arguments(call), threads))
+    for size in (1, 16, 256):
+        for call in CALLS:
+            yield Form(
+                f"Client.batch of {size} {call}", size, partial(_batches, client, call, _arguments(call), size, 1)
+            )
+    for call in CALLS:
+        name = f"Client.batch of 256 {call}, {_WINDOW} under way"
+        yield Form(name, 256, partial(_batches, client, call, _arguments(call), 256, _WINDOW))
+
+
+def _one_by_one(client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], operations: int) -> None:
+    method = getattr(client, call)
+    for number in range(operations):
+        result = method(*arguments[number % len(arguments)])
+    _expect(call, result)
+
+
+def _threads(client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], threads: int, operations: int) -> None:
+    with ThreadPoolExecutor(threads) as pool:
+        each = operations // threads
+        done = [pool.submit(_one_by_one, client, call, arguments, each) for _ in range(threads)]
+        for future in done:
+            future.result()
+
+
+def _batches(
+    client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], size: int, window: int, operations: int
+) -> None:
+    under_way: deque[Future[list[Any]]] = deque()
+    for start in range(0, operations, size):
+        if len(under_way) == window:
+            _expect(call, under_way.popleft().result()[-1])
+        batch = client.batch()
+        command = getattr(batch, call)
+        at = start % (len(arguments) - size + 1)
+        for some in arguments[at : at + size]:
+            command(*some)
+        under_way.append(batch.send_nowait())
+    while under_way:
+        _expect(call, under_way.popleft().result()[-1])
+
+
+def print_results(figures: Sequence[Figures], console: Console) -> None:
+    """Print the table for a person."""
+    table = Table("form", box=None)
+    for column in ("operations/s", "client CPU an operation"):
+        table.add_column(column, justify="right")
+    for form in figures:
+        table.add_row(form.name, f"{form.operations_per_s:,.0f}", f"{form.client_cpu_us:.2f} µs")
+    console.print(table)
+
+
+def to_json(figures: Sequence[Figures]) -> str:
+    """Return everything as one JSON object on one line."""
+    return json.dumps({"forms": [asdict(form) for form in figures]})
