@@ -6,6 +6,7 @@ import cProfile
 import io
 import pstats
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from pequod_grammar import parse
@@ -15,6 +16,7 @@ from pequod.client import Result
 from pequod.engine import Engine
 from pequod_bench.commands import Batch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
+from pequod_bench.phases import Phases
 from pequod_bench.progress import ProgressBars
 from pequod_bench.report import Report
 from pequod_bench.twip import (
@@ -33,8 +35,10 @@ from pequod_bench.verify import Reply
 PROFILE_LINES: Final = 35
 
 
-def run(settings: Settings, bars: ProgressBars, profile: cProfile.Profile | None = None) -> Report:
-    """Run Twip inside this process; ``profile``, if given, watches the timed part."""
+def run(
+    settings: Settings, bars: ProgressBars, profile: cProfile.Profile | None = None, phases: Phases | None = None
+) -> Report:
+    """Run Twip inside this process; ``profile`` and ``phases``, if given, watch the timed part."""
     with bars.working("preparing"):
         prepared = prepare(settings)
     engine = Engine()
@@ -46,19 +50,21 @@ def run(settings: Settings, bars: ProgressBars, profile: cProfile.Profile | None
             advance(len(batch.kinds))
     load_s = load_watch.seconds()
     replies: list[Reply] = []
+    carry_out = execute if phases is None else phases.execute
     with bars.bar("running", len(prepared.batches)) as advance, resting_collector():
         if profile is not None:
             profile.enable()
         watch = Stopwatch()
         for batch in prepared.batches:
-            replies.append(execute(engine, batch))
+            replies.append(carry_out(engine, batch))
             advance(1)
         seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
         if profile is not None:
             profile.disable()
     timelines = execute_all(engine, timeline_scans(prepared.stream, SCAN_BATCH))
     with bars.working("verifying"):
-        return report("engine-twip", prepared, Run(load_s, seconds, cpu_s, None, replies, timelines))
+        found = report("engine-twip", prepared, Run(load_s, seconds, cpu_s, None, replies, timelines))
+    return found if phases is None else replace(found, phases=phases.costs(found.ticks))
 
 
 def execute_all(engine: Engine, batches: Iterable[Batch]) -> list[Reply]:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
+from pequod_bench.phases import PhaseCost, print_phases
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -51,6 +53,8 @@ class Report:
     correct: bool
     #: The first thing that is not; empty if correct.
     difference: str
+    #: What each kind of operation took; empty if that was not asked for.
+    phases: tuple[PhaseCost, ...] = ()
 
     def to_json(self) -> str:
         """Return the report as one JSON object on one line."""
@@ -65,6 +69,8 @@ class Report:
         for name, figure, note in self._lines():
             table.add_row(name, figure, note)
         console.print(table)
+        if self.phases:
+            print_phases(self.phases, console)
         if self.correct:
             checked = f"{self.checks_verified:,} checks and " if self.checks_verified else ""
             console.print(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from pequod.cli import backing, bench, config, data, inspect, joins, serve, token, watch
+from pequod.cli import backing, bench, bench_engine, config, data, inspect, joins, serve, token, watch
 from pequod.cli.connection import Security, present_security
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
@@ -69,6 +69,7 @@ app.command("addjoin", help="Alias of `join add`, the name that the paper uses."
 app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
+bench.app.add_typer(bench_engine.app)
 app.add_typer(bench.app, name="bench")
 
 

@@ -140,7 +140,7 @@ def twip(
         client_loop=client_loop.value,
         server_loop=server_loop.value,
     )
-    _finish(run(settings, target, _bars(json)), json)
+    _finish(run(settings, target, progressbars(json)), json)
 
 
 @app.command(
@@ -148,6 +148,7 @@ def twip(
     epilog=examples(
         "pequod bench engine-twip --users 20000 --ticks 1000000",
         "pequod bench engine-twip --ticks 50000 --profile",
+        "pequod bench engine-twip --phases",
     ),
 )
 def engine_twip(
@@ -161,12 +162,20 @@ def engine_twip(
     join_file: JoinFile = None,
     verify: VerifyWhat = Verify.ALL,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time goes (this slows it down).")] = False,
+    phases: Annotated[
+        bool,
+        typer.Option(
+            "--phases",
+            help="Time each operation by itself: first checks, checks, posts ... (ticks/s goes down by a third).",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run the same Twip on the engine inside this process, without a server or a wire."""
     import cProfile
 
     from pequod_bench.engine_twip import profile_text, run
+    from pequod_bench.phases import Phases
     from pequod_bench.twip import Settings
 
     settings = Settings(
@@ -182,13 +191,19 @@ def engine_twip(
         window=0,
     )
     watch = cProfile.Profile() if profile else None
-    found = run(settings, _bars(json), watch)
+    found = run(settings, progressbars(json), watch, Phases() if phases else None)
     if watch is not None:
         print(profile_text(watch), file=sys.stderr if json else sys.stdout)
     _finish(found, json)
 
 
-@app.command("micro")
+@app.command(
+    "micro",
+    epilog=examples(
+        "pequod bench micro                  (two minutes)",
+        "pequod bench micro --only updaters",
+    ),
+)
 def micro(
     only: Annotated[str, typer.Option("--only", help="Only the workloads whose names hold this.")] = "",
     smoke: Smoke = False,
@@ -197,15 +212,16 @@ def micro(
     """Measure single operations: µs an operation, least, median and 99th percentile."""
     from pequod_bench.micro import FULL, SMOKE, measure, print_results, to_json
     from pequod_bench.micro_engine import SIZES, WORKLOADS
+    from pequod_bench.micro_structures import STRUCTURE_SIZES, STRUCTURES
     from pequod_bench.micro_wire import HALVES, Wire
     from pequod_bench.process import started_server
     from rich.console import Console
 
     scale = SMOKE if smoke else FULL
-    results = [measure(workload, scale) for workload in (*WORKLOADS, *HALVES) if only in workload.name]
+    results = [measure(workload, scale) for workload in (*WORKLOADS, *STRUCTURES, *HALVES) if only in workload.name]
     with started_server() as (target, _), closing(Wire(target)) as wire:
         results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]
-    sizes = [size(scale) for name, size in SIZES.items() if only in name]
+    sizes = [size(scale) for name, size in (SIZES | STRUCTURE_SIZES).items() if only in name]
     if json:
         print(to_json(results, sizes))
     else:
@@ -242,7 +258,7 @@ def stall(
     settings = Settings(shape.value, rows, value_bytes, rate, round_s, rounds)
     if smoke:
         settings = Settings(shape.value, rows=5_000, value_bytes=value_bytes, rate=rate, round_s=0.2, rounds=1)
-    report = run(settings, _bars(json))
+    report = run(settings, bars(json))
     if json:
         print(report.to_json())
     else:
@@ -279,7 +295,7 @@ def clients(
     from rich.console import Console
 
     settings = Settings(20 if smoke else operations, 1 if smoke else samples, only, client_loop.value)
-    figures = run(settings, target, _bars(json))
+    figures = run(settings, target, bars(json))
     if json:
         print(to_json(figures))
     else:
@@ -361,7 +377,7 @@ def compare(
     # Being told to end is like Ctrl-C: the server of the moment is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        found = run(settings, _bars(json))
+        found = run(settings, progressbars(json))
     finally:
         signal.signal(signal.SIGTERM, before)
     if out is not None:
@@ -390,7 +406,8 @@ def _read(path: str | None) -> str | None:
         fail(ExitCode.USAGE, f"cannot read the joins: {error}")
 
 
-def _bars(json: bool) -> ProgressBars:
+def progress_bars(json: bool) -> ProgressBars:
+    """Return bars on standard error, or none beside JSON."""
     from pequod_bench.progress import ProgressBars
     from rich.console import Console
 

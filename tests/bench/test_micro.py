@@ -14,7 +14,7 @@ def test_every_workload_runs_and_reports() -> None:
     result = CliRunner().invoke(app, ["bench", "micro", "--smoke", "--json"])
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
-    assert len(report["workloads"]) >= 13
+    assert len(report["workloads"]) >= 19
     for row in report["workloads"]:
         assert 0 < row["min_us"] <= row["median_us"] <= row["p99_us"], row
     assert all(size["bytes_each"] > 0 for size in report["sizes"])

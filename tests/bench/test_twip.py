@@ -100,3 +100,16 @@ def test_the_report_can_be_read_by_people() -> None:
     assert result.exit_code == 0
     for line in ("ticks/s", "server CPU a tick", "correct: ", "equal a computation from scratch"):
         assert line in " ".join(result.stdout.split())
+
+
+def test_phases_account_for_every_command() -> None:
+    report = twip("engine-twip", *TINY, "--phases")
+    phases = {phase["name"]: phase for phase in report["phases"]}  # type: ignore[attr-defined]
+    assert phases["post"]["count"] == report["posts"]
+    assert phases["subscribe"]["count"] == report["subscribes"]
+    checks = ("check, first", "check", "check after subscribe")
+    assert sum(phases[name]["count"] for name in checks) == report["checks"]
+    # Everyone active computes their timeline once; what follows is kept up to date.
+    assert phases["check, first"]["count"] == report["active_users"]
+    assert phases["check after subscribe"]["count"] > 0
+    assert twip("engine-twip", *TINY)["phases"] == []

@@ -1,0 +1,73 @@
+"""How costs grow with the size of what is kept: the same operations in engines of many sizes.
+
+Each point is measured in a process of its own, one after the other, so that memory is clean.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from multiprocessing import get_context
+
+from rich.console import Console
+from rich.table import Table
+
+from pequod_bench.progress import ProgressBars
+from pequod_bench.scale_point import Point, ScaleError, Size, measure
+
+
+def measure_all(sizes: Sequence[Size], bars: ProgressBars) -> list[Point]:
+    """Measure each size in a fresh process.
+
+    Raises:
+        ScaleError: A size cannot be made, or its process ended.
+        WrongTimelineError: A timeline is not what its definition says.
+    """
+    for size in sizes:
+        size.require()
+    points = []
+    with bars.bar("measuring", len(sizes)) as advance:
+        for size in sizes:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+                try:
+                    points.append(fresh.submit(measure, size).result())
+                except BrokenProcessPool as error:
+                    raise ScaleError(
+                        f"the process with {size.users:,} users and {size.entries:,} entries was ended from outside; "
+                        "if memory ran out, take fewer entries"
+                    ) from error
+            advance(1)
+    return points
+
+
+def to_json(points: Sequence[Point]) -> str:
+    """Return all points as one JSON object on one line."""
+    return json.dumps({"points": [asdict(point) for point in points]})
+
+
+def print_points(points: Sequence[Point], console: Console) -> None:
+    """Print the table for a person."""
+    table = Table("users", box=None, pad_edge=False, collapse_padding=True)
+    for column in ("entries", "check", "first", "fan-out", "log", "B/entry", "B/timeline", "pause", "memory"):
+        table.add_column(column, justify="right")
+    for point in points:
+        table.add_row(
+            f"{point.users:,}",
+            f"{point.entries:,}",
+            f"{point.check_us:.2f}",
+            f"{point.first_check_row_us:.2f}",
+            f"{point.fan_out_entry_us:.2f}",
+            f"{point.check_after_subscribe_us:.1f}",
+            f"{point.bytes_per_entry:.0f}",
+            f"{point.bytes_per_timeline:,.0f}",
+            f"{point.pause_ms_max:.1f}",
+            f"{point.rss_mib:,.0f}",
+        )
+    console.print(table)
+    console.print(
+        "[dim]µs of CPU for a check of three rows, a row of a first check, an entry of a fan-out, a check with a "
+        "subscription in its log; bytes beside the tweets; the collector's longest pause in ms; the process in MiB[/]"
+    )

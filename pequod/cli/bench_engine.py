@@ -1,0 +1,132 @@
+"""bench factors and bench scale: the engine's structures, and the engine at many sizes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pequod.cli.bench import Json, Seed, Ticks, Users, progress_bars
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.teaching import examples
+
+app: Final = typer.Typer()
+
+
+class Collector(StrEnum):
+    """How the garbage collector is kept."""
+
+    TAMED = "tamed"
+    DEFAULT = "default"
+
+
+@app.command(
+    "factors",
+    epilog=examples(
+        "pequod bench factors                                      (two minutes of CPU time)",
+        "pequod bench factors --only scan --rounds 3               (one structure, ten seconds)",
+        "pequod bench factors --users 5000 --ticks 200000 --json   (half an hour)",
+    ),
+)
+def factors(
+    users: Users = 1_000,
+    ticks: Ticks = 20_000,
+    seed: Seed = 1,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Pairs of runs for each structure.")] = 5,
+    only: Annotated[str, typer.Option("--only", help="Only the structures whose names hold this.")] = "",
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Tiny sizes, one round: shows that all run, figures mean nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Take out the engine's structures one by one: how many times more does Twip cost the plain way?
+
+    Runs alternate, as it is and plain, in this process and without a wire; ratios are of CPU time. All runs must
+    answer the same, and the first what a computation from scratch gives. A run costs some 20 µs a tick and 2 µs a
+    subscription (users follow 110 others), the plain ones up to three times that.
+    """
+    from pequod_bench.pure import require_pure_engine
+    from pequod_bench.twip import Settings
+    from rich.console import Console
+
+    require_pure_engine()
+    from pequod_bench.factors import analyse
+
+    settings = Settings(users=60 if smoke else users, ticks=1_500 if smoke else ticks, seed=seed)
+    found = analyse(settings, 1 if smoke else rounds, only, progress_bars(json))
+    if json:
+        print(found.to_json())
+    else:
+        found.print_table(Console(highlight=False))
+    if found.difference:
+        fail(ExitCode.WRONG, f"the answers are wrong: {found.difference}")
+
+
+@app.command(
+    "scale",
+    epilog=examples(
+        "pequod bench scale                                     (20 s of CPU time)",
+        "pequod bench scale --users 1000,10000,100000 --entries 1000000,10000000 --out bench/figures",
+        "                                                       (the reference: five minutes, 2 GiB)",
+        "pequod bench scale --users 10000 --entries 1000000 --collector default --json",
+    ),
+)
+def scale(
+    users: Annotated[str, typer.Option("--users", metavar="N,N,...", help="Users; each follows ten others.")] = (
+        "1000,10000"
+    ),
+    entries: Annotated[str, typer.Option("--entries", metavar="N,N,...", help="Timeline entries of all users.")] = (
+        "1000000"
+    ),
+    collector: Annotated[
+        Collector,
+        typer.Option("--collector", help="The garbage collector as the server keeps it, or as CPython starts."),
+    ] = Collector.TAMED,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Write scale.json and scale.svg there.")
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Two tiny sizes: shows that all runs, figures mean nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Measure whether costs stay flat as users and timelines grow: checks, fan-out, memory, collector pauses.
+
+    Every number of users with every number of entries makes a point, which has a process of its own. A point
+    takes some 3 µs and 120 bytes an entry, and 250 µs and 4 KiB a user.
+    """
+    from pequod_bench.scale import measure_all, print_points, to_json
+    from pequod_bench.scale_plot import draw, require_plotter
+    from pequod_bench.scale_point import Size, WrongTimelineError
+    from rich.console import Console
+
+    if smoke:
+        users, entries = "100,200", "8000"
+    if out is not None:
+        require_plotter()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            fail(ExitCode.USAGE, f"cannot write there: {error}")
+    sizes = [Size(n, m, collector.value) for m in _numbers("--entries", entries) for n in _numbers("--users", users)]
+    try:
+        points = measure_all(sizes, progress_bars(json))
+    except WrongTimelineError as error:
+        fail(ExitCode.WRONG, f"the answers are wrong: {error}")
+    if out is not None:
+        (out / "scale.json").write_text(to_json(points) + "\n", "utf-8")
+        draw(points, out / "scale.svg")
+    if json:
+        print(to_json(points))
+    else:
+        print_points(points, Console(highlight=False))
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Return the numbers of a list such as ``1000,10000``."""
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        fail(ExitCode.USAGE, f"{option} takes numbers such as 1000,10000, not {text!r}")
