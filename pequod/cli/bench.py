@@ -140,7 +140,7 @@ def twip(
         client_loop=client_loop.value,
         server_loop=server_loop.value,
     )
-    _finish(run(settings, target, progressbars(json)), json)
+    _finish(run(settings, target, progress_bars(json)), json)
 
 
 @app.command(
@@ -191,7 +191,7 @@ def engine_twip(
         window=0,
     )
     watch = cProfile.Profile() if profile else None
-    found = run(settings, progressbars(json), watch, Phases() if phases else None)
+    found = run(settings, progress_bars(json), watch, Phases() if phases else None)
     if watch is not None:
         print(profile_text(watch), file=sys.stderr if json else sys.stdout)
     _finish(found, json)
@@ -258,7 +258,7 @@ def stall(
     settings = Settings(shape.value, rows, value_bytes, rate, round_s, rounds)
     if smoke:
         settings = Settings(shape.value, rows=5_000, value_bytes=value_bytes, rate=rate, round_s=0.2, rounds=1)
-    report = run(settings, bars(json))
+    report = run(settings, progress_bars(json))
     if json:
         print(report.to_json())
     else:
@@ -295,7 +295,7 @@ def clients(
     from rich.console import Console
 
     settings = Settings(20 if smoke else operations, 1 if smoke else samples, only, client_loop.value)
-    figures = run(settings, target, bars(json))
+    figures = run(settings, target, progress_bars(json))
     if json:
         print(to_json(figures))
     else:
@@ -377,7 +377,7 @@ def compare(
     # Being told to end is like Ctrl-C: the server of the moment is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        found = run(settings, progressbars(json))
+        found = run(settings, progress_bars(json))
     finally:
         signal.signal(signal.SIGTERM, before)
     if out is not None:

@@ -86,16 +86,19 @@ class PequodService(PequodServicer):
         chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
         wanted = min(_FIRST_ROWS, rows_max)
+        is_first = True
         while remaining is None or remaining > 0:
             limit = wanted if remaining is None else min(remaining, wanted)
             rows = self._engine.scan(first, last, limit=limit, reverse=request.reverse, now=time.monotonic())
             is_last = len(rows.keys) < limit
             count, size = _fitting(rows, chunk_bytes)
             keys, values = rows.keys[:count], rows.values[:count]
-            if keys or is_last:
+            if keys or is_first:
+                # One chunk at least, which tells the revision.
                 yield pb.ScanReply(header=self._header(), keys=keys, values=values)
             if is_last and count == len(rows.keys):
                 return
+            is_first = False
             if request.reverse:
                 last = keys[-1]
             else:
