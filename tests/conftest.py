@@ -2,6 +2,9 @@
 
 import os
 
+# Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from hypothesis import HealthCheck, settings
 
 # A hundred steps that each draw joins and keys are much data, and meant to be.

@@ -11,7 +11,6 @@ import typer
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes
-from pequod.errors import PequodError
 
 if TYPE_CHECKING:
     from pequod_server.backing import Mapping, SqliteStore
@@ -123,6 +122,8 @@ def install(file: MappingFile, database: Database, feed: Feed = "slot", feed_nam
 def _mappings(file: Path) -> tuple[Mapping, ...]:
     from pequod_server.backing import parse_mappings
 
+    from pequod.errors import PequodError
+
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -146,6 +147,8 @@ def _store(file: Path, database: str, feed: str, feed_name: str) -> SqliteStore 
     _need_asyncpg()
     from pequod_server.backing.postgres import PostgresStore
 
+    from pequod.errors import PequodError
+
     try:
         return PostgresStore(database, mappings, mode=cast("Literal['slot', 'notify']", feed), feed_name=feed_name)
     except PequodError as error:
@@ -164,6 +167,8 @@ def _run(store: SqliteStore | PostgresStore, work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     from pequod_server.backing import BackingUnavailableError
+
+    from pequod.errors import PequodError
 
     async def run() -> T:
         try:

@@ -82,9 +82,7 @@ def exit_code(error: Exception) -> ExitCode | None:
     """Return the code for an error that Pequod foresees, None for anything else."""
     if "pequod.engine.errors" not in sys.modules:
         return None  # what was never imported was not raised; importing it here would make `--help` slow
-    from pequod.client import DeadlineExceededError, UnavailableError
-    from pequod.engine.errors import PequodError
-    from pequod.errors import SettingError
+    from pequod.errors import DeadlineExceededError, PequodError, SettingError, UnavailableError
 
     if isinstance(error, SettingError):
         return ExitCode.USAGE
