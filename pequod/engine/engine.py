@@ -128,6 +128,43 @@ class Engine:
             self._changes.base_changed(table.readers, key, old, None)
         return True
 
+    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Write base data, all rows or none: `put` for each, in order, once all have been checked.
+
+        Requires:
+            As many values as keys.
+
+        Raises:
+            InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`; nothing is written.
+        """
+        for key, value in zip(keys, values, strict=True):
+            if not 0 < len(key) <= self._key_bytes_max:
+                self._refuse_key(key)
+            if len(value) > self._value_bytes_max:
+                raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+            name, _, _ = key.partition(DELIMITER)
+            table = self._tables.get(name)
+            if table is not None and table.outputs:
+                self._refuse_computed(table, key)
+        for key, value in zip(keys, values, strict=True):
+            self.put(key, value)
+
+    def remove_range(self, first: bytes, last: bytes | None, limit: int | None = None) -> list[bytes]:
+        """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
+
+        Args:
+            limit: At most so many keys, the first of the range.
+
+        Cost:
+            That of `remove` for each key.
+        """
+        if last is not None and first >= last:
+            return []
+        keys = self._store.slice(first, last, limit).keys
+        for key in keys:
+            self.remove(key)
+        return keys
+
     def get(self, key: bytes, *, now: float = 0.0) -> bytes | None:
         """Return the value of ``key``, None if it is absent; a computed key is computed if need be."""
         name, delimiter, _ = key.partition(DELIMITER)

@@ -24,3 +24,12 @@ def lower(a: bytes | None, b: bytes | None) -> bytes | None:
     if a is None:
         return b
     return a if b is None else min(a, b)
+
+
+def within(prefix: bytes, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the part of ``[first, last)`` that starts with ``prefix``; it may be empty, the first not below the last.
+
+    >>> within(b"t|ann|", b"", None)
+    (b't|ann|', b't|ann}')
+    """
+    return max(prefix, first), lower(prefix_end(prefix), last)

@@ -99,6 +99,11 @@ class SortedRows:
         at = bisect_left(keys, key)
         if at == len(keys) or keys[at] != key:
             return None
+        if len(keys) - at > LEAF_MAX:
+            # The last leaf grows without end while keys are appended; taking many out at its front must stay cheap.
+            self._split(key)
+            keys, values = self._leaf(key)
+            at = bisect_left(keys, key)
         del keys[at]
         old = values.pop(at)
         if not keys:

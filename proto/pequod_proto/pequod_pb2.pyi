@@ -56,37 +56,95 @@ class RemoveReply(_message.Message):
     removed: bool
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., removed: _Optional[bool] = ...) -> None: ...
 
+class MultiGetRequest(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class MultiGetReply(_message.Message):
+    __slots__ = ("header", "values", "present")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    present: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class MultiPutRequest(_message.Message):
+    __slots__ = ("keys", "values")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class MultiPutReply(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+
+class RemoveRangeRequest(_message.Message):
+    __slots__ = ("first", "last", "prefix")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    prefix: bytes
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., prefix: _Optional[bytes] = ...) -> None: ...
+
+class RemoveRangeReply(_message.Message):
+    __slots__ = ("header", "removed")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    removed: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., removed: _Optional[int] = ...) -> None: ...
+
 class ScanRequest(_message.Message):
-    __slots__ = ("first", "last", "limit", "reverse", "chunk_bytes")
+    __slots__ = ("first", "last", "limit", "reverse", "chunk_bytes", "prefix", "keys_only", "one_chunk")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     REVERSE_FIELD_NUMBER: _ClassVar[int]
     CHUNK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    KEYS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ONE_CHUNK_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
     limit: int
     reverse: bool
     chunk_bytes: int
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., limit: _Optional[int] = ..., reverse: _Optional[bool] = ..., chunk_bytes: _Optional[int] = ...) -> None: ...
+    prefix: bytes
+    keys_only: bool
+    one_chunk: bool
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., limit: _Optional[int] = ..., reverse: _Optional[bool] = ..., chunk_bytes: _Optional[int] = ..., prefix: _Optional[bytes] = ..., keys_only: _Optional[bool] = ..., one_chunk: _Optional[bool] = ...) -> None: ...
 
 class ScanReply(_message.Message):
-    __slots__ = ("header", "keys", "values")
+    __slots__ = ("header", "keys", "values", "resume_key")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    RESUME_KEY_FIELD_NUMBER: _ClassVar[int]
     header: Header
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    resume_key: bytes
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., resume_key: _Optional[bytes] = ...) -> None: ...
 
 class CountRequest(_message.Message):
-    __slots__ = ("first", "last")
+    __slots__ = ("first", "last", "prefix")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ...) -> None: ...
+    prefix: bytes
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., prefix: _Optional[bytes] = ...) -> None: ...
 
 class CountReply(_message.Message):
     __slots__ = ("header", "count")

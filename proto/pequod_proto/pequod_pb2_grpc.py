@@ -49,6 +49,21 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.RemoveRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.RemoveReply.FromString,
                 _registered_method=True)
+        self.MultiGet = channel.unary_unary(
+                '/pequod.v1.Pequod/MultiGet',
+                request_serializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.MultiGetReply.FromString,
+                _registered_method=True)
+        self.MultiPut = channel.unary_unary(
+                '/pequod.v1.Pequod/MultiPut',
+                request_serializer=pequod__proto_dot_pequod__pb2.MultiPutRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.MultiPutReply.FromString,
+                _registered_method=True)
+        self.RemoveRange = channel.unary_unary(
+                '/pequod.v1.Pequod/RemoveRange',
+                request_serializer=pequod__proto_dot_pequod__pb2.RemoveRangeRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.RemoveRangeReply.FromString,
+                _registered_method=True)
         self.Scan = channel.unary_stream(
                 '/pequod.v1.Pequod/Scan',
                 request_serializer=pequod__proto_dot_pequod__pb2.ScanRequest.SerializeToString,
@@ -115,6 +130,28 @@ class PequodServicer:
 
     def Remove(self, request, context):
         """Remove one base key; removing an absent one is no error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MultiGet(self, request, context):
+        """Get many values at one revision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MultiPut(self, request, context):
+        """Write many base keys at one moment, all or none: if one is refused, nothing is written.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveRange(self, request, context):
+        """Remove the base keys of a range. Computed keys are left to their joins. It is done in pieces between which others
+        have their turn, each whole and at its own revision; a call that is cancelled or late ends between two of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -202,6 +239,21 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Remove,
                     request_deserializer=pequod__proto_dot_pequod__pb2.RemoveRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.RemoveReply.SerializeToString,
+            ),
+            'MultiGet': grpc.unary_unary_rpc_method_handler(
+                    servicer.MultiGet,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.MultiGetReply.SerializeToString,
+            ),
+            'MultiPut': grpc.unary_unary_rpc_method_handler(
+                    servicer.MultiPut,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.MultiPutRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.MultiPutReply.SerializeToString,
+            ),
+            'RemoveRange': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveRange,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.RemoveRangeRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.RemoveRangeReply.SerializeToString,
             ),
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
@@ -330,6 +382,87 @@ class Pequod:
             '/pequod.v1.Pequod/Remove',
             pequod__proto_dot_pequod__pb2.RemoveRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.RemoveReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MultiGet(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/MultiGet',
+            pequod__proto_dot_pequod__pb2.MultiGetRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.MultiGetReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MultiPut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/MultiPut',
+            pequod__proto_dot_pequod__pb2.MultiPutRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.MultiPutReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveRange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/RemoveRange',
+            pequod__proto_dot_pequod__pb2.RemoveRangeRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.RemoveRangeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -97,7 +97,7 @@ class ServerConfig(BaseModel):
     chunk_bytes: Size = Field(
         default=256 * KIB, description="Keys and values in one chunk of a scan, if the request does not say."
     )
-    batch_commands_max: Number = Field(default=100_000, description="Commands in one batch.")
+    batch_commands_max: Number = Field(default=100_000, description="Commands in one batch; keys in one MultiGet.")
     rows_max: Number = Field(default=8192, description="Rows read at a time, so that others have their turn.")
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")

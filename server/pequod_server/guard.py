@@ -21,7 +21,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, JoinError, Pattern
-from pequod.engine.ranges import prefix_end
+from pequod.engine.ranges import prefix_end, within
 from pequod.errors import PequodError, PermissionDeniedError, UnauthenticatedError
 from pequod_server.access import Access, AccessRules, Credential
 from pequod_server.config import ServerConfig
@@ -88,9 +88,12 @@ class AccessGuard(aio.ServerInterceptor):
             "Get": lambda role, request: role.need_key(Right.READ, request.key),
             "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
             "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
-            "Scan": lambda role, request: role.need(Right.READ, request.first, _last(request)),
+            "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
+            "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
+            "RemoveRange": lambda role, request: role.need(Right.WRITE, *_narrowed(request)),
+            "Scan": lambda role, request: role.need(Right.READ, *_narrowed(request)),
             "Watch": lambda role, request: role.need(Right.READ, request.first, _last(request)),
-            "Count": lambda role, request: role.need(Right.READ, request.first, _last(request)),
+            "Count": lambda role, request: role.need(Right.READ, *_narrowed(request)),
             # Its commands are looked at one by one, and these two show what the caller may see.
             "Execute": _need_nothing,
             "ListJoins": _need_nothing,
@@ -287,6 +290,11 @@ def _need_nothing(_role: Role, _request: object) -> None:
     pass
 
 
+def _need_keys(role: Role, right: Right, keys: Iterable[bytes]) -> None:
+    for key in keys:
+        role.need_key(right, key)
+
+
 def _need_everything(role: Role, _request: object) -> None:
     role.need(Right.ADMIN, b"", None)
 
@@ -327,5 +335,10 @@ def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
     messages.extend(kept)
 
 
-def _last(request: pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.Range) -> bytes | None:
+def _narrowed(request: pb.ScanRequest | pb.CountRequest | pb.RemoveRangeRequest) -> tuple[bytes, bytes | None]:
+    """Return the range that the service will take: its part with the prefix."""
+    return within(request.prefix, request.first, request.last if request.HasField("last") else None)
+
+
+def _last(request: pb.WatchRequest | pb.Range) -> bytes | None:
     return request.last if request.HasField("last") else None

@@ -7,7 +7,7 @@ import secrets
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
@@ -17,6 +17,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import Engine, JoinError, LimitExceededError, PequodError, Rows
+from pequod.engine.ranges import within
 from pequod.errors import WatchCompactedError
 from pequod_server import encode
 from pequod_server.commands import guarded
@@ -32,6 +33,8 @@ Context = aio.ServicerContext[Any, Any]
 
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
+#: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: others wait for a few ms at most.
+_REMOVED_AT_A_TIME: Final = 256
 
 
 class PequodService(PequodServicer):
@@ -73,36 +76,85 @@ class PequodService(PequodServicer):
         removed = await _answer(context, lambda: self._engine.remove(request.key))
         return pb.RemoveReply(header=self._header(), removed=removed)
 
+    async def MultiGet(self, request: pb.MultiGetRequest, context: Context) -> pb.MultiGetReply:
+        """Get many values, as many as fit into a reply."""
+        now, room = time.monotonic(), self._config.reply_bytes_max
+        values: list[bytes] = []
+        present: list[bool] = []
+        await _answer(context, lambda: self._refuse_many(len(request.keys)))
+        for key in request.keys:
+            value = self._engine.get(key, now=now)
+            room -= len(value or b"") + ROW_BYTES
+            if room < 0 and values:
+                break
+            values.append(value or b"")
+            present.append(value is not None)
+        return pb.MultiGetReply(header=self._header(), values=values, present=present)
+
+    async def MultiPut(self, request: pb.MultiPutRequest, context: Context) -> pb.MultiPutReply:
+        """Write many base keys, all or none."""
+        keys, values = request.keys[:], request.values[:]
+        if len(keys) != len(values):
+            message = f"each key needs one value: there are {len(keys)} keys and {len(values)} values"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+        def put() -> None:
+            self._refuse_many(len(keys))
+            self._engine.put_all(keys, values)
+
+        await _answer(context, put)
+        return pb.MultiPutReply(header=self._header())
+
+    def _refuse_many(self, count: int) -> None:
+        if count > self._config.batch_commands_max:
+            raise LimitExceededError("batch_commands_max", count, self._config.batch_commands_max)
+
+    async def RemoveRange(self, request: pb.RemoveRangeRequest, context: Context) -> pb.RemoveRangeReply:
+        """Remove the base keys of a range; between pieces, others have their turn."""
+        if not request.HasField("first") and not request.prefix:
+            message = "name the range by first or prefix; an empty first is the very first key"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+        first, last = _range(request)
+        removed = 0
+        while keys := self._engine.remove_range(first, last, _REMOVED_AT_A_TIME):
+            removed += len(keys)
+            if len(keys) < _REMOVED_AT_A_TIME:
+                break
+            first = keys[-1] + b"\0"
+            await asyncio.sleep(0)
+        return pb.RemoveRangeReply(header=self._header(), removed=removed)
+
     async def Count(self, request: pb.CountRequest, context: Context) -> pb.CountReply:
         """Count the keys of a range."""
-        count = await _answer(context, lambda: self._engine.count(request.first, _last(request), now=time.monotonic()))
+        first, last = _range(request)
+        count = await _answer(context, lambda: self._engine.count(first, last, now=time.monotonic()))
         return pb.CountReply(header=self._header(), count=count)
 
     async def Scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
         """Read a range in chunks; between them, others have their turn."""
-        first, last = request.first, _last(request)
+        first, last = _range(request)
         rows_max = self._config.rows_max
         # However much is asked for: a chunk is in memory as a whole.
         chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
         wanted = min(_FIRST_ROWS, rows_max)
-        is_first = True
         while remaining is None or remaining > 0:
             limit = wanted if remaining is None else min(remaining, wanted)
-            rows = self._engine.scan(first, last, limit=limit, reverse=request.reverse, now=time.monotonic())
-            is_last = len(rows.keys) < limit
-            count, size = _fitting(rows, chunk_bytes)
-            keys, values = rows.keys[:count], rows.values[:count]
-            if keys or is_first:
-                # One chunk at least, which tells the revision.
-                yield pb.ScanReply(header=self._header(), keys=keys, values=values)
-            if is_last and count == len(rows.keys):
+            # One row more tells whether there is anything behind the chunk.
+            found = self._engine.scan(first, last, limit=limit + 1, reverse=request.reverse, now=time.monotonic())
+            keys, values = found.keys[:limit], [] if request.keys_only else found.values[:limit]
+            count, size = _fitting(keys, values, chunk_bytes)
+            reply = pb.ScanReply(header=self._header(), keys=keys[:count], values=values[:count])
+            has_more = count < len(found.keys)
+            if has_more:
+                reply.resume_key = keys[count - 1] if request.reverse else keys[count - 1] + b"\0"
+            yield reply
+            if request.one_chunk or not has_more:
                 return
-            is_first = False
             if request.reverse:
-                last = keys[-1]
+                last = reply.resume_key
             else:
-                first = keys[-1] + b"\0"
+                first = reply.resume_key
             if remaining is not None:
                 remaining -= count
             # As many as fill a chunk if the next rows are like these: to read more would be for nothing.
@@ -234,8 +286,12 @@ async def _refuse(context: Context, error: PequodError) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-def _last(request: pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.Range) -> bytes | None:
+def _last(request: pb.WatchRequest | pb.Range) -> bytes | None:
     return request.last if request.HasField("last") else None
+
+
+def _range(request: pb.ScanRequest | pb.CountRequest | pb.RemoveRangeRequest) -> tuple[bytes, bytes | None]:
+    return within(request.prefix, request.first, request.last if request.HasField("last") else None)
 
 
 def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:
@@ -249,11 +305,14 @@ def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:
         yield Rows(rows.keys[start:], rows.values[start:])
 
 
-def _fitting(rows: Rows, bytes_max: int) -> tuple[int, int]:
-    """Return how many of the first rows fit, at least one if there is one, and how many bytes these take."""
-    if not rows.keys:
+def _fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
+    """Return how many of the first rows fit, at least one if there is one, and how many bytes these take.
+
+    Without values, if only keys are wanted, the keys alone count.
+    """
+    if not keys:
         return 0, 0
-    row_sizes = [len(key) + len(value) + ROW_BYTES for key, value in zip(rows.keys, rows.values, strict=True)]
-    sizes = list(accumulate(row_sizes))
+    rows = zip_longest(keys, values, fillvalue=b"")
+    sizes = list(accumulate(len(key) + len(value) + ROW_BYTES for key, value in rows))
     count = max(1, bisect_right(sizes, bytes_max))
     return count, sizes[count - 1]

@@ -107,6 +107,13 @@ class Walker:
             return
         self._same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
 
+    def _remove_range(self, first: bytes, last: bytes | None, limit: int | None) -> None:
+        doomed = [key for key, _ in select(self.model.base, first, last)[:limit]]
+        self._same(self.engine.remove_range(first, last, limit), doomed)
+        for key in doomed:
+            self.model.remove(key)
+        self._changed()
+
     def _evict(self, count: int) -> None:
         self.engine.evict(count)
 
@@ -194,9 +201,11 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
     chance = random.random()
     if chance < 0.35:
         return Step("put", (draw_key(random, specs), random.choice(VALUES)))
-    if chance < 0.5:
+    if chance < 0.49:
         keys = sorted(base)
         return Step("remove", (random.choice(keys) if keys else b"s|a",))
+    if chance < 0.5:
+        return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))
     if chance < 0.55:
         return Step("evict", (random.randrange(1, 3),))
     if chance < 0.58:

@@ -42,6 +42,10 @@ class Exactness(RuleBasedStateMachine):
         if keys:
             self.walker.take(Step("remove", (random.choice(keys),)))
 
+    @rule(random=RANDOMS, limit=st.sampled_from([None, 1, 2]))
+    def remove_range(self, random: Random, limit: int | None) -> None:
+        self.walker.take(Step("remove_range", (*draw_range(random, self.walker.specs), limit)))
+
     @rule(random=RANDOMS, limit=st.sampled_from([None, None, None, 1, 2]), reverse=st.booleans())
     def scan(self, random: Random, limit: int | None, reverse: bool) -> None:
         self.walker.take(Step("scan", (*draw_range(random, self.walker.specs), limit, reverse)))

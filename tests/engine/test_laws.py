@@ -361,6 +361,17 @@ class TestRefusals:
         assert engine.revision == 0
         assert Engine().get(b"") is None
 
+    def test_rows_that_are_put_together_are_put_all_or_not_at_all(self) -> None:
+        engine = engine_with("b|<x> = copy a|<x>")
+        engine._value_bytes_max = 2
+        refused = [(b"b|1", b"", ComputedKeyError), (b"", b"", InvalidKeyError), (b"a|1", b"123", LimitExceededError)]
+        for key, value, error in refused:
+            with pytest.raises(error):
+                engine.put_all([b"a|0", key], [b"0", value])
+        assert scan(engine, "b|") == {}
+        engine.put_all([b"a|0", b"b", b"a|0"], [b"0", b"", b"1"])
+        assert scan(engine, "b|") == {"b|0": "1"}
+
     def test_cycles_are_spelled_out(self) -> None:
         engine = engine_with("b|<x> = copy a|<x>; c|<x> = copy b|<x>")
         with pytest.raises(JoinError, match=r"a\|<x> reads c\|<x> reads b\|<x> reads a\|<x>") as caught:

@@ -71,6 +71,19 @@ def test_merging_rows(small_leaves: None) -> None:
     assert len(found) == 14
 
 
+def test_rows_that_are_taken_out_at_the_front_are_in_short_leaves(small_leaves: None) -> None:
+    found = SortedRows()
+    keys = [b"%03d" % number for number in range(100)]
+    for key in keys:
+        found.put(key, b"")
+    assert len(found.keys) == 100, "appending never splits"
+    for at, key in enumerate(keys):
+        found.remove(key)
+        found._check()
+        assert max(len(leaf) for leaf, _ in found.leaves()) <= 4
+        assert found.everything().keys == keys[at + 1 :]
+
+
 @pytest.mark.parametrize("cut", [None, Cut(None), Cut(1), Cut(3)])
 def test_a_cut_changes_nothing_but_the_speed(cut: Cut | None) -> None:
     random = Random(7)

@@ -103,6 +103,8 @@ async def stub(server: PequodServer) -> AsyncIterator[Any]:
 
 METHODS = list(pb.DESCRIPTOR.services_by_name["Pequod"].methods)
 REQUESTS = {
+    "MultiGet": pb.MultiGetRequest(keys=[b"p|bob|0001"]),
+    "MultiPut": pb.MultiPutRequest(keys=[b"p|bob|0001"], values=[b""]),
     "Explain": pb.ExplainRequest(join="t"),
     "AddJoin": pb.AddJoinRequest(text="o|<a> = copy p|<b>|<a>"),
     "DropJoin": pb.DropJoinRequest(name="t"),
@@ -192,6 +194,15 @@ REFUSED = [
     ("web", "Scan", pb.ScanRequest(first=b"", last=b"p}", reverse=True, limit=1), "read", b"", b"p}"),
     ("web", "Count", pb.CountRequest(first=b""), "read", b"", None),
     ("web", "Count", pb.CountRequest(first=b"s|", last=b"s}"), "read", b"s|", b"s}"),
+    ("web", "MultiGet", pb.MultiGetRequest(keys=[b"p|bob|0001", b"secret"]), "read", b"secret", b"secret\0"),
+    ("web", "MultiPut", pb.MultiPutRequest(keys=[b"p|x", b"t|x"], values=[b"", b""]), "write", b"t|x", b"t|x\0"),
+    ("web", "RemoveRange", pb.RemoveRangeRequest(first=b""), "write", b"", None),
+    ("web", "RemoveRange", pb.RemoveRangeRequest(), "write", b"", None),
+    ("web", "RemoveRange", pb.RemoveRangeRequest(prefix=b"t|"), "write", b"t|", b"t}"),
+    ("web", "RemoveRange", pb.RemoveRangeRequest(prefix=b"p", first=b"p|"), "write", b"p|", b"q"),
+    ("web", "Scan", pb.ScanRequest(prefix=b"secret"), "read", b"secret", b"secreu"),
+    ("web", "Scan", pb.ScanRequest(prefix=b"p", first=b"p|", keys_only=True), "read", b"p|", b"q"),
+    ("web", "Count", pb.CountRequest(prefix=b"s|"), "read", b"s|", b"s}"),
     ("ann", "Scan", pb.ScanRequest(first=b"t|", last=b"t}"), "read", b"t|", b"t}"),
     ("ann", "Scan", pb.ScanRequest(first=b"t|ann|", last=b"t|ann}\0"), "read", b"t|ann|", b"t|ann}\0"),
     ("ann", "Get", pb.GetRequest(key=b"t|anna|0001|bob"), "read", b"t|anna|0001|bob", b"t|anna|0001|bob\0"),
@@ -258,6 +269,12 @@ async def test_what_roles_may_do(stub: Any) -> None:
     assert (await ann.Count(pb.CountRequest(first=b"x", last=b"x"))).count == 0, "an empty range is nobody's"
     found = [chunk async for chunk in ann.Scan(pb.ScanRequest(first=b"t|ann|", last=b"t|ann}"))]
     assert sum(len(chunk.keys) for chunk in found) == 3, "without a right on the sources"
+    await web.MultiPut(pb.MultiPutRequest(keys=[b"p|bob|0004", b"s|ann|liz"], values=[b"", b""]))
+    assert list((await web.MultiGet(pb.MultiGetRequest(keys=[b"p|bob|0004", b"p|no"]))).present) == [True, False]
+    assert (await web.RemoveRange(pb.RemoveRangeRequest(prefix=b"p|bob|0004"))).removed == 1
+    assert (await web.RemoveRange(pb.RemoveRangeRequest(first=b"s|ann|liz", prefix=b"s|"))).removed == 1
+    chunks = [chunk async for chunk in web.Scan(pb.ScanRequest(prefix=b"p|", keys_only=True))]
+    assert sum(len(chunk.keys) for chunk in chunks) == 3
     assert (await web.Remove(pb.RemoveRequest(key=b"s|ann|bob"))).removed
     await web.Explain(pb.ExplainRequest(range=pb.Range(first=b"t|ann|", last=b"t|ann}")))
     await _As(stub, "watch").Explain(pb.ExplainRequest(join="t"))
