@@ -77,13 +77,32 @@ def get(key: Key, target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     "rm",
     epilog=examples(
         "pequod rm 's|ann|bob'",
+        "pequod rm --prefix 's|ann|'",
+        "pequod rm --range 'p|bob|' 'p|bob|0000000100'   (all before 100)",
     ),
 )
-def remove(key: Key, target: Target = DEFAULT_TARGET) -> None:
-    """Remove one key.
+def remove(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key; with --range, the first one.")],
+    last: Annotated[
+        str | None, typer.Argument(metavar="[LAST]", help="With --range: the end; it is not removed.")
+    ] = None,
+    by_range: Annotated[bool, typer.Option("--range", help="Remove the keys from KEY to LAST.")] = False,
+    prefix: Annotated[bool, typer.Option("--prefix", "-p", help="Remove every key that starts with KEY.")] = False,
+    target: Target = DEFAULT_TARGET,
+) -> None:
+    """Remove one key, or the keys of a range, and then print how many there were.
 
-    Exit code 1 if it is not there.
+    Exit code 1 if one key is asked for and is not there. Computed keys of a range are left to their joins.
     """
+    if by_range and (prefix or last is None):
+        fail(ExitCode.USAGE, "--range takes KEY and LAST, and no --prefix")
+    if last is not None and not by_range:
+        fail(ExitCode.USAGE, "to remove from KEY to LAST, say --range; several keys take a command each")
+    if by_range or prefix:
+        start, end = key_range(key, last, prefix)
+        with connected(target) as client:
+            print(client.remove_range(start, end))
+        return
     wanted = argument_bytes(key)
     with connected(target) as client:
         was_there = client.remove(wanted)
@@ -97,6 +116,7 @@ def remove(key: Key, target: Target = DEFAULT_TARGET) -> None:
         "pequod scan --prefix 't|ann|'",
         "pequod scan 't|ann|0000000100' 't|ann}'       (} comes right after |)",
         "pequod scan --prefix 't|ann|' --reverse --limit 10",
+        "pequod scan --prefix 't|ann|' --keys-only",
         "pequod scan ''                                 (everything)",
     ),
 )
@@ -106,6 +126,7 @@ def scan(
     prefix: Prefix = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Print at most so many rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="From the last key to the first.")] = False,
+    keys_only: Annotated[bool, typer.Option("--keys-only", "-k", help="Print no values, and fetch none.")] = False,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
@@ -117,7 +138,11 @@ def scan(
     """
     start, end = key_range(first, last, prefix)
     with connected(target) as client:
-        _print_rows(client.scan_iter(start, end, limit=limit, reverse=reverse), json)
+        if keys_only:
+            for found in client.keys_iter(start, end, limit=limit, reverse=reverse):
+                print(json_line({"key": json_bytes(found)}) if json else escaped(found))
+        else:
+            _print_rows(client.scan_iter(start, end, limit=limit, reverse=reverse), json)
 
 
 def _print_rows(rows: Iterable[tuple[bytes, bytes]], json: bool) -> None:

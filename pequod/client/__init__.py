@@ -9,9 +9,8 @@ sync.py     Client: the same from any thread
 decode.py   messages to records, errors to exceptions
 """
 
+from pequod.calls import Join, Page, Result
 from pequod.client.aio import AsyncBatch, AsyncClient
-from pequod.client.columns import Result
-from pequod.client.decode import Join
 from pequod.client.sync import Client, SyncBatch
 from pequod.client.watch import WatchEvent
 from pequod.engine.rows import Rows
@@ -25,6 +24,7 @@ __all__ = [
     "Client",
     "DeadlineExceededError",
     "Join",
+    "Page",
     "PequodError",
     "Result",
     "Rows",

@@ -7,7 +7,7 @@ with nothing for the caller to do. `AsyncClient.batch` is the same by hand, with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,23 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
+from pequod.calls import (
+    Data,
+    Join,
+    Page,
+    Result,
+    Row,
+    Writes,
+    to_bytes,
+    to_columns,
+    to_doomed_range,
+    to_limit,
+    to_page_limit,
+    to_page_range,
+    to_range,
+)
 from pequod.client import decode
-from pequod.client.columns import Columns, Data, Result, resume, to_bytes, to_limit
+from pequod.client.columns import Columns, resume
 from pequod.client.columns import decode as decode_reply
 from pequod.client.credentials import Credentials
 from pequod.client.stream import BatchStream
@@ -135,26 +150,128 @@ class AsyncClient:
         removed: bool = _outcome(await self._turn(len(key)))
         return removed
 
+    async def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
+        """Return the values of ``keys`` in their order, None for each that is absent.
+
+        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own.
+        """
+        wanted = [to_bytes(key) for key in keys]
+        found: list[bytes | None] = []
+        while len(found) < len(wanted):
+            reply = await self._unary("MultiGet", pb.MultiGetRequest(keys=wanted[len(found) :]))
+            found += [value if there else None for value, there in zip(reply.values, reply.present, strict=True)]
+        return found
+
+    async def multi_put(self, rows: Writes) -> None:
+        """Write many base keys at one moment, all or none.
+
+        Raises:
+            ComputedKeyError, InvalidKeyError, LimitExceededError: One of them is refused, so nothing is written.
+        """
+        keys, values = to_columns(rows)
+        await self._unary("MultiPut", pb.MultiPutRequest(keys=keys, values=values))
+
+    async def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were.
+
+        Computed keys are left to their joins. It is done in pieces, between which others have their turn; when it
+        takes longer than ``timeout_s``, what is removed by then stays so.
+        """
+        start, stop = to_doomed_range(first, last, prefix)
+        reply = await self._unary("RemoveRange", pb.RemoveRangeRequest(first=start, last=stop))
+        removed: int = reply.removed
+        return removed
+
     async def scan(
-        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
-    ) -> list[tuple[bytes, bytes]]:
-        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end.
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        """Return the rows of ``[first, last)`` that start with ``prefix``, in key order; without ``last`` to the end.
 
         More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
         """
-        self._open().scan(first, last, limit=limit, reverse=reverse)
-        rows: Rows = _outcome(await self._turn(len(first) + len(last or b"")))
+        self._open().scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        rows: Rows = _outcome(await self._turn(len(first) + len(last or b"") + len(prefix)))
         return list(zip(rows.keys, rows.values, strict=True))
 
     async def scan_iter(
-        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
-    ) -> AsyncIterator[tuple[bytes, bytes]]:
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> AsyncGenerator[Row]:
         """Yield the rows of a large range as they come; each chunk is exact at its own revision.
 
         Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
         """
-        start, stop = to_bytes(first), None if last is None else to_bytes(last)
+        start, stop = to_range(first, last, prefix)
         request = pb.ScanRequest(first=start, last=stop, limit=to_limit(limit), reverse=reverse)
+        async with aclosing(self._chunks(request)) as chunks:
+            async for chunk in chunks:
+                for row in zip(chunk.keys, chunk.values, strict=True):
+                    yield row
+
+    async def keys_iter(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
+        start, stop = to_range(first, last, prefix)
+        request = pb.ScanRequest(first=start, last=stop, limit=to_limit(limit), reverse=reverse, keys_only=True)
+        async with aclosing(self._chunks(request)) as chunks:
+            async for chunk in chunks:
+                for key in chunk.keys:
+                    yield key
+
+    async def keys(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[bytes]:
+        """Return the keys of a range; their values are not sent."""
+        return [key async for key in self.keys_iter(first, last, prefix=prefix, limit=limit, reverse=reverse)]
+
+    async def scan_page(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+        resume_key: bytes | None = None,
+    ) -> Page:
+        """Return some rows of a range and the key to go on from: no more than ``limit``, or than fit into a chunk.
+
+        Args:
+            resume_key: That of the page before, to get the next one of the same range.
+        """
+        start, stop = to_page_range(first, last, prefix, resume_key, reverse=reverse)
+        request = pb.ScanRequest(first=start, last=stop, limit=to_page_limit(limit), reverse=reverse, one_chunk=True)
+        async with aclosing(self._chunks(request)) as chunks:
+            chunk = await anext(chunks)
+        rows = list(zip(chunk.keys, chunk.values, strict=True))
+        return Page(rows, chunk.resume_key if chunk.HasField("resume_key") else None)
+
+    async def _chunks(self, request: pb.ScanRequest) -> AsyncGenerator[pb.ScanReply]:
+        """Yield the chunks of a scan."""
         call = self._connected().Scan(request)
         try:
             while True:
@@ -164,20 +281,19 @@ class AsyncClient:
                 if not isinstance(chunk, pb.ScanReply):
                     return
                 self._note(chunk.header.server_id, chunk.header.revision)
-                for row in zip(chunk.keys, chunk.values, strict=True):
-                    yield row
+                yield chunk
         finally:
             call.cancel()
 
-    async def count(self, first: Data, last: Data | None = None) -> int:
-        """Return how many keys ``[first, last)`` holds."""
-        self._open().count(first, last)
-        count: int = _outcome(await self._turn(len(first) + len(last or b"")))
+    async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
+        self._open().count(first, last, prefix=prefix)
+        count: int = _outcome(await self._turn(len(first) + len(last or b"") + len(prefix)))
         return count
 
     async def watch(
         self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
 
         The first event comes as soon as the watch stands; with ``rows`` it holds the rows of the range, and each later
@@ -205,7 +321,7 @@ class AsyncClient:
 
     # Joins and state.
 
-    async def add_join(self, text: str) -> list[decode.Join]:
+    async def add_join(self, text: str) -> list[Join]:
         """Install the joins of ``text``, all or none; those that are installed already stay as they are.
 
         Raises:
@@ -218,7 +334,7 @@ class AsyncClient:
         """Take out a join and its outputs."""
         await self._unary("DropJoin", pb.DropJoinRequest(name=name))
 
-    async def joins(self) -> list[decode.Join]:
+    async def joins(self) -> list[Join]:
         """Return the installed joins, the earliest first."""
         return decode.joins((await self._unary("ListJoins", pb.ListJoinsRequest())).joins)
 

@@ -9,7 +9,6 @@ Bench rows: client, encode and decode per command.
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from operator import index
 from typing import Final
 
 from pequod_proto.commands import (
@@ -27,41 +26,12 @@ from pequod_proto.commands import (
 )
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
+from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.client.decode import command_error
 from pequod.engine.rows import Rows
-from pequod.errors import PequodError
 
-#: What APIs take as keys and values; text goes as UTF-8.
-Data = bytes | str
-#: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
-#: count; or the error of a command that failed.
-Result = Rows | bytes | bool | int | PequodError | None
 #: Half the time of calling `Rows`, whose constructor is a Python function around it.
 _new_rows: Final = tuple.__new__
-#: The largest limit that the wire can say; no store holds so many rows.
-_LIMIT_MAX: Final = (1 << 64) - 1
-
-
-def to_bytes(data: Data) -> bytes:
-    """Return keys and values as bytes."""
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, str):
-        return data.encode()
-    raise TypeError(f"keys and values are bytes or str, not {type(data).__name__}")
-
-
-def to_limit(limit: int | None) -> int | None:
-    """Return a limit as the wire takes it.
-
-    Raises:
-        ValueError: It is negative.
-    """
-    if limit is None:
-        return None
-    if limit < 0:
-        raise ValueError(f"limit is {limit}; it cannot be negative")
-    return min(index(limit), _LIMIT_MAX)
 
 
 def last_argument(last: Data | None) -> bytes | None:
@@ -112,12 +82,22 @@ class Columns:
         self.arguments.append(to_bytes(key))
         self.kinds.append(REMOVE)
 
-    def scan(self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False) -> None:
-        """Read ``[first, last)``; without ``last`` to the end."""
-        if last and type(first) is type(last) is bytes and limit is None and not reverse:
+    def scan(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> None:
+        """Read ``[first, last)``, of that the keys that start with ``prefix``; without ``last`` to the end."""
+        if last and type(first) is type(last) is bytes and limit is None and not reverse and not prefix:
             self.arguments += (first, last)
             self.kinds.append(SCAN)
             return
+        if prefix:
+            first, last = to_range(first, last, prefix)
         bound = last_argument(last)
         limit = to_limit(limit)
         if bound is None or limit == 0:
@@ -130,8 +110,10 @@ class Columns:
         else:
             self.kinds.append(SCAN)
 
-    def count(self, first: Data, last: Data | None = None) -> None:
-        """Count the keys of ``[first, last)``; without ``last`` to the end."""
+    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> None:
+        """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
+        if prefix:
+            first, last = to_range(first, last, prefix)
         bound = last_argument(last)
         self.arguments += (b"\0", b"\0") if bound is None else (to_bytes(first), bound)
         self.kinds.append(COUNT)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import grpc
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.calls import Join
 from pequod.engine.explain import (
     CoverageExplanation,
     JoinExplanation,
@@ -35,18 +35,6 @@ from pequod.errors import (
     UnknownJoinError,
     WatchCompactedError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """An installed join."""
-
-    #: Unique on the server.
-    name: str
-    #: The declaration in canonical form.
-    text: str
-    #: What is accepted but may surprise.
-    warnings: tuple[str, ...] = ()
 
 
 def joins(messages: list[pb.Join]) -> list[Join]:

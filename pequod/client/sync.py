@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError, Future
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pequod.calls import Data, Join, Page, Result, Row, Writes
 from pequod.client.aio import DEFAULT_TARGET, AsyncClient
-from pequod.client.columns import Columns, Data, Result
-from pequod.client.decode import Join
+from pequod.client.columns import Columns
 from pequod.client.watch import WatchEvent
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.statistics import Statistics
@@ -132,30 +132,104 @@ class Client:
         """Remove a base key; tell whether it was there."""
         return self._wait(self._async.remove(key))
 
+    def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
+        """Return the values of ``keys`` in their order, None for each that is absent.
+
+        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own.
+        """
+        return self._wait(self._async.multi_get(keys))
+
+    def multi_put(self, rows: Writes) -> None:
+        """Write many base keys at one moment, all or none.
+
+        Raises:
+            ComputedKeyError, InvalidKeyError, LimitExceededError: One of them is refused, so nothing is written.
+        """
+        self._wait(self._async.multi_put(rows))
+
+    def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were.
+
+        Computed keys are left to their joins. It is done in pieces, between which others have their turn; when it
+        takes longer than ``timeout_s``, what is removed by then stays so.
+        """
+        return self._wait(self._async.remove_range(first, last, prefix=prefix))
+
     def scan(
-        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
-    ) -> list[tuple[bytes, bytes]]:
-        """Return the rows of ``[first, last)`` in key order; without ``last`` to the end.
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        """Return the rows of ``[first, last)`` that start with ``prefix``, in key order; without ``last`` to the end.
 
         More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
         """
-        return self._wait(self._async.scan(first, last, limit=limit, reverse=reverse))
+        return self._wait(self._async.scan(first, last, prefix=prefix, limit=limit, reverse=reverse))
 
     def scan_iter(
-        self, first: Data, last: Data | None = None, *, limit: int | None = None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of a large range as they come; each chunk is exact at its own revision."""
-        rows = self._async.scan_iter(first, last, limit=limit, reverse=reverse)
-        try:
-            while piece := self._wait(_next_rows(rows)):
-                yield from piece
-        finally:
-            if not self._closed:
-                self._wait(rows.aclose())  # type: ignore[attr-defined]
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Generator[Row]:
+        """Yield the rows of a large range as they come; each chunk is exact at its own revision.
+
+        Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
+        """
+        return self._iterate(self._async.scan_iter(first, last, prefix=prefix, limit=limit, reverse=reverse))
+
+    def keys_iter(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Generator[bytes]:
+        """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
+        return self._iterate(self._async.keys_iter(first, last, prefix=prefix, limit=limit, reverse=reverse))
+
+    def keys(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[bytes]:
+        """Return the keys of a range; their values are not sent."""
+        return self._wait(self._async.keys(first, last, prefix=prefix, limit=limit, reverse=reverse))
+
+    def scan_page(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+        resume_key: bytes | None = None,
+    ) -> Page:
+        """Return some rows of a range and the key to go on from: no more than ``limit``, or than fit into a chunk.
+
+        Args:
+            resume_key: That of the page before, to get the next one of the same range.
+        """
+        page = self._async.scan_page(first, last, prefix=prefix, limit=limit, reverse=reverse, resume_key=resume_key)
+        return self._wait(page)
 
     def watch(
         self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
-    ) -> Iterator[WatchEvent]:
+    ) -> Generator[WatchEvent]:
         """Yield what happens in ``[first, last)``; see `AsyncClient.watch`.
 
         Waits for the next event; closing the client from another thread ends that with ClosedError.
@@ -166,11 +240,11 @@ class Client:
                 yield event
         finally:
             if not self._closed:
-                self._wait(events.aclose())  # type: ignore[attr-defined]
+                self._wait(events.aclose())
 
-    def count(self, first: Data, last: Data | None = None) -> int:
-        """Return how many keys ``[first, last)`` holds."""
-        return self._wait(self._async.count(first, last))
+    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
+        return self._wait(self._async.count(first, last, prefix=prefix))
 
     def batch(self) -> SyncBatch:
         """Return an empty batch of commands, to be sent as one message."""
@@ -220,6 +294,14 @@ class Client:
             self._refuse_if_closed()
             self._loop.call_soon_threadsafe(self._async.send, columns, deliver)
         return future
+
+    def _iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
+        try:
+            while piece := self._wait(_next_items(items)):
+                yield from piece
+        finally:
+            if not self._closed:
+                self._wait(items.aclose())
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
@@ -281,14 +363,14 @@ def _quickest_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _next_rows(rows: AsyncIterator[tuple[bytes, bytes]], count_max: int = 1000) -> list[tuple[bytes, bytes]]:
+async def _next_items(items: AsyncGenerator[T], count_max: int = 1000) -> list[T]:
     piece = []
-    async for row in rows:
-        piece.append(row)
+    async for item in items:
+        piece.append(item)
         if len(piece) == count_max:
             break
     return piece
 
 
-async def _next_event(events: AsyncIterator[WatchEvent]) -> WatchEvent | None:
+async def _next_event(events: AsyncGenerator[WatchEvent]) -> WatchEvent | None:
     return await anext(events, None)

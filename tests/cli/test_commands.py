@@ -72,6 +72,22 @@ def test_scan_takes_bounds_limits_and_directions(pequod: Pequod) -> None:
     assert json.loads(pequod("count", "-p", "r|", "--json").out) == {"count": 3}
 
 
+def test_scan_prints_keys_only(pequod: Pequod) -> None:
+    for key in ("ko|1", "ko|2"):
+        pequod("put", key, "v")
+    assert pequod("scan", "-p", "ko|", "--keys-only").out == "ko|1\nko|2\n"
+    assert pequod("scan", "-p", "ko|", "-k", "-r", "-n", "1", "--json").out == '{"key": "ko|2"}\n'
+
+
+def test_rm_takes_ranges_and_prefixes(pequod: Pequod) -> None:
+    for key in ("rr|1", "rr|2", "rr|3", "rr|4"):
+        pequod("put", key, "v")
+    assert (pequod("rm", "--range", "rr|1", "rr|3").out, pequod("count", "-p", "rr|").out) == ("2\n", "2\n")
+    assert (pequod("rm", "--prefix", "rr|").out, pequod("count", "-p", "rr|").out) == ("2\n", "0\n")
+    again = pequod("rm", "--prefix", "rr|")
+    assert (again.code, again.out) == (0, "0\n")
+
+
 def test_joins_are_added_listed_and_dropped(pequod: Pequod, tmp_path: Path) -> None:
     file = tmp_path / "joins.pequod"
     file.write_text("k1|<a> = count v1|<a>|<b>;\nk2|<a> = sum v2|<a>|<b>;\n")
@@ -108,6 +124,10 @@ def test_a_computed_key_is_refused(pequod: Pequod) -> None:
         ("get",),
         ("scan", "a", "--limit", "-1"),
         ("scan", "a", "b", "--prefix"),
+        ("rm", "a", "b"),
+        ("rm", "a", "b", "--prefix"),
+        ("rm", "a", "--range"),
+        ("rm", "a", "b", "--range", "--prefix"),
         ("join", "add", "@/nowhere/joins"),
         ("bench", "twip", "--ticks", "0"),
         ("bench", "twip", "--join-file", "/nowhere/joins"),

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from pequod import AsyncClient, Client
+from pequod.calls import Page
 from pequod.engine import Rows
 from pequod.errors import (
     ClosedError,
@@ -45,12 +46,12 @@ class Waiting:
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._client, name)
-        if name == "scan_iter":
+        if name in ("scan_iter", "keys_iter"):
             return lambda *arguments, **options: self._runner.run(_collect(member(*arguments, **options)))
         return (lambda *a, **o: self._runner.run(member(*a, **o))) if callable(member) else member
 
 
-async def _collect(rows: Any) -> list[tuple[bytes, bytes]]:
+async def _collect(rows: Any) -> list[Any]:
     return [row async for row in rows]
 
 
@@ -80,6 +81,22 @@ def test_every_call(server: ServerProcess, connect: Callable[[str], Any]) -> Non
         assert client.explain_join("t").sources[1].narrowed_by == "time"
         assert client.explain_range("t|ann|", "t|ann}").joins[0].join == "t"
         assert client.statistics().tables[b"p"].keys == 1
+        client.multi_put({"s|ann|liz": "", "p|liz|0002": "Ho"})
+        client.multi_put([(b"s|ann|bob", ""), ("p|liz|0003", b"Hu")])
+        assert client.multi_get(["t|ann|0002|liz", b"none", "p|bob|0001"]) == [b"Ho", None, row[1]]
+        assert client.multi_get([]) == []
+        assert client.scan(prefix="t|ann|", first="t|ann|0002") == client.scan(prefix="t|ann|")[1:]
+        assert client.keys(prefix="t|ann|") == [b"t|ann|0001|bob", b"t|ann|0002|liz", b"t|ann|0003|liz"]
+        assert list(client.keys_iter("t|", reverse=True, limit=1)) == [b"t|ann|0003|liz"]
+        assert list(client.scan_iter(prefix="t|ann|", limit=1)) == [row]
+        assert (client.count(prefix="t|ann|"), client.count()) == (3, 8)
+        page = client.scan_page(prefix="t|", limit=2, reverse=True)
+        assert [key for key, _ in page.rows] == [b"t|ann|0003|liz", b"t|ann|0002|liz"]
+        assert client.scan_page(prefix="t|", reverse=True, resume_key=page.resume_key) == Page([row], None)
+        assert client.remove_range("p|bob|", "p|bob}") == 1
+        assert client.remove_range(prefix="t|") == 0
+        assert client.remove_range("p|liz|0003", prefix="p|") == 1
+        assert client.keys() == [b"p|liz|0002", b"s|ann|bob", b"s|ann|liz", b"t|ann|0002|liz"]
         assert client.revision > 0
         assert client.server_id > 0
         client.drop_join("t")
@@ -107,8 +124,14 @@ def test_what_the_server_refuses_is_the_engines_exception(server: ServerProcess,
             "      ^^^^",
         ]
         assert bad.value.span is not None
+        with pytest.raises(ComputedKeyError):
+            client.multi_put({"a": "1", "t|ann|0001|bob": ""})
         with pytest.raises(ValueError, match="negative"):
             client.scan("a", limit=-1)
+        with pytest.raises(ValueError, match="one row at least"):
+            client.scan_page("a", limit=0)
+        with pytest.raises(TypeError, match="first or prefix"):
+            client.remove_range()
         assert client.get("a") is None, "and goes on"
 
 
@@ -168,6 +191,26 @@ def test_scans_that_are_cut_come_whole(server: ServerProcess, connect: Callable[
     with connect(server.target) as client:
         assert client.scan("x|", "x}") == rows
         assert list(client.scan_iter("x|", "x}", reverse=True)) == rows[::-1]
+
+
+def test_many_values_that_do_not_fit_into_one_reply_come_in_pieces(server: ServerProcess) -> None:
+    with Client(server.target) as client:
+        keys = [f"k{number}" for number in range(20)]
+        client.multi_put((key, key[-1] * 500_000) for key in keys)
+        values = client.multi_get([*keys, "none"])
+        assert values == [key[-1].encode() * 500_000 for key in keys] + [None]
+
+
+def test_pages_hold_no_more_than_a_chunk_and_lead_through_the_range(server: ServerProcess) -> None:
+    with Client(server.target) as client:
+        keys = [b"x|%03d" % number for number in range(10)]
+        client.multi_put((key, b"v" * 100_000) for key in keys)
+        page, found = client.scan_page(prefix="x|"), []
+        while page.resume_key is not None:
+            found += [key for key, _ in page.rows]
+            page = client.scan_page(prefix="x|", resume_key=page.resume_key)
+        assert found + [key for key, _ in page.rows] == keys
+        assert len(page.rows) == 2
 
 
 def test_many_threads_share_a_client(server: ServerProcess) -> None:
@@ -295,7 +338,7 @@ async def test_an_iterator_left_early_is_closed(server: ServerProcess) -> None:
         async for key, _ in rows:
             assert key == b"x|00000"
             break
-        await rows.aclose()  # type: ignore[attr-defined]
+        await rows.aclose()
         assert await client.get("x|00001") == b"v" * 100
 
 

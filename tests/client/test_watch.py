@@ -69,7 +69,7 @@ async def test_changes_come_in_order_with_the_rows_before_them(server: ServerPro
             Change(b"t|ann|0003|liz", None, b"z"),
             Change(b"t|ann|0001|bob", b"a", None),
         ]
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
 
 
 async def test_client_written_keys_of_many_tables(server: ServerProcess) -> None:
@@ -233,7 +233,7 @@ async def test_too_many_watches_are_refused_and_ended_ones_make_room() -> None:
                 await anext(events)
             with pytest.raises(LimitExceededError, match="watches_max"):
                 await anext(client.watch("b"))
-            await watches[0].aclose()  # type: ignore[attr-defined]
+            await watches[0].aclose()
             while True:
                 try:
                     await anext(client.watch("b"))
@@ -248,7 +248,7 @@ def test_the_synchronous_client_watches_too(server: ServerProcess) -> None:
         assert next(events).rows == Rows([], [])
         client.put("a1", "x")
         assert next(events).changes == [Change(b"a1", None, b"x")]
-        events.close()  # type: ignore[attr-defined]
+        events.close()
         client.put("a2", "x")
 
 

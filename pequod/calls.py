@@ -1,0 +1,117 @@
+"""What calls take and give, with a server or without: keys and values, ranges, pages, installed joins.
+
+Nothing here knows of gRPC: `pequod.open` does without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import Final
+
+from pequod.engine.ranges import within
+from pequod.engine.rows import Rows
+from pequod.errors import PequodError
+
+#: What calls take as keys and values; text goes as UTF-8.
+Data = bytes | str
+#: What calls take as rows.
+Writes = Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Data, Data]]
+Row = tuple[bytes, bytes]
+#: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
+#: count; or the error of a command that failed.
+Result = Rows | bytes | bool | int | PequodError | None
+#: The largest limit that the wire can say; no store holds so many rows.
+_LIMIT_MAX: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An installed join."""
+
+    #: Unique on the server.
+    name: str
+    #: The declaration in canonical form.
+    text: str
+    #: What is accepted but may surprise.
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows of a range, and where to go on."""
+
+    rows: list[Row]
+    #: Where the next page begins, for `scan_page`; None after the last row of the range.
+    resume_key: bytes | None
+
+
+def to_bytes(data: Data) -> bytes:
+    """Return keys and values as bytes."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    raise TypeError(f"keys and values are bytes or str, not {type(data).__name__}")
+
+
+def to_limit(limit: int | None) -> int | None:
+    """Return a limit as the wire takes it.
+
+    Raises:
+        ValueError: It is negative.
+    """
+    if limit is None:
+        return None
+    if limit < 0:
+        raise ValueError(f"limit is {limit}; it cannot be negative")
+    return min(index(limit), _LIMIT_MAX)
+
+
+def to_page_limit(limit: int | None) -> int | None:
+    """Return the limit of a page as the wire takes it.
+
+    Raises:
+        ValueError: It is below 1, so that no page would ever get on.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is {limit}; a page has one row at least")
+    return to_limit(limit)
+
+
+def to_range(first: Data, last: Data | None, prefix: Data = b"") -> tuple[bytes, bytes | None]:
+    """Return the part of ``[first, last)`` whose keys start with ``prefix``."""
+    start, stop = to_bytes(first), None if last is None else to_bytes(last)
+    return within(to_bytes(prefix), start, stop) if prefix else (start, stop)
+
+
+def to_doomed_range(first: Data | None, last: Data | None, prefix: Data) -> tuple[bytes, bytes | None]:
+    """Return the range that is to be removed.
+
+    Raises:
+        TypeError: Neither ``first`` nor ``prefix`` says where it begins.
+    """
+    if first is None and not prefix:
+        raise TypeError("name the range by first or prefix; first is b'' for everything")
+    return to_range(first or b"", last, prefix)
+
+
+def to_page_range(
+    first: Data, last: Data | None, prefix: Data, resume_key: bytes | None, *, reverse: bool
+) -> tuple[bytes, bytes | None]:
+    """Return what is left of a range at ``resume_key``."""
+    start, stop = to_range(first, last, prefix)
+    if resume_key is None:
+        return start, stop
+    return (start, resume_key) if reverse else (resume_key, stop)
+
+
+def to_columns(rows: Writes) -> tuple[list[bytes], list[bytes]]:
+    """Return rows as keys and values."""
+    pairs: Iterable[tuple[Data, Data]] = rows.items() if isinstance(rows, Mapping) else rows
+    keys, values = [], []
+    for key, value in pairs:
+        keys.append(to_bytes(key))
+        values.append(to_bytes(value))
+    return keys, values
