@@ -33,9 +33,9 @@ __all__ = [
 
 
 class UnavailableError(PequodError):
-    """No server answers at the target, or it went away; whether writes under way were applied is not known."""
+    """No server answers at the target, or it went away."""
 
-    def __init__(self, target: str, reason: str) -> None:
+    def __init__(self, target: str, reason: str, *, is_unapplied: bool = False) -> None:
         hint = "start one with `pequod serve`, or name another target"
         if "handshake failed" in reason:
             hint = "see that `ca` is the authority of the server's certificate, and that it is made out to this name"
@@ -44,6 +44,9 @@ class UnavailableError(PequodError):
         super().__init__(f"no server at {target}: {reason}; {hint}")
         self.target = target
         self.reason = reason
+        #: What was asked for was certainly not done: the server was not reached, or says so. Otherwise nothing is
+        #: known of writes that were under way.
+        self.is_unapplied = is_unapplied
 
 
 class DeadlineExceededError(PequodError):

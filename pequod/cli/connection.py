@@ -63,6 +63,8 @@ def connected(target: str) -> Iterator[Client]:
         key=security.key,
         token=_token(security),
         insecure=security.insecure,
+        # Whoever typed the command sees at once that there is no server, and can type it again.
+        retries=0,
     ) as client:
         yield client
 

@@ -2,6 +2,8 @@
 
 columns.py  batches of commands as columns, and replies taken apart
 stream.py   one Execute stream: batches out, replies in
+lane.py     one stream after another: what a broken one leaves is sent again, in order
+retry.py    what may be tried again, and when
 credentials.py  TLS and tokens
 aio.py      AsyncClient; calls of one event-loop turn share a message
 watch.py    the changes of a range, over broken connections

@@ -37,12 +37,13 @@ from pequod.client import decode
 from pequod.client.columns import Columns, resume
 from pequod.client.columns import decode as decode_reply
 from pequod.client.credentials import Credentials
-from pequod.client.stream import BatchStream
+from pequod.client.lane import Lane
+from pequod.client.retry import HARMLESS_TWICE, RETRIES, advance, pause_s
 from pequod.client.watch import WatchEvent, follow
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
 from pequod.engine.statistics import Statistics
-from pequod.errors import ClosedError, DeadlineExceededError, PequodError
+from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 
 DEFAULT_TARGET = "127.0.0.1:7744"
 #: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
@@ -65,7 +66,9 @@ class AsyncClient:
 
     Args:
         target: HOST:PORT.
-        timeout_s: How long a call may take.
+        timeout_s: How long a call may take, all tries together.
+        retries: How often a call is tried again when the server is not there or goes away, with growing pauses:
+            reads, and writes that certainly were not applied. 0 for never.
         tls: Use TLS; ``ca`` and ``certificate`` mean it too.
         ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
@@ -85,6 +88,7 @@ class AsyncClient:
         target: str = DEFAULT_TARGET,
         *,
         timeout_s: float = 10.0,
+        retries: int = RETRIES,
         tls: bool = False,
         ca: str | Path | None = None,
         certificate: str | Path | None = None,
@@ -98,6 +102,7 @@ class AsyncClient:
         self._open_channel = self._credentials.connector(target, _OPTIONS)
         self.target = target
         self.timeout_s = timeout_s
+        self.retries = retries
         #: Of the latest reply; 0 before the first.
         self.server_id = 0
         self.revision = 0
@@ -105,7 +110,7 @@ class AsyncClient:
         self.batches_sent = 0
         self._channel: aio.Channel | None = None
         self._stub: Any = None
-        self._stream: BatchStream | None = None
+        self._lane = Lane(lambda: self._connected().Execute(), target, timeout_s, retries)
         self._closed = False
         self._gathered = Columns()
         self._gathered_bytes = 0
@@ -122,8 +127,7 @@ class AsyncClient:
     async def close(self) -> None:
         """Close the connection; calls under way fail. Closing twice is no error."""
         self._closed = True
-        if self._stream is not None:
-            await self._stream.close()
+        await self._lane.close()
         if self._channel is not None:
             await self._channel.close()
 
@@ -265,23 +269,38 @@ class AsyncClient:
         """
         start, stop = to_page_range(first, last, prefix, resume_key, reverse=reverse)
         request = pb.ScanRequest(first=start, last=stop, limit=to_page_limit(limit), reverse=reverse, one_chunk=True)
-        async with aclosing(self._chunks(request)) as chunks:
-            chunk = await anext(chunks)
+        (chunk,) = [chunk async for chunk in self._chunks(request)]
         rows = list(zip(chunk.keys, chunk.values, strict=True))
         return Page(rows, chunk.resume_key if chunk.HasField("resume_key") else None)
 
     async def _chunks(self, request: pb.ScanRequest) -> AsyncGenerator[pb.ScanReply]:
-        """Yield the chunks of a scan."""
+        """Yield the chunks of a scan; it goes on behind the last one if the connection breaks in between."""
+        clock = asyncio.get_running_loop().time
+        server_id, tries, has_more = 0, 0, True
+        deadline = clock() + self.timeout_s
         call = self._connected().Scan(request)
         try:
             while True:
-                with self._failures():
-                    async with asyncio.timeout(self.timeout_s):
-                        chunk = await call.read()
+                try:
+                    with self._failures():
+                        async with asyncio.timeout_at(deadline):
+                            chunk = await call.read()
+                except UnavailableError as error:
+                    if not has_more:
+                        return
+                    tries += 1
+                    await self._pause(error, tries, deadline)
+                    call = self._connected().Scan(request)
+                    continue
                 if not isinstance(chunk, pb.ScanReply):
                     return
                 self._note(chunk.header.server_id, chunk.header.revision)
+                if server_id not in (0, chunk.header.server_id):
+                    raise self._started_anew()
                 yield chunk
+                has_more = advance(request, chunk)
+                server_id, tries = chunk.header.server_id, 0
+                deadline = clock() + self.timeout_s
         finally:
             call.cancel()
 
@@ -363,11 +382,32 @@ class AsyncClient:
         return self._stub
 
     async def _unary(self, name: str, request: object, text: str | None = None) -> Any:
-        call = getattr(self._connected(), name)
-        with self._failures(text):
-            reply = await call(request, timeout=self.timeout_s)
-        self._note(reply.header.server_id, reply.header.revision)
-        return reply
+        clock = asyncio.get_running_loop().time
+        deadline, tries = clock() + self.timeout_s, 0
+        while True:
+            call = getattr(self._connected(), name)
+            try:
+                with self._failures(text):
+                    reply = await call(request, timeout=deadline - clock())
+            except UnavailableError as error:
+                if not (error.is_unapplied or name in HARMLESS_TWICE):
+                    raise
+                tries += 1
+                await self._pause(error, tries, deadline)
+                continue
+            self._note(reply.header.server_id, reply.header.revision)
+            return reply
+
+    async def _pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
+        """Wait before the next try, or raise the error of the latest if there is to be none."""
+        wait_s = pause_s(tries)
+        if tries > self.retries or asyncio.get_running_loop().time() + wait_s >= deadline:
+            raise error
+        with self._failures():
+            await asyncio.sleep(wait_s)
+
+    def _started_anew(self) -> UnavailableError:
+        return UnavailableError(self.target, "it was started anew in the middle of a scan; scan again")
 
     @contextmanager
     def _failures(self, text: str | None = None) -> Iterator[None]:
@@ -386,7 +426,9 @@ class AsyncClient:
             raise ClosedError from None
 
     def _note(self, server_id: int, revision: int) -> None:
-        self.server_id, self.revision = server_id, revision
+        # Replies to calls at the same time may overtake each other.
+        self.revision = max(self.revision, revision) if server_id == self.server_id else revision
+        self.server_id = server_id
 
     def _open(self) -> Columns:
         """Return the commands of this turn of the loop, to add one to."""
@@ -412,26 +454,45 @@ class AsyncClient:
         if not futures:
             return
         self._gathered, self._gathered_bytes, self._futures = Columns(), 0, []
-        self.send(columns, partial(_settle, futures))
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        self.send(columns, partial(self._settle, columns, futures, deadline), deadline)
 
-    def send(self, columns: Columns, deliver: Callable[[list[Result] | PequodError], None]) -> None:
+    def _settle(
+        self,
+        columns: Columns,
+        futures: list[asyncio.Future[Result]],
+        deadline: float,
+        results: list[Result] | PequodError,
+    ) -> None:
+        """Give each call that shared a message its result."""
+        if not isinstance(results, PequodError):
+            _resolve(futures, results)
+            return
+        if self.retries and isinstance(results, UnavailableError) and not results.is_unapplied and columns.has_writes():
+            # The message was not sent again for the sake of its writes; that is not to be the fate of its reads.
+            reads, positions = columns.reads()
+            reading = [futures[position] for position in positions]
+            if reading:
+                self.send(reads, partial(self._settle, reads, reading, deadline), deadline)
+                reread = set(positions)
+                futures = [future for position, future in enumerate(futures) if position not in reread]
+        _resolve(futures, [results] * len(futures))
+
+    def send(
+        self,
+        columns: Columns,
+        deliver: Callable[[list[Result] | PequodError], None],
+        deadline: float | None = None,
+    ) -> None:
         """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
 
         Reads that the server cuts short are continued before. The columns must not change any more.
-        """
-        try:
-            stream = self._live_stream()
-        except PequodError as error:
-            deliver(error)
-            return
-        self.batches_sent += 1
-        stream.send(columns, partial(self._take, columns, deliver))
 
-    def _live_stream(self) -> BatchStream:
-        stub = self._connected()
-        if self._stream is None or self._stream.broken is not None:
-            self._stream = BatchStream(stub.Execute(), self.target, self.timeout_s)
-        return self._stream
+        Args:
+            deadline: By the loop's clock; without it, ``timeout_s`` from now.
+        """
+        self.batches_sent += 1
+        self._lane.send(columns, partial(self._take, columns, deliver), deadline)
 
     def _take(
         self,
@@ -459,10 +520,13 @@ class AsyncClient:
         """Ask for the rest of the first read that was cut, then of the next."""
         position = truncated[0]
         found = results[position]
+        server_id = self.server_id
 
         def extend(rest: list[Result] | PequodError) -> None:
             more = rest if isinstance(rest, PequodError) else rest[0]
-            if isinstance(found, Rows) and isinstance(more, Rows):
+            if isinstance(found, Rows) and found.keys and self.server_id != server_id:
+                results[position] = self._started_anew()
+            elif isinstance(found, Rows) and isinstance(more, Rows):
                 found.keys.extend(more.keys)
                 found.values.extend(more.values)
             else:
@@ -499,7 +563,8 @@ class AsyncBatch(Columns):
         The batch is empty then and may be filled again.
 
         Raises:
-            UnavailableError, DeadlineExceededError: From the future; nothing is known of the batch's writes.
+            UnavailableError, DeadlineExceededError: From the future; nothing is known of the batch's writes, unless the
+                error ``is_unapplied``. A batch with writes is only sent again if it certainly was not applied.
         """
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
 
@@ -523,8 +588,7 @@ def _outcome(result: Result) -> Any:
     return result
 
 
-def _settle(futures: list[asyncio.Future[Result]], results: list[Result] | PequodError) -> None:
-    shared = [results] * len(futures) if isinstance(results, PequodError) else results
-    for future, result in zip(futures, shared, strict=True):
+def _resolve(futures: list[asyncio.Future[Result]], results: list[Result]) -> None:
+    for future, result in zip(futures, results, strict=True):
         if not future.done():
             future.set_result(result)

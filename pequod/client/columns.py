@@ -67,6 +67,26 @@ class Columns:
         taken.numbers, self.numbers = self.numbers, taken.numbers
         return taken
 
+    def has_writes(self) -> bool:
+        """Tell whether a command changes anything."""
+        return PUT in self.kinds or REMOVE in self.kinds
+
+    def reads(self) -> tuple[Columns, list[int]]:
+        """Return the commands that change nothing, and their positions."""
+        reads, positions = Columns(), []
+        at = number_at = 0
+        for position, kind in enumerate(self.kinds):
+            width = 1 if kind in (GET, REMOVE) else 2
+            numbers = 1 if kind in (SCAN_LIMIT, SCAN_DOWN) else 0
+            if kind not in (PUT, REMOVE):
+                positions.append(position)
+                reads.kinds.append(kind)
+                reads.arguments += self.arguments[at : at + width]
+                reads.numbers += self.numbers[number_at : number_at + numbers]
+            at += width
+            number_at += numbers
+        return reads, positions
+
     def get(self, key: Data) -> None:
         """Get a value."""
         self.arguments.append(key if type(key) is bytes else to_bytes(key))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 import grpc
-from google.rpc import error_details_pb2
+from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import STOPPING
 
 from pequod.calls import Join
 from pequod.engine.explain import (
@@ -35,6 +37,9 @@ from pequod.errors import (
     UnknownJoinError,
     WatchCompactedError,
 )
+
+#: How gRPC begins to say that it reached nobody; then nothing was applied.
+_NOT_CONNECTED: Final = ("failed to connect", "DNS resolution failed")
 
 
 def joins(messages: list[pb.Join]) -> list[Join]:
@@ -120,13 +125,39 @@ def command_error(error: pb.CommandError) -> PequodError:
     return _rebuild(error.reason, error.message, dict(error.facts), None)
 
 
+def unavailable(target: str, reason: str, metadata: grpc.aio.Metadata | None) -> UnavailableError:
+    """Return the exception of a server that is not there, or went away, by what gRPC says of it."""
+    is_unapplied = reason.startswith(_NOT_CONNECTED) or STOPPING in map(_info_reason, _details(metadata))
+    if not is_unapplied:
+        reason += " (whether writes under way were applied is not known)"
+    return UnavailableError(target, reason, is_unapplied=is_unapplied)
+
+
+def _details(metadata: grpc.aio.Metadata | None) -> list[Any]:
+    for key, value in metadata or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            return list(status_pb2.Status.FromString(value).details)
+    return []
+
+
+def _info_reason(detail: Any) -> str | None:
+    info = error_details_pb2.ErrorInfo()
+    return info.reason if detail.Unpack(info) else None
+
+
 def call_error(error: grpc.aio.AioRpcError, target: str, timeout_s: float, text: str | None = None) -> PequodError:
     """Return the exception of a failed call; ``text`` is what a join error points into."""
     code = error.code()
     if code is grpc.StatusCode.UNAVAILABLE:
-        return UnavailableError(target, error.details() or "the connection was lost")
+        return unavailable(target, error.details() or "the connection was lost", error.trailing_metadata())
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceededError(target, timeout_s)
+    return refusal(error, target, text)
+
+
+def refusal(error: grpc.aio.AioRpcError, target: str, text: str | None = None) -> PequodError:
+    """Return the exception of a call that the server refused."""
+    code = error.code()
     message = error.details() or code.name
     status = rpc_status.from_call(error)
     for detail in status.details if status is not None else ():

@@ -1,7 +1,7 @@
 """One Execute stream: batches go out in order, and their replies come back in the same order.
 
-send(columns) -> future        writer task: queue -> wire
-reader task: wire -> the oldest future
+send(batch) -> writer task: queue -> wire
+reader task: wire -> the oldest batch
 """
 
 from __future__ import annotations
@@ -13,16 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import grpc
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+from pequod_proto.pequod_pb2 import ExecuteReply
 
 from pequod.client.columns import Columns
-from pequod.client.decode import call_error
-from pequod.errors import (
-    ClosedError,
-    DeadlineExceededError,
-    PequodError,
-    UnavailableError,
-)
+from pequod.client.decode import refusal, unavailable
+from pequod.errors import ClosedError, PequodError, UnavailableError
 
 T = TypeVar("T")
 #: Takes a reply, or the error that came instead.
@@ -37,8 +32,6 @@ _REFUSALS: Final = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 
-#: How gRPC begins to say that it reached nobody; then nothing was applied, and nothing needs to be said of that.
-_NOT_CONNECTED: Final = "failed to connect"
 #: What gRPC says when a write failed, whatever the reason.
 _WRITE_FAILED: Final = "Internal error from Core"
 
@@ -47,14 +40,20 @@ def _ignore(_: ExecuteReply | PequodError) -> None:
     """Take a reply that comes when its batch was given up."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A batch under way."""
+@dataclass(slots=True, eq=False)
+class Sending:
+    """A batch on its way, over as many streams as it takes."""
 
-    batch: int
+    columns: Columns
     #: Whom to tell; nobody once that was done.
     deliver: Deliver
+    #: Ends it when it is late.
     timer: asyncio.TimerHandle | None = None
+    #: Its number in the stream that it is sent over.
+    number: int = 0
+    #: How often it came back without a reply, and why while it waits for the next try.
+    tries: int = 0
+    error: PequodError | None = None
 
     def end(self, outcome: ExecuteReply | PequodError) -> None:
         """Deliver the outcome, if none was delivered before."""
@@ -63,9 +62,17 @@ class _Waiting:
         deliver, self.deliver = self.deliver, _ignore
         deliver(outcome)
 
+    @property
+    def is_over(self) -> bool:
+        """An outcome was delivered."""
+        return self.deliver is _ignore
+
 
 class BatchStream:
-    """A live Execute call; when it breaks, everything under way fails and a new one must be made.
+    """A live Execute call; when it breaks, what is under way is handed back and a new one must be made.
+
+    Args:
+        take_back: Gets the batches without a reply, in their order, and why the stream broke.
 
     Invariants:
         1. Batches under way are in ``_waiting`` in the order of their sending; one that met its deadline stays
@@ -73,12 +80,17 @@ class BatchStream:
         2. Once ``broken`` is set nothing is waiting, and no task is left.
     """
 
-    def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any], target: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        call: grpc.aio.StreamStreamCall[Any, Any],
+        target: str,
+        take_back: Callable[[list[Sending], PequodError], None],
+    ) -> None:
         self._call = call
         self._target = target
-        self._timeout_s = timeout_s
-        self._waiting: deque[_Waiting] = deque()
-        self._outgoing: deque[ExecuteRequest] = deque()
+        self._take_back = take_back
+        self._waiting: deque[Sending] = deque()
+        self._outgoing: deque[Sending] = deque()
         self._wake = asyncio.Event()
         self._sent = 0
         #: Why the stream is of no use any more.
@@ -89,15 +101,13 @@ class BatchStream:
         self._writer = asyncio.create_task(self._write_all())
         self._reader = asyncio.create_task(self._read_all())
 
-    def send(self, columns: Columns, deliver: Deliver) -> None:
-        """Send a batch; ``deliver`` is called once, with the reply or the error."""
+    def send(self, sending: Sending) -> None:
+        """Send a batch; it is ended with its reply, or handed back."""
         assert self.broken is None, "a broken stream is replaced"
         self._sent += 1
-        waiting = _Waiting(self._sent, deliver)
-        deadline = DeadlineExceededError(self._target, self._timeout_s)
-        waiting.timer = asyncio.get_running_loop().call_later(self._timeout_s, waiting.end, deadline)
-        self._waiting.append(waiting)
-        self._outgoing.append(columns.message(self._sent))
+        sending.number = self._sent
+        self._waiting.append(sending)
+        self._outgoing.append(sending)
         self._wake.set()
 
     async def _write_all(self) -> None:
@@ -105,7 +115,12 @@ class BatchStream:
         try:
             while True:
                 while outgoing:
-                    await write(outgoing.popleft())
+                    sending = outgoing.popleft()
+                    if sending.is_over:
+                        # Late before it was sent: nobody waits for it, so it is to change nothing.
+                        self._waiting.remove(sending)
+                    else:
+                        await write(sending.columns.message(sending.number))
                 wake.clear()
                 await wake.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -115,9 +130,9 @@ class BatchStream:
     async def _read_all(self) -> None:
         try:
             while isinstance(reply := await self._call.read(), ExecuteReply):
-                waiting = self._waiting.popleft()
-                assert reply.batch == waiting.batch, "replies come in the order of the batches"
-                waiting.end(reply)
+                sending = self._waiting.popleft()
+                assert reply.batch == sending.number, "replies come in the order of the batches"
+                sending.end(reply)
             await self._call.code()
             self._break(self._why())
         except grpc.aio.AioRpcError:
@@ -143,11 +158,9 @@ class BatchStream:
         assert self._status is not None, "the call has ended"
         code = self._status.code()
         if code in _REFUSALS:
-            return call_error(self._status, self._target, self._timeout_s)
+            return refusal(self._status, self._target)
         reason = self._status.details() or f"the server ended the stream ({code.name})"
-        if not reason.startswith(_NOT_CONNECTED):
-            reason += " (whether writes under way were applied is not known)"
-        return UnavailableError(self._target, reason)
+        return unavailable(self._target, reason, self._status.trailing_metadata())
 
     def _break(self, error: PequodError) -> None:
         if self.broken is not None:
@@ -155,8 +168,9 @@ class BatchStream:
         self.broken = error
         self._writer.cancel()
         self._call.cancel()
-        while self._waiting:
-            self._waiting.popleft().end(error)
+        unanswered = [sending for sending in self._waiting if not sending.is_over]
+        self._waiting.clear()
+        self._take_back(unanswered, error)
 
     async def close(self) -> None:
         """End the call; batches under way fail."""

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from pequod.calls import Data, Join, Page, Result, Row, Writes
 from pequod.client.aio import DEFAULT_TARGET, AsyncClient
 from pequod.client.columns import Columns
+from pequod.client.retry import RETRIES
 from pequod.client.watch import WatchEvent
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.statistics import Statistics
@@ -28,7 +29,9 @@ class Client:
 
     Args:
         target: HOST:PORT.
-        timeout_s: How long a call may take.
+        timeout_s: How long a call may take, all tries together.
+        retries: How often a call is tried again when the server is not there or goes away, with growing pauses:
+            reads, and writes that certainly were not applied. 0 for never.
         tls: Use TLS; ``ca`` and ``certificate`` mean it too.
         ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
@@ -49,6 +52,7 @@ class Client:
         target: str = DEFAULT_TARGET,
         *,
         timeout_s: float = 10.0,
+        retries: int = RETRIES,
         tls: bool = False,
         ca: str | Path | None = None,
         certificate: str | Path | None = None,
@@ -60,6 +64,7 @@ class Client:
         self._async = AsyncClient(
             target,
             timeout_s=timeout_s,
+            retries=retries,
             tls=tls,
             ca=ca,
             certificate=certificate,

@@ -1,4 +1,4 @@
-"""The kinds and statuses of commands in a batch, as the .proto describes them at ExecuteRequest and ExecuteReply."""
+"""Numbers and words of the contract that the .proto says in comments: kinds and statuses of commands, a reason."""
 
 from typing import Final
 
@@ -14,3 +14,6 @@ OK: Final = 0
 ABSENT: Final = 1
 FAILED: Final = 2
 TRUNCATED: Final = 3
+
+#: The reason that a server gives with UNAVAILABLE when it ends a call because it stops.
+STOPPING: Final = "ServerStopping"

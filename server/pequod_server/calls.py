@@ -18,7 +18,7 @@ from grpc import aio
 
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
-from pequod_server.errors import status_of
+from pequod_server.errors import status_of, stopping_status
 
 _SERVICE: Final = "/pequod.v1.Pequod/"
 _STREAMS: Final = frozenset({_SERVICE + "Execute"})
@@ -48,10 +48,9 @@ class Calls(aio.ServerInterceptor):
         if not method.startswith(_SERVICE):
             return await continuation(handler_call_details)
         if self._is_stopping:
-            return _refusal(grpc.StatusCode.UNAVAILABLE, "the server is stopping", ())
+            return _refusal(stopping_status())
         if (error := self._over_limit(method)) is not None:
-            status = status_of(error)
-            return _refusal(status.code, status.details, status.trailing_metadata)
+            return _refusal(status_of(error))
         # gRPC runs each call from here to its end in one task.
         task = asyncio.current_task()
         assert task is not None
@@ -82,9 +81,9 @@ class Calls(aio.ServerInterceptor):
             await asyncio.wait(self._under_way, timeout=wait_s)
 
 
-def _refusal(code: grpc.StatusCode, details: str, metadata: Any) -> grpc.RpcMethodHandler[Any, Any]:
+def _refusal(status: grpc.Status) -> grpc.RpcMethodHandler[Any, Any]:
     async def refuse(_requests: object, context: aio.ServicerContext[Any, Any]) -> None:
-        await context.abort(code, details, metadata)
+        await context.abort(status.code, status.details, status.trailing_metadata)
 
     # Fits every kind of call: nothing is read, and nothing but the status is sent.
     return grpc.stream_stream_rpc_method_handler(refuse)

@@ -8,6 +8,7 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
+from pequod_proto.commands import STOPPING
 
 from pequod.engine import (
     ComputedKeyError,
@@ -72,9 +73,22 @@ def facts_of(error: PequodError) -> dict[str, str]:
 
 def status_of(error: PequodError) -> grpc.Status:
     """Return the status of an error, with its details."""
-    info = error_details_pb2.ErrorInfo(reason=type(error).__name__, domain=DOMAIN, metadata=facts_of(error))
+    return _status(code_of(error), str(error), type(error).__name__, facts_of(error))
+
+
+def stopping_status() -> grpc.Status:
+    """Return the status of calls that a stopping server refuses, and of batches that it leaves without a reply.
+
+    Requires:
+        Nothing of what got no reply was applied: clients rely on it and send it to the next server.
+    """
+    return _status(grpc.StatusCode.UNAVAILABLE, "the server is stopping", STOPPING, {})
+
+
+def _status(code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str]) -> grpc.Status:
+    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=facts)
     detail = any_pb2.Any()
     detail.Pack(info)
-    number, _ = code_of(error).value
-    status: grpc.Status = rpc_status.to_status(status_pb2.Status(code=number, message=str(error), details=[detail]))
+    number, _ = code.value
+    status: grpc.Status = rpc_status.to_status(status_pb2.Status(code=number, message=message, details=[detail]))
     return status

@@ -22,7 +22,7 @@ from pequod.errors import WatchCompactedError
 from pequod_server import encode
 from pequod_server.commands import guarded
 from pequod_server.config import ServerConfig
-from pequod_server.errors import status_of
+from pequod_server.errors import status_of, stopping_status
 from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
 from pequod_server.observe import BatchSink
 from pequod_server.statistics import collected
@@ -188,7 +188,8 @@ class PequodService(PequodServicer):
                 raise
         finally:
             idle.discard(task)
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+        status = stopping_status()
+        await context.abort(status.code, status.details, status.trailing_metadata)
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchReply]:
         """Tell the changes of a range as they come."""
@@ -216,7 +217,8 @@ class PequodService(PequodServicer):
         finally:
             self._idle.discard(task)
             self._watches.detach(feed)
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+        status = stopping_status()
+        await context.abort(status.code, status.details, status.trailing_metadata)
 
     def _open_watch(self, request: pb.WatchRequest) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of then if they are asked for."""

@@ -1,0 +1,111 @@
+"""Batches in the order of their sending, over one stream after another.
+
+    send -> stream -> reply
+              | breaks
+              v
+            held for a pause -> the next stream, in the same order; what is sent meanwhile waits behind
+
+What may not be tried again (see retry.py), or has been too often, fails with the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pequod.client.columns import Columns
+from pequod.client.retry import pause_s
+from pequod.client.stream import BatchStream, Deliver, Sending
+from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
+
+
+class Lane:
+    """Sends batches, and sends again what a broken stream leaves, in order.
+
+    Args:
+        connect: Opens an Execute call; it raises once the client is closed.
+
+    Invariants:
+        1. Nothing is held but during a pause, and during a pause everything is held: no stream is in use.
+    """
+
+    def __init__(self, connect: Callable[[], Any], target: str, timeout_s: float, retries: int) -> None:
+        self._connect = connect
+        self._target = target
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._stream: BatchStream | None = None
+        self._held: deque[Sending] = deque()
+        self._pause: asyncio.TimerHandle | None = None
+
+    def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
+        """Send a batch; ``deliver`` is called once, with the reply or the error.
+
+        Args:
+            deadline: By the loop's clock; without it, ``timeout_s`` from now.
+        """
+        loop = asyncio.get_running_loop()
+        sending = Sending(columns, deliver)
+        due = loop.time() + self._timeout_s if deadline is None else deadline
+        sending.timer = loop.call_at(due, self._end_late, sending)
+        if self._pause is None:
+            self._go(sending)
+        else:
+            self._held.append(sending)
+
+    def _go(self, sending: Sending) -> None:
+        if self._stream is None or self._stream.broken is not None:
+            try:
+                self._stream = BatchStream(self._connect(), self._target, self._take_back)
+            except PequodError as error:
+                sending.end(error)
+                return
+        self._stream.send(sending)
+
+    def _take_back(self, unanswered: list[Sending], error: PequodError) -> None:
+        """Hold what may be tried again; the rest fails."""
+        failed = []
+        for sending in unanswered:
+            if self._may_try_again(sending, error):
+                sending.tries += 1
+                sending.error = error
+                self._held.append(sending)
+            else:
+                failed.append(sending)
+        if self._held and self._pause is None:
+            tries = max(sending.tries for sending in self._held)
+            self._pause = asyncio.get_running_loop().call_later(pause_s(tries), self._resume)
+        # Last, since whoever is told may send something.
+        for sending in failed:
+            sending.end(error)
+
+    def _may_try_again(self, sending: Sending, error: PequodError) -> bool:
+        return (
+            isinstance(error, UnavailableError)
+            and sending.tries < self._retries
+            and (error.is_unapplied or not sending.columns.has_writes())
+        )
+
+    def _resume(self) -> None:
+        self._pause = None
+        held, self._held = self._held, deque()
+        for sending in held:
+            if not sending.is_over:
+                sending.error = None
+                self._go(sending)
+
+    def _end_late(self, sending: Sending) -> None:
+        sending.end(sending.error or DeadlineExceededError(self._target, self._timeout_s))
+
+    async def close(self) -> None:
+        """End the stream; batches under way fail."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        held, self._held = self._held, deque()
+        for sending in held:
+            sending.end(ClosedError())
+        if self._stream is not None:
+            await self._stream.close()
