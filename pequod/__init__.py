@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pequod.client import AsyncClient, Client
+    from pequod.embedded import open as open  # noqa: A004 - pequod.open
+    from pequod.embedded import open_async
     from pequod.engine.ranges import prefix_end
 
 __version__ = "0.1.0"
-__all__ = ["AsyncClient", "Client", "__version__", "prefix_end"]
+# Not `open`: `from pequod import *` must leave the one that opens files alone.
+__all__ = ["AsyncClient", "Client", "__version__", "open_async", "prefix_end"]
 
 
 def __getattr__(name: str) -> object:
@@ -29,4 +32,8 @@ def __getattr__(name: str) -> object:
         from pequod import client  # noqa: PLC0415 - as said
 
         return getattr(client, name)
+    if name in ("open", "open_async"):
+        from pequod import embedded  # noqa: PLC0415 - as said
+
+        return getattr(embedded, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+import pequod
 from pequod import AsyncClient, Client
 from pequod.calls import Page
 from pequod.engine import Rows
@@ -31,11 +32,11 @@ TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>
 
 
 class Waiting:
-    """The calls of an `AsyncClient`, each waited for, so that one test can speak to both clients."""
+    """Calls that are to be awaited, each waited for, so that one test can speak to both kinds of clients."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, client: Any) -> None:
         self._runner = asyncio.Runner()
-        self._client = AsyncClient(target)
+        self._client = client
 
     def __enter__(self) -> Any:
         return self
@@ -55,10 +56,16 @@ async def _collect(rows: Any) -> list[Any]:
     return [row async for row in rows]
 
 
-CLIENTS: list[Callable[[str], Any]] = [Client, Waiting]
+CLIENTS: dict[str, Callable[[str], Any]] = {"sync": Client, "async": lambda target: Waiting(AsyncClient(target))}
+#: Also those that need no server, and leave the one that is there alone.
+EVERYBODY: dict[str, Callable[[str], Any]] = {
+    **CLIENTS,
+    "embedded": lambda _: pequod.open(),
+    "embedded async": lambda _: Waiting(pequod.open_async()),
+}
 
 
-@pytest.mark.parametrize("connect", CLIENTS)
+@pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)
 def test_every_call(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     with connect(server.target) as client:
         (join,) = client.add_join(TIMELINE)
@@ -103,7 +110,7 @@ def test_every_call(server: ServerProcess, connect: Callable[[str], Any]) -> Non
         assert client.joins() == []
 
 
-@pytest.mark.parametrize("connect", CLIENTS)
+@pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)
 def test_what_the_server_refuses_is_the_engines_exception(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     with connect(server.target) as client:
         client.add_join(TIMELINE)
@@ -169,7 +176,7 @@ async def test_calls_of_one_turn_share_a_message(server: ServerProcess) -> None:
         assert client.batches_sent <= 8
 
 
-@pytest.mark.parametrize("connect", CLIENTS)
+@pytest.mark.parametrize("connect", CLIENTS.values(), ids=CLIENTS)
 def test_scans_that_are_cut_come_whole(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     rows = [(b"x|%06d" % number, b"*" * 200) for number in range(30_000)]
     with Client(server.target) as client:
@@ -225,7 +232,7 @@ def test_many_threads_share_a_client(server: ServerProcess) -> None:
         assert list(pool.map(work, range(8))) == [100] * 8
 
 
-@pytest.mark.parametrize("connect", CLIENTS)
+@pytest.mark.parametrize("connect", CLIENTS.values(), ids=CLIENTS)
 def test_without_a_server_calls_fail_at_once(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     server.kill()
     with connect(server.target) as client:

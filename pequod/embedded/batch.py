@@ -1,0 +1,105 @@
+"""Commands that run with nothing in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from pequod.calls import Data, Result, to_bytes, to_limit, to_range
+from pequod.engine import Engine
+from pequod.errors import PequodError
+
+Command = Callable[[Engine], Result]
+#: Lets commands have the engine to themselves.
+Run = Callable[[Callable[[Engine], list[Result]]], list[Result]]
+
+
+class _Commands:
+    """Commands in the order in which they will run; one that cannot be said raises and is not added."""
+
+    def __init__(self, run: Run) -> None:
+        self._run_alone = run
+        self._commands: list[Command] = []
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def get(self, key: Data) -> None:
+        """Get a value."""
+        wanted = to_bytes(key)
+        self._commands.append(lambda engine: engine.get(wanted, now=time.monotonic()))
+
+    def put(self, key: Data, value: Data) -> None:
+        """Write a base key."""
+        new_key, new_value = to_bytes(key), to_bytes(value)
+        self._commands.append(lambda engine: engine.put(new_key, new_value))
+
+    def remove(self, key: Data) -> None:
+        """Remove a base key."""
+        doomed = to_bytes(key)
+        self._commands.append(lambda engine: engine.remove(doomed))
+
+    def scan(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> None:
+        """Read a range."""
+        start, stop = to_range(first, last, prefix)
+        count = to_limit(limit)
+        self._commands.append(
+            lambda engine: engine.scan(start, stop, limit=count, reverse=reverse, now=time.monotonic())
+        )
+
+    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> None:
+        """Count the keys of a range."""
+        start, stop = to_range(first, last, prefix)
+        self._commands.append(lambda engine: engine.count(start, stop, now=time.monotonic()))
+
+    def _run(self) -> list[Result]:
+        """Run the commands and be empty again; the error of one that fails is its result."""
+        commands, self._commands = self._commands, []
+
+        def run_all(engine: Engine) -> list[Result]:
+            results: list[Result] = []
+            for command in commands:
+                try:
+                    results.append(command(engine))
+                except PequodError as error:
+                    results.append(error)
+            return results
+
+        return self._run_alone(run_all)
+
+
+class EmbeddedBatch(_Commands):
+    """Commands that run with nothing in between; see `SyncBatch`."""
+
+    def send(self) -> list[Result]:
+        """Run the batch and return a result for each command, an exception object where one failed."""
+        return self._run()
+
+    def send_nowait(self) -> Future[list[Result]]:
+        """Run the batch and return a future that is done."""
+        future: Future[list[Result]] = Future()
+        future.set_result(self._run())
+        return future
+
+
+class AsyncEmbeddedBatch(_Commands):
+    """Commands that run with nothing in between; see `AsyncBatch`."""
+
+    def send(self) -> asyncio.Future[list[Result]]:
+        """Run the batch and return a future that is done."""
+        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(self._run())
+        except PequodError as error:
+            future.set_exception(error)
+        return future
