@@ -12,6 +12,7 @@ from typing import Final
 
 from pequod.engine.ranges import within
 from pequod.engine.rows import Rows
+from pequod.engine.watches import Change
 from pequod.errors import PequodError
 
 #: What calls take as keys and values; text goes as UTF-8.
@@ -45,6 +46,18 @@ class Page:
     rows: list[Row]
     #: Where the next page begins, for `scan_page`; None after the last row of the range.
     resume_key: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """What happened in a watched range up to a revision."""
+
+    #: The range is as of this revision of the server once the event is taken in.
+    revision: int
+    #: In the order in which they happened.
+    changes: list[Change]
+    #: In the first event only, and if asked for: the rows of the range at its revision.
+    rows: Rows | None = None
 
 
 def to_bytes(data: Data) -> bytes:

@@ -11,10 +11,9 @@ sync.py     Client: the same from any thread
 decode.py   messages to records, errors to exceptions
 """
 
-from pequod.calls import Join, Page, Result
+from pequod.calls import Join, Page, Result, WatchEvent
 from pequod.client.aio import AsyncBatch, AsyncClient
 from pequod.client.sync import Client, SyncBatch
-from pequod.client.watch import WatchEvent
 from pequod.engine.rows import Rows
 from pequod.engine.watches import Change
 from pequod.errors import DeadlineExceededError, PequodError, UnavailableError

@@ -24,6 +24,7 @@ from pequod.calls import (
     Page,
     Result,
     Row,
+    WatchEvent,
     Writes,
     to_bytes,
     to_columns,
@@ -39,7 +40,7 @@ from pequod.client.columns import decode as decode_reply
 from pequod.client.credentials import Credentials
 from pequod.client.lane import Lane
 from pequod.client.retry import HARMLESS_TWICE, RETRIES, advance, pause_s
-from pequod.client.watch import WatchEvent, follow
+from pequod.client.watch import follow
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
 from pequod.engine.statistics import Statistics

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pequod.calls import Data, Join, Page, Result, Row, Writes
+from pequod.calls import Data, Join, Page, Result, Row, WatchEvent, Writes
 from pequod.client.aio import DEFAULT_TARGET, AsyncClient
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
-from pequod.client.watch import WatchEvent
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.statistics import Statistics
 from pequod.errors import ClosedError, PequodError

@@ -9,29 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.calls import WatchEvent
 from pequod.engine.rows import Rows
 from pequod.engine.watches import Change
 from pequod.errors import UnavailableError
 
 #: Pauses between attempts to reach the server again: doubled from the one to the other.
 _PAUSES_S: Final = (0.05, 2.0)
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """What happened in a watched range up to a revision."""
-
-    #: The range is as of this revision of the server once the event is taken in.
-    revision: int
-    #: In the order in which they happened.
-    changes: list[Change]
-    #: In the first event only, and if asked for: the rows of the range at its revision.
-    rows: Rows | None = None
 
 
 async def follow(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from types import TracebackType
 from typing import Self
 
-from pequod.calls import Data, Join, Page, Row, Writes
+from pequod.calls import Data, Join, Page, Row, WatchEvent, Writes
 from pequod.embedded.batch import AsyncEmbeddedBatch
 from pequod.embedded.store import Embedded
 from pequod.engine import JoinExplanation, RangeExplanation, Statistics
@@ -137,6 +138,32 @@ class AsyncEmbedded:
     async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
         return self._store.count(first, last, prefix=prefix)
+
+    async def watch(
+        self,
+        first: Data,
+        last: Data | None = None,
+        *,
+        rows: bool = False,
+        reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
+    ) -> AsyncGenerator[WatchEvent]:
+        """Yield what happens in ``[first, last)``, computed keys included; see `Embedded.watch`."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(news.set)
+
+        watch, event = self._store.follow(first, last, wake, rows=rows)
+        try:
+            yield event
+            while True:
+                await news.wait()
+                news.clear()
+                event = self._store.settle(watch)
+                if event.changes:
+                    yield event
+        finally:
+            self._store.unfollow(watch)
 
     def batch(self) -> AsyncEmbeddedBatch:
         """Return an empty batch of commands, to be run with nothing in between."""

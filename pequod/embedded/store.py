@@ -16,6 +16,7 @@ from pequod.calls import (
     Join,
     Page,
     Row,
+    WatchEvent,
     Writes,
     to_bytes,
     to_columns,
@@ -27,7 +28,8 @@ from pequod.calls import (
 )
 from pequod.embedded.batch import EmbeddedBatch
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
-from pequod.errors import ClosedError, JoinError
+from pequod.engine.watches import Watch
+from pequod.errors import ClosedError, JoinError, WatchCompactedError
 
 T = TypeVar("T")
 
@@ -47,8 +49,11 @@ class Embedded:
 
     def __init__(self, *, key_bytes_max: int, value_bytes_max: int) -> None:
         self._engine = Engine(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
-        self._lock = threading.Lock()
+        # An iterator that the garbage collector closes may do so in the middle of a call of the same thread.
+        self._lock = threading.RLock()
         self._is_closed = False
+        #: What wakes those who follow a watch.
+        self._wakes: dict[Watch, Callable[[], None]] = {}
         #: Random, as that of a server.
         self.server_id = secrets.randbits(63)
 
@@ -70,6 +75,8 @@ class Embedded:
         with self._lock:
             self._is_closed = True
             self._engine = Engine()
+            for wake in self._wakes.values():
+                wake()
 
     def run(self, ask: Callable[[Engine], T]) -> T:
         """Have the engine to oneself for one call.
@@ -201,6 +208,69 @@ class Embedded:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
         start, stop = to_range(first, last, prefix)
         return self.run(lambda engine: engine.count(start, stop, now=time.monotonic()))
+
+    def watch(
+        self,
+        first: Data,
+        last: Data | None = None,
+        *,
+        rows: bool = False,
+        reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
+    ) -> Generator[WatchEvent]:
+        """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
+
+        Waits for the next event; closing the store from another thread ends that with ClosedError. What happens is
+        kept until it is taken, however much it is.
+
+        Raises:
+            NotWatchableError: A join over the range is not push.
+            WatchCompactedError: The joins of the range changed: start again.
+        """
+        news = threading.Event()
+        watch, event = self.follow(first, last, news.set, rows=rows)
+        try:
+            yield event
+            while True:
+                news.wait()
+                news.clear()
+                event = self.settle(watch)
+                if event.changes:
+                    yield event
+        finally:
+            self.unfollow(watch)
+
+    def follow(
+        self, first: Data, last: Data | None, wake: Callable[[], None], *, rows: bool
+    ) -> tuple[Watch, WatchEvent]:
+        """Begin to watch a range; ``wake`` is called from any thread when there is something to settle."""
+        start, stop = to_range(first, last)
+        now = time.monotonic()
+
+        def begin(engine: Engine) -> tuple[Watch, WatchEvent]:
+            watch = engine.watch(start, stop, wake, now=now)
+            self._wakes[watch] = wake
+            found = engine.scan(start, stop, now=now) if rows else None
+            return watch, WatchEvent(engine.revision, [], found)
+
+        return self.run(begin)
+
+    def settle(self, watch: Watch) -> WatchEvent:
+        """Return what happened in a watched range since the last time."""
+
+        def take(engine: Engine) -> WatchEvent:
+            changes = engine.settle(watch, now=time.monotonic())
+            if watch.ended is not None:
+                raise WatchCompactedError(watch.ended)
+            return WatchEvent(engine.revision, changes)
+
+        return self.run(take)
+
+    def unfollow(self, watch: Watch) -> None:
+        """Watch a range no more."""
+        with self._lock:
+            del self._wakes[watch]
+            if not self._is_closed:
+                self._engine.unwatch(watch)
 
     def batch(self) -> EmbeddedBatch:
         """Return an empty batch of commands, to be run with nothing in between."""

@@ -17,7 +17,7 @@ from pequod.embedded import AsyncEmbedded, Embedded
 from pequod.embedded.batch import AsyncEmbeddedBatch, EmbeddedBatch
 from pequod.embedded.store import ROWS_MAX
 from pequod.engine import Rows
-from pequod.errors import ClosedError, ComputedKeyError, LimitExceededError
+from pequod.errors import ClosedError, ComputedKeyError, LimitExceededError, WatchCompactedError
 
 KARMA = "karma|<author> = count vote|<author>|<id>"
 
@@ -39,8 +39,8 @@ def _calls(kind: type) -> dict[str, Any]:
     ("one", "other", "only_one", "only_other"),
     [
         (Client, AsyncClient, {"target", "server_id", "revision"}, set()),
-        (Client, Embedded, {"target", "server_id", "send", "watch"}, {"run"}),
-        (AsyncClient, AsyncEmbedded, {"send", "watch"}, {"server_id", "revision"}),
+        (Client, Embedded, {"target", "server_id", "send"}, {"run", "follow", "settle", "unfollow"}),
+        (AsyncClient, AsyncEmbedded, {"send"}, {"server_id", "revision"}),
         (SyncBatch, EmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
         (AsyncBatch, AsyncEmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
     ],
@@ -145,6 +145,64 @@ def test_a_batch_gives_a_result_for_each_command() -> None:
         assert (put, got, rows, count, removed) == (None, b"1", Rows([b"karma|ann"], [b"1"]), 1, True)
         assert isinstance(refused, ComputedKeyError)
         assert batch.send_nowait().result() == []
+
+
+def test_a_watch_tells_what_happens() -> None:
+    with pequod.open() as client:
+        client.add_join(KARMA)
+        client.put("vote|ann|1", "")
+        events = client.watch("karma|", "karma}", rows=True)
+        first = next(events)
+        assert (first.revision, first.rows) == (client.revision, Rows([b"karma|ann"], [b"1"]))
+        client.multi_put({"vote|ann|2": "", "vote|bob|1": "", "elsewhere": ""})
+        event = next(events)
+        assert event.changes == [(b"karma|ann", b"1", b"2"), (b"karma|bob", None, b"1")]
+        assert event.revision == client.revision
+        client.add_join("karma|<a>|<b>|x = copy other|<a>|<b>")
+        with pytest.raises(WatchCompactedError):
+            next(events)
+        assert not client._wakes
+
+
+def test_watches_hear_of_other_threads_and_of_the_end() -> None:
+    client = pequod.open()
+    heard: list[list[bytes | None]] = []
+    began = threading.Event()
+
+    def listen() -> None:
+        try:
+            for event in client.watch("a"):
+                heard.append([change.new for change in event.changes])
+                began.set()
+        except ClosedError:
+            heard.append([b"closed"])
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    assert began.wait(10)
+    for number in range(100):
+        client.put("a|1", str(number))
+    client.get("a|1")
+    client.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert heard[-1] == [b"closed"]
+    told = [value for values in heard[:-1] for value in values]
+    assert told == [b"%d" % number for number in range(len(told))], "in order, as far as it was taken before the end"
+    assert not client._wakes
+
+
+async def test_an_asynchronous_watch() -> None:
+    async with pequod.open_async() as client:
+        events = client.watch("a", rows=True)
+        assert (await anext(events)).rows == Rows([], [])
+        pending = asyncio.ensure_future(anext(events))
+        await client.put("a", "1")
+        assert (await pending).changes == [(b"a", None, b"1")]
+        pending = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+    with pytest.raises(ClosedError):
+        await pending
 
 
 async def test_an_asynchronous_store() -> None:
