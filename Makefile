@@ -9,7 +9,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format proto proto-check coverage soak fuzz bench-micro build-compiled \
-        test-compiled clean
+        test-compiled docs docs-serve soak-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pequod needs Python 3.11 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[server,backing,otel,spark,bench,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[server,backing,otel,spark,bench,docs,dev]'
 	@touch $@
 
 demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
@@ -33,6 +33,7 @@ check: $(INSTALLED) proto-check ## format, lint, types, import contracts, genera
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy docs/site.py
 	$(BIN)/lint-imports
 
 format: $(INSTALLED) ## format the code and mend what the linter can
@@ -55,6 +56,10 @@ coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
 soak: $(INSTALLED) ## compare the engine with the naive model at length: 20,000 examples of 100 steps
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q
 
+soak-server: SECONDS = 300
+soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them
+	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
 fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds $(SECONDS)
@@ -76,6 +81,14 @@ test-compiled: build-compiled ## run the test suite on the compiled wheel, in an
 	$(COMPILED)/.venv/bin/python -m pip install --quiet "$$(ls -t dist/*-cp*.whl | head -1)[server,bench,dev]"
 	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.rows as m; assert m.__file__.endswith(".so"), m' && \
 	    .venv/bin/python -m pytest --ignore tests/test_layering.py --ignore tests/test_docs.py
+
+# The variable silences an advertisement of the theme's makers.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+docs: $(INSTALLED) ## build the docs site into build/site
+	$(MKDOCS) build --quiet --strict
+
+docs-serve: $(INSTALLED) ## show the docs site at http://127.0.0.1:8000 and follow changes
+	$(MKDOCS) serve
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist

@@ -1,17 +1,24 @@
-"""The documentation is true: examples run and print what they show, settings and links are there."""
+"""The documentation is true: examples run and print what they show, settings, commands and links are there."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from pequod_bench.process import started_server
 from pequod_server import ServerConfig
+from pequod_server.backing.mapping import parse_mappings
 from pequod_server.config import written
 from pequod_server.joins import install_joins
 from pequod_server.settings import load
+from pequod_server.standard import SERVICE
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -21,20 +28,43 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "bench/README.md",
     ROOT / "grammar/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+#: The fenced blocks that tests run, by page; a block without a kind shows what the one before it prints.
+RUN = {
+    "README.md": {"python", "console"},  # tests/cli/test_readme.py
+    "grammar/README.md": {"cachejoin", "rows", "refused"},  # tests/grammar/test_grammar.py
+    "docs/api.md": {"python"},
+    "docs/backing.md": {"toml", "python"},
+    "docs/configuration.md": {"console"},
+    "docs/recipes.md": {"python"},
+    "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
+    "docs/spark.md": {"python"},  # tests/spark/test_docs.py
+}
+#: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.
+NOT_RUN = ("t|<user>", "source .venv", "pip install", "Spark cannot start", "def read(", ">>> from pequod_spark")
 
 
-def test_the_examples_of_the_api_page_print_what_they_show() -> None:
-    page = (ROOT / "docs/api.md").read_text()
+@pytest.mark.parametrize("name", ["api", "recipes"])
+def test_the_examples_of_a_page_print_what_they_show(name: str) -> None:
+    page = (ROOT / f"docs/{name}.md").read_text()
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
     assert len(examples) == page.count("```python") > 1
     with started_server() as (target, _):
         for code, expected in examples:
-            command = [sys.executable, "-W", "error", "-c", code.replace("127.0.0.1:7744", target)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            assert done.stdout == expected, done.stderr
+            with redirect_stdout(StringIO()) as printed:
+                exec(code.replace("127.0.0.1:7744", target), {"__name__": "__main__"})
+            assert printed.getvalue() == expected, code
+
+
+def test_the_mapping_of_the_backing_page_is_one() -> None:
+    page = (ROOT / "docs/backing.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(parse_mappings(text)) == 2
 
 
 def test_the_example_of_the_backing_page_prints_what_it_shows() -> None:
@@ -91,10 +121,77 @@ def test_the_console_of_the_configuration_page_shows_what_is_printed() -> None:
     assert len(sessions) == 3
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert "://" in link or (page.parent / link).exists(), link
+def _named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, heading = link.partition("#")
+        if "://" in link:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_file(), link
+        assert target.is_relative_to(ROOT), link
+        headings = re.findall(r"^#+ (.*)", target.read_text(), re.MULTILINE) if heading else []
+        # What a code host and the site make of a heading.
+        slugs = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+        assert not heading or heading in slugs, link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_block_is_run_by_a_test(page: Path) -> None:
+    before = ""
+    for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        known = RUN.get(_named(page), set())
+        assert kind in known or before in known or text.startswith(NOT_RUN), text
+        before = kind
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_the_commands_in_indented_blocks_can_be_said(page: Path) -> None:
+    outside_fences = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in re.findall(r"^    (?:\$ )?((?:pequod|make) .*)", outside_fences, re.MULTILINE):
+        command = re.split(r"  +", line)[0]
+        program, *words = shlex.split(command)
+        if program == "make":
+            assert words[0] in targets, line
+        else:
+            _parse(typer.main.get_command(app), words)
+
+
+def _parse(command: Any, words: list[str], parent: Any = None) -> None:
+    """Read the words of a command line as `pequod` does, without doing anything."""
+    with command.make_context("pequod", words, parent) as context:
+        if hasattr(command, "resolve_command"):
+            _, child, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+            _parse(child, rest, context)
+
+
+def test_the_site_has_every_page_and_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    for page in PAGES:
+        folder = page.parent if page.name == "README.md" else page.with_suffix("")
+        html = (tmp_path / folder.relative_to(ROOT) / "index.html").read_text()
+        assert not re.search(r"""(src|href)="[^"]*\.md[#"]""", html), page
+        assert not re.search(r"""<(script|link|img)[^>]* (src|href)="(https?:)?//""", html), "fetched from elsewhere"
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            path = (page.parent / link).resolve()
+            if "://" not in link and path.suffix != ".md":
+                assert (tmp_path / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
+
+
+def test_the_probe_of_the_operations_page_asks_for_the_service() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    assert re.findall(r"grpc: \{port: (\d+), service: ([\w.]+)\}", page) == [
+        (ServerConfig().listen.rpartition(":")[2], SERVICE)
+    ]
 
 
 def test_architecture_names_what_is_there() -> None:

@@ -129,8 +129,10 @@ class AsyncClient:
         """Close the connection; calls under way fail. Closing twice is no error."""
         self._closed = True
         await self._lane.close()
-        if self._channel is not None:
-            await self._channel.close()
+        # gRPC keeps the connection open for as long as anybody knows the channel or a call.
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            await channel.close()
 
     # Data.
 

@@ -107,5 +107,6 @@ class Lane:
         held, self._held = self._held, deque()
         for sending in held:
             sending.end(ClosedError())
-        if self._stream is not None:
-            await self._stream.close()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()

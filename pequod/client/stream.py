@@ -168,6 +168,8 @@ class BatchStream:
         self.broken = error
         self._writer.cancel()
         self._call.cancel()
+        # gRPC keeps the connection of a call open for as long as anybody knows the call.
+        del self._call
         unanswered = [sending for sending in self._waiting if not sending.is_over]
         self._waiting.clear()
         self._take_back(unanswered, error)
@@ -178,6 +180,8 @@ class BatchStream:
         self._break(ClosedError())
         self._reader.cancel()
         await asyncio.gather(self._writer, self._reader, return_exceptions=True)
+        # What ended them knows their frames, which know the call.
+        del self._writer, self._reader
 
 
 def _now(coroutine: Coroutine[Any, Any, T]) -> T:

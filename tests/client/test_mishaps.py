@@ -1,11 +1,13 @@
 """What goes wrong between a client and a server: late replies, bad arguments, reuse, closing in the middle of calls."""
 
 import asyncio
+import gc
 import signal
 import threading
 import time
 from typing import Any
 
+import psutil
 import pytest
 
 from pequod import AsyncClient, Client
@@ -177,3 +179,18 @@ def test_names_and_keys_without_end_are_refused_like_short_ones(server: ServerPr
             assert type(caught.value).__name__ == "JoinError"
         with pytest.raises(PequodError, match="no join is named 'xxx"):
             client.drop_join(long)
+
+
+async def test_a_closed_client_leaves_no_connection_for_the_collector(server: ServerProcess) -> None:
+    process = psutil.Process(server.process.pid)
+    gc.collect()
+    gc.disable()
+    try:
+        async with AsyncClient(server.target) as client:
+            await client.put("a", "1")
+            assert any(connection.raddr for connection in process.net_connections("tcp"))
+        async with asyncio.timeout(10):
+            while any(connection.raddr for connection in process.net_connections("tcp")):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        gc.enable()
