@@ -19,6 +19,7 @@ from grpc import aio
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of, stopping_status
+from pequod_server.undecodable import Handler, refusing_undecodable
 
 _SERVICE: Final = "/pequod.v1.Pequod/"
 _STREAMS: Final = frozenset({_SERVICE + "Execute"})
@@ -37,6 +38,8 @@ class Calls(aio.ServerInterceptor):
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
+        #: By method: the handler that was found, and the one that refuses what cannot be decoded.
+        self._checked: dict[str, tuple[Handler, Handler]] = {}
 
     async def intercept_service(
         self,
@@ -57,7 +60,12 @@ class Calls(aio.ServerInterceptor):
         self._hold(task, self._under_way)
         if method in _STREAMS:
             self._hold(task, self._streams)
-        return await continuation(handler_call_details)
+        handler = await continuation(handler_call_details)
+        found, checked = self._checked.get(method, (None, handler))
+        if handler is not None and found is not handler:
+            checked = refusing_undecodable(handler)
+            self._checked[method] = handler, checked
+        return checked
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
         if len(self._under_way) >= self._config.calls_max:

@@ -11,6 +11,7 @@ from itertools import accumulate, zip_longest
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
@@ -26,6 +27,7 @@ from pequod_server.errors import status_of, stopping_status
 from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
 from pequod_server.observe import BatchSink
 from pequod_server.statistics import collected
+from pequod_server.undecodable import refuse
 from pequod_server.watches import Feed, Watches
 
 Answer = TypeVar("Answer")
@@ -180,6 +182,8 @@ class PequodService(PequodServicer):
                 await write(reply)
         except BadBatchError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except DecodeError as error:
+            await refuse(context, error)
         except LimitExceededError as error:
             status = status_of(error)
             await context.abort(status.code, status.details, status.trailing_metadata)

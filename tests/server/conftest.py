@@ -21,6 +21,11 @@ async def server() -> AsyncIterator[PequodServer]:
 
 
 @pytest.fixture
-async def stub(server: PequodServer) -> AsyncIterator[Any]:
+async def channel(server: PequodServer) -> AsyncIterator[aio.Channel]:
     async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:  # type: ignore[attr-defined]
-        yield PequodStub(channel)  # type: ignore[no-untyped-call]
+        yield channel
+
+
+@pytest.fixture
+async def stub(channel: aio.Channel) -> Any:
+    return PequodStub(channel)  # type: ignore[no-untyped-call]

@@ -155,3 +155,23 @@ async def test_a_taken_port_is_refused(server: PequodServer) -> None:
 
     with pytest.raises(OSError, match="is another server there"):
         await PequodServer(ServerConfig(listen=f"127.0.0.1:{server.port}")).start()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("method", "shape"), [("Put", "unary_unary"), ("Scan", "unary_stream"), ("Execute", "stream_stream")]
+)
+async def test_bytes_that_are_no_message_are_refused(
+    server: PequodServer, stub: Any, channel: aio.Channel, caplog: pytest.LogCaptureFixture, method: str, shape: str
+) -> None:
+    call = getattr(channel, shape)(f"/pequod.v1.Pequod/{method}")
+    with pytest.raises(aio.AioRpcError, match="is no message of this call") as caught:
+        if shape == "unary_unary":
+            await call(b"\x0f\xff")
+        elif shape == "unary_stream":
+            await call(b"\x0f\xff").read()
+        else:
+            stream = call()
+            await stream.write(b"\x0f\xff")
+            await stream.read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "anybody could fill the log"
