@@ -36,6 +36,7 @@ PAGES = [
 ]
 #: The fenced blocks that tests run, by page; a block without a kind shows what the one before it prints.
 RUN = {
+    "docs/cli.md": {"console"},  # tests/cli/test_cli_page.py
     "README.md": {"python", "console"},  # tests/cli/test_readme.py
     "grammar/README.md": {"cachejoin", "rows", "refused"},  # tests/grammar/test_grammar.py
     "docs/api.md": {"python"},
@@ -154,7 +155,7 @@ def test_the_commands_in_indented_blocks_can_be_said(page: Path) -> None:
     outside_fences = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for line in re.findall(r"^    (?:\$ )?((?:pequod|make) .*)", outside_fences, re.MULTILINE):
-        command = re.split(r"  +", line)[0]
+        command = re.split(r"  +| \| ", line)[0]
         program, *words = shlex.split(command)
         if program == "make":
             assert words[0] in targets, line

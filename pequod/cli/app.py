@@ -1,16 +1,29 @@
-"""The commands put together, and the one place where errors become exit codes."""
+"""The commands put together."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
-from pequod.cli import backing, bench, bench_engine, config, data, inspect, joins, serve, token, watch
+from pequod.cli import (
+    backing,
+    bench,
+    bench_engine,
+    config,
+    data,
+    inspect,
+    joins,
+    serve,
+    shell,
+    token,
+    top,
+    transfer,
+    watch,
+)
 from pequod.cli.connection import Security, present_security
-from pequod.cli.exits import ExitCode, fail
-from pequod.cli.teaching import examples
+from pequod.cli.exits import ExitCode
+from pequod.cli.group import CONTEXT, Commands
 
 _HELP: Final = """An ordered key-value cache that keeps computed data fresh by itself.
 
@@ -23,6 +36,13 @@ Use it in another:
     pequod put 'p|bob|0000000100' 'hello'
     pequod scan --prefix 't|ann|'
 
+\b
+The same at a prompt, a live view, and whole files of rows:
+    pequod shell
+    pequod top
+    pequod load posts.csv
+    pequod dump --prefix 't|ann|' -o timeline.parquet
+
 Keys and values are bytes; keys sort as bytes. Quote keys, since | means something to a shell.
 Results go to standard output, messages to standard error.
 
@@ -34,36 +54,22 @@ Exit codes:
 """
 
 
-class _Commands(TyperGroup):
-    """The root group: an error that Pequod foresees is a message and an exit code, never a traceback."""
-
-    # typer hands its own private context class in, so the types can only be loose here.
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except Exception as error:
-            from pequod.cli.connection import exit_code
-
-            code = exit_code(error)
-            if code is None:
-                raise
-            fail(code, str(error))
-
-
 app: Final = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     help=_HELP,
     no_args_is_help=True,
     # rich's help takes 190 ms more at each start, plain help none.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 app.add_typer(serve.app)
 app.add_typer(data.app)
+app.add_typer(transfer.app)
 app.add_typer(inspect.app)
+app.add_typer(top.app)
+app.add_typer(shell.app)
 app.add_typer(watch.app)
-joins.app.command("explain", epilog=examples("pequod join explain t"))(inspect.explain_join)
 app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
 app.add_typer(token.app, name="token")

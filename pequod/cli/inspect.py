@@ -9,12 +9,11 @@ import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
 from pequod.cli.data import First, Last, Prefix, key_range
+from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pequod.engine import CoverageExplanation, JoinExplanation, Statistics
 
 app: Final = typer.Typer()
@@ -43,7 +42,7 @@ def _print_plan(plan: JoinExplanation) -> None:
     print(f"{plan.name}: {plan.text}")
     print(f"maintenance: {plan.maintenance}")
     print(f"contributions to an output key: {'one at most' if plan.is_unique else 'any number'}")
-    _print_table(
+    print_table(
         ("source", "reads", "narrowed by", "binds", "upkeep", "computed by"),
         (
             (
@@ -92,7 +91,7 @@ def explain(
     print(f"client-written keys: {found.stored_keys}")
     for coverage in found.joins:
         print(f"\njoin {coverage.join}; the next read will {coverage.next_read}")
-        _print_table(
+        print_table(
             ("first", "last", "state", "rows", "updaters", "log entries"),
             (
                 (
@@ -137,15 +136,7 @@ def _print_statistics(collected: Statistics) -> None:
         if records:
             print()
             columns = next(iter(records.values()))
-            _print_table(
+            print_table(
                 (title, *(column.replace("_", " ") for column in columns)),
                 ((name, *map(str, record.values())) for name, record in records.items()),
             )
-
-
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print columns as wide as their widest cell; plain text, so that it can be piped on."""
-    cells = [columns, *rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -10,6 +10,7 @@ import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.inspect import explain_join
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
 
@@ -103,3 +104,6 @@ def drop(
     """Take a join out again, and with it everything that it computed."""
     with connected(target) as client:
         client.drop_join(name)
+
+
+app.command("explain", epilog=examples("pequod join explain t"))(explain_join)

@@ -10,6 +10,8 @@ Out, as JSON: a string if the bytes are UTF-8, else an object with one member:
 
 >>> json_bytes(b"caf\xc3\xa9"), json_bytes(b"\xff\x00")
 ('café', {'base64': '/wA='})
+
+Both are read back exactly by `unescaped` and `bytes_of_json`.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import Final
 
 _ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
+_UNESCAPES: Final = {b"\\": b"\\", b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _UNPRINTABLE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\udc80-\udcff\u2028\u2029]")
 
 
@@ -41,12 +45,53 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
+def unescaped(text: str) -> bytes:
+    """Return the bytes that `escaped` wrote as text.
+
+    Raises:
+        ValueError: It holds an escape that there is not, or bytes that are no UTF-8.
+    """
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("it holds bytes that are no UTF-8; write them as escapes, such as \\xff") from None
+    return _ESCAPE.sub(_unescape, data) if b"\\" in data else data
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    name = match.group(1)
+    if len(name) == 3:
+        return bytes.fromhex(name[1:].decode("ascii"))
+    if name in _UNESCAPES:
+        return _UNESCAPES[name]
+    raise ValueError(r"a backslash must stand as \\, or begin \t, \n, \r or \x and two hexadecimal digits")
+
+
 def json_bytes(data: bytes) -> str | dict[str, str]:
     """Return data as JSON shows it: text if it is UTF-8, otherwise ``{"base64": ...}``."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return {"base64": b64encode(data).decode("ascii")}
+
+
+def bytes_of_json(value: object) -> bytes:
+    """Return the bytes that `json_bytes` showed as ``value``.
+
+    Raises:
+        ValueError: It is neither text nor ``{"base64": ...}``.
+    """
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError('it holds half of a surrogate pair, which is no text; use {"base64": ...}') from None
+    if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+        try:
+            return b64decode(value["base64"], validate=True)
+        except ValueError as error:
+            raise ValueError(f"it is no base64: {error}") from None
+    raise ValueError('it must be text in quotes or {"base64": ...}')
 
 
 def json_line(members: dict[str, object]) -> str:

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from pequod.calls import Data, Join, Page, Result, Row, WatchEvent, Writes
 from pequod.client.aio import DEFAULT_TARGET, AsyncClient
@@ -21,6 +21,8 @@ from pequod.engine.statistics import Statistics
 from pequod.errors import ClosedError, PequodError
 
 T = TypeVar("T")
+
+_WAIT_S: Final = 0.5
 
 
 class Client:
@@ -238,13 +240,7 @@ class Client:
 
         Waits for the next event; closing the client from another thread ends that with ClosedError.
         """
-        events = self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s)
-        try:
-            while (event := self._wait(_next_event(events))) is not None:
-                yield event
-        finally:
-            if not self._closed:
-                self._wait(events.aclose())
+        return self._iterate(self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s), 1)
 
     def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
@@ -299,31 +295,32 @@ class Client:
             self._loop.call_soon_threadsafe(self._async.send, columns, deliver)
         return future
 
-    def _iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
+    def _iterate(self, items: AsyncGenerator[T], count_max: int = 1000) -> Generator[T]:
+        pulled = _Pulled(items)
         try:
-            while piece := self._wait(_next_items(items)):
+            while piece := self._wait(pulled.take(count_max)):
                 yield from piece
         finally:
             if not self._closed:
-                self._wait(items.aclose())
+                self._wait(pulled.close())
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        pending: Future[T] | None = None
         try:
             # Under the lock, so that `close` waits for what was handed in before it, and nothing comes after.
             with self._lock:
                 self._refuse_if_closed()
                 pending = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
-            coroutine.close()
-            raise
-        try:
-            return pending.result()
+            return _result(pending)
         except CancelledError:
             # Nobody else cancels it.
             raise ClosedError from None
         except BaseException:
-            # Ctrl-C while waiting: nobody is left to take the result.
-            pending.cancel()
+            # The call failed, or Ctrl-C: then nobody is left to take the result.
+            if pending is None:
+                coroutine.close()
+            else:
+                pending.cancel()
             raise
 
     def _refuse_if_closed(self) -> None:
@@ -367,14 +364,45 @@ def _quickest_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _next_items(items: AsyncGenerator[T], count_max: int = 1000) -> list[T]:
-    piece = []
-    async for item in items:
-        piece.append(item)
-        if len(piece) == count_max:
-            break
-    return piece
+def _result(pending: Future[T]) -> T:
+    """Wait for a result, in pieces: a Ctrl-C right before a wait would only be noticed at its end."""
+    while True:
+        try:
+            return pending.result(_WAIT_S)
+        except TimeoutError:
+            if pending.done():
+                return pending.result()
 
 
-async def _next_event(events: AsyncGenerator[WatchEvent]) -> WatchEvent | None:
-    return await anext(events, None)
+class _Pulled(Generic[T]):
+    """What an asynchronous iterator yields, for another thread.
+
+    Ctrl-C may leave a ``take`` behind; closing cancels it and waits for its end.
+    """
+
+    def __init__(self, source: AsyncGenerator[T]) -> None:
+        self._source = source
+        self._lock = asyncio.Lock()
+        #: Holds the lock.
+        self._taking: asyncio.Task[Any] | None = None
+
+    async def take(self, count_max: int) -> list[T]:
+        """Return what comes next; nothing at the end."""
+        piece: list[T] = []
+        async with self._lock:
+            self._taking = asyncio.current_task()
+            try:
+                async for item in self._source:
+                    piece.append(item)
+                    if len(piece) == count_max:
+                        break
+            finally:
+                self._taking = None
+        return piece
+
+    async def close(self) -> None:
+        """End the iterator."""
+        if self._taking is not None and not self._taking.cancelling():
+            self._taking.cancel()
+        async with self._lock:
+            await self._source.aclose()

@@ -169,13 +169,30 @@ def test_help_teaches_and_is_quick(process: Pequod) -> None:
     assert subprocess.check_output([sys.executable, "-c", heavy]) == b"[]\n"
 
 
-COMMANDS = ("serve", "put", "get", "rm", "scan", "count", "explain", "stats", "join add", "join drop", "join explain")
+COMMANDS = (
+    "serve",
+    "put",
+    "get",
+    "rm",
+    "scan",
+    "count",
+    "explain",
+    "stats",
+    "join add",
+    "join drop",
+    "join explain",
+    "load",
+    "dump",
+    "top",
+    "shell",
+)
 
 
 def test_every_command_has_help_with_an_example() -> None:
     for command in (*COMMANDS, "bench twip"):
         result = CliRunner().invoke(app, [*command.split(), "--help"])
         assert result.exit_code == 0
+        assert "\\b" not in result.stdout, command
         assert f"pequod {command}" in result.stdout, command
 
 
@@ -207,3 +224,15 @@ def test_ctrl_c_ends_a_benchmark_without_a_traceback(cpu_seconds: float) -> None
         bench.send_signal(signal.SIGINT)
         out, err = bench.communicate(timeout=20)
     assert (bench.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("arguments", [("watch", "--rows", "quiet|"), ("watch", "--rows", "quiet|", "--json")])
+def test_ctrl_c_ends_a_quiet_watch_without_a_traceback(pequod: Pequod, target: str, arguments: tuple[str, ...]) -> None:
+    pequod("put", "quiet|1", "row")
+    command = [sys.executable, "-m", "pequod.cli", *arguments, "--target", target]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as watch:
+        assert watch.stdout is not None
+        assert b"quiet|1" in watch.stdout.readline()
+        watch.send_signal(signal.SIGINT)
+        out, err = watch.communicate(timeout=20)
+    assert (watch.returncode, out, err) == (130, b"", b"")

@@ -6,10 +6,11 @@ import base64
 import json
 import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
+from pequod.cli.text import argument_bytes, bytes_of_json, escaped, json_bytes, json_line, unescaped
 
 
 @given(st.binary())
@@ -20,26 +21,23 @@ def test_an_escaped_line_tells_the_bytes(data: bytes) -> None:
     assert unescaped(line) == data
 
 
-def unescaped(line: str) -> bytes:
-    """Read an escaped line back, the plain way."""
-    out, i = bytearray(), 0
-    while i < len(line):
-        if line[i] != "\\":
-            out += line[i].encode()
-            i += 1
-        elif line[i + 1] == "x":
-            out.append(int(line[i + 2 : i + 4], 16))
-            i += 4
-        else:
-            out += {"\\": b"\\", "t": b"\t", "n": b"\n", "r": b"\r"}[line[i + 1]]
-            i += 2
-    return bytes(out)
-
-
 @given(st.binary())
 def test_json_tells_the_bytes(data: bytes) -> None:
     shown = json.loads(json_line({"key": json_bytes(data)}))["key"]
     assert data == (shown.encode() if isinstance(shown, str) else base64.b64decode(shown["base64"]))
+    assert bytes_of_json(shown) == data
+
+
+@pytest.mark.parametrize("text", ["\\", "a\\", "\\q", "\\x1", "\\xg0", "\udcff"])
+def test_what_is_no_escape_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"backslash|UTF-8"):
+        unescaped(text)
+
+
+@pytest.mark.parametrize("value", [None, 1, [], {}, {"base64": 1}, {"base64": "AA"}, {"base64": "A!=="}, "\ud800"])
+def test_what_is_no_json_of_bytes_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="base64"):
+        bytes_of_json(value)
 
 
 @given(st.binary())

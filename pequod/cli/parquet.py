@@ -1,0 +1,117 @@
+"""Rows in Parquet files: two columns, `key` and `value`, binary when written and binary or text when read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final
+
+from pequod.cli.rowfiles import BadRow, FileError, Row
+
+_COLUMNS: Final = ("key", "value")
+#: A row group ends at either; some tens of megabytes are what readers of Parquet like, and what a dump keeps in memory.
+_GROUP_ROWS_MAX: Final = 1 << 16
+_GROUP_BYTES_MAX: Final = 32 << 20
+_READ_ROWS: Final = 4096
+
+
+def read_parquet(file: BinaryIO) -> Iterator[Row | BadRow]:
+    """Yield the rows of a Parquet file; ``place`` counts them.
+
+    Raises:
+        FileError: It is no Parquet, its columns are others, or pyarrow is not there.
+    """
+    arrow, parquet = _pyarrow()
+    try:
+        if file.seekable():
+            yield from _read(arrow, parquet.ParquetFile(file))
+            return
+        # The end of a Parquet file says what is in it.
+        with TemporaryFile() as copy:
+            while piece := file.read(1 << 20):
+                copy.write(piece)
+            yield from _read(arrow, parquet.ParquetFile(copy))
+    except arrow.ArrowException as error:
+        raise FileError(f"it is no Parquet file, or damaged: {error}") from error
+
+
+def _read(arrow: Any, source: Any) -> Iterator[Row | BadRow]:
+    schema = source.schema_arrow
+    if sorted(schema.names) != sorted(_COLUMNS):
+        raise FileError(f"its columns must be key and value, not {', '.join(schema.names) or 'none'}")
+    for field in schema:
+        if not _is_text(arrow, field.type):
+            raise FileError(f"the column {field.name} is {field.type}; write it as binary or text")
+    place = 0
+    for batch in source.iter_batches(batch_size=_READ_ROWS, columns=list(_COLUMNS)):
+        columns = (batch.column(name).cast(arrow.large_binary()).to_pylist() for name in _COLUMNS)
+        for key, value in zip(*columns, strict=True):
+            place += 1
+            if key is None or value is None:
+                yield BadRow(place, f"the {'key' if key is None else 'value'}: it is null")
+            else:
+                yield Row(place, key, value)
+
+
+def _is_text(arrow: Any, kind: Any) -> bool:
+    types = arrow.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            types.is_binary,
+            types.is_large_binary,
+            types.is_fixed_size_binary,
+            types.is_string,
+            types.is_large_string,
+        )
+    )
+
+
+def write_parquet(rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
+    """Write rows as Parquet.
+
+    Raises:
+        FileError: pyarrow is not there.
+    """
+    arrow, parquet = _pyarrow()
+    if file.seekable():
+        _write(arrow, parquet, rows, file)
+        return
+    # The writer asks where it is, which a pipe cannot tell.
+    with TemporaryFile() as copy:
+        _write(arrow, parquet, rows, copy)
+        copy.seek(0)
+        while piece := copy.read(1 << 20):
+            file.write(piece)
+
+
+def _write(arrow: Any, parquet: Any, rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
+    schema = arrow.schema([arrow.field(name, arrow.binary(), nullable=False) for name in _COLUMNS])
+    with parquet.ParquetWriter(file, schema) as writer:
+        for group in _groups(rows):
+            columns = [arrow.array(column, arrow.binary()) for column in zip(*group, strict=True)]
+            writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
+
+
+def _groups(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    remaining = iter(rows)
+    while group := list(islice(remaining, 1)):
+        size = sum(map(len, group[0]))
+        for row in islice(remaining, _GROUP_ROWS_MAX - 1):
+            group.append(row)
+            size += len(row[0]) + len(row[1])
+            if size >= _GROUP_BYTES_MAX:
+                break
+        yield group
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise FileError(f"Parquet needs {error.name}: pip install 'pequod[files]'") from error
+    return pa, parquet

@@ -1,0 +1,38 @@
+"""A progress bar on standard error where a person watches, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+#: Told how many bytes of the file are done, and how many rows.
+Advance = Callable[[int, int], None]
+
+_REFRESHES_PER_S: Final = 4
+
+
+@contextmanager
+def progress_bar(title: str, bytes_max: int | None) -> Iterator[Advance]:
+    """Show a bar; yield what moves it.
+
+    Args:
+        bytes_max: The size of the file; None if it is not known, then the bar shows only that something goes on.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _bytes, _rows: None
+        return
+    columns = [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeElapsedColumn(),
+        *([] if bytes_max is None else [TimeRemainingColumn()]),
+    ]
+    with Progress(*columns, console=console, refresh_per_second=_REFRESHES_PER_S, transient=True) as progress:
+        task = progress.add_task(title, total=bytes_max, rows=0)
+        yield lambda done, rows: progress.update(task, completed=done, rows=rows)

@@ -1,0 +1,204 @@
+"""top: a live view of what a server holds and does."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Target, connected
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.tables import print_table
+from pequod.cli.teaching import examples
+from pequod.cli.text import escaped
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pequod.client import Client
+    from pequod.engine import JoinStatistics, Statistics
+
+app: Final = typer.Typer()
+
+_COLUMNS: Final = ("kind", "name", "keys", "bytes", "hits/s", "computed/s", "applied/s", "log entries", "contexts")
+#: Lines of the live view beside its rows: title, head, two rules, what is left out and the empty last line.
+_FRAME_LINES: Final = 6
+
+_HELP: Final = """Show, again and again, what a server holds and does, by table and by join; q or Ctrl-C ends it.
+
+\b
+keys, bytes         what clients wrote into a table; what is materialised of a join, whose values are not in the bytes
+hits/s              reads a second that found everything there and fresh
+computed/s          rows a second that were computed because a read needed them
+applied/s           noted changes a second that were applied, because a read needed them
+log entries         changes that are noted and wait for a read
+contexts            parts of a join's output that reads have materialised, such as single timelines
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The statistics at a moment."""
+
+    at_s: float
+    server_id: int
+    statistics: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A table or a join in the view."""
+
+    kind: str
+    name: str
+    #: Of the columns behind the name; None where there is nothing to say.
+    figures: tuple[float | None, ...]
+
+
+@app.command("top", help=_HELP, epilog=examples("pequod top", "pequod top --interval 0.5", "pequod top --once"))
+def top(
+    interval_s: Annotated[float, typer.Option("--interval", "-i", min=0.01, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print what one interval brings as a plain table, and end.")
+    ] = False,
+    target: Target = DEFAULT_TARGET,
+) -> None:
+    """Show what a server holds and does."""
+    if not once and not sys.stdout.isatty():
+        fail(ExitCode.USAGE, "top needs a terminal to draw on; print one plain table with --once")
+    with connected(target) as client:
+        if once:
+            before = _sample(client)
+            time.sleep(interval_s)
+            _print(before, _sample(client))
+            return
+        with suppress(KeyboardInterrupt):
+            _show(client, interval_s)
+
+
+def _sample(client: Client) -> Sample:
+    statistics = client.statistics()
+    return Sample(time.monotonic(), client.server_id, statistics)
+
+
+def view(before: Sample | None, now: Sample) -> list[Line]:
+    """Return the lines of the view: joins, then tables, the largest first.
+
+    There are no rates without an earlier sample of the same server.
+    """
+    lines = []
+    known = before.statistics.joins if before is not None and before.server_id == now.server_id else {}
+    elapsed_s = now.at_s - before.at_s if before is not None else 0.0
+    for join_name, join in now.statistics.joins.items():
+        rates = _rates(known.get(join_name), join, elapsed_s)
+        lines.append(Line("join", join_name, (join.rows, join.key_bytes, *rates, join.log_entries, join.contexts)))
+    tables = [(table.key_bytes + table.value_bytes, name, table) for name, table in now.statistics.tables.items()]
+    for byte_count, name, table in sorted(tables, key=lambda found: (-found[0], found[1])):
+        lines.append(Line("table", escaped(name), (table.keys, byte_count, None, None, None, None, None)))
+    return lines
+
+
+def _rates(before: JoinStatistics | None, now: JoinStatistics, elapsed_s: float) -> tuple[float | None, ...]:
+    if before is None or before.hits > now.hits or elapsed_s <= 0:
+        # A join that was dropped and installed again counts from 0.
+        return (None, None, None)
+    return tuple(
+        (later - earlier) / elapsed_s
+        for earlier, later in (
+            (before.hits, now.hits),
+            (before.rows_computed, now.rows_computed),
+            (before.log_applied, now.log_applied),
+        )
+    )
+
+
+def _title(client_target: str, now: Sample) -> str:
+    return f"{client_target}: revision {now.statistics.revision}, {now.statistics.loose_keys} keys without a table"
+
+
+def _print(before: Sample, now: Sample) -> None:
+    rows = [(line.kind, line.name, *(_figure(figure, "") for figure in line.figures)) for line in view(before, now)]
+    print_table(_COLUMNS, rows)
+
+
+def _figure(figure: float | None, separator: str) -> str:
+    if figure is None:
+        return "-"
+    return format(figure, f"{separator}d" if isinstance(figure, int) else f"{separator}.1f")
+
+
+def _show(client: Client, interval_s: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    before, now = None, _sample(client)
+    with _keyboard() as is_ended_within, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_drawn(client.target, before, now, max(1, console.height - _FRAME_LINES)), refresh=True)
+            if is_ended_within(interval_s):
+                return
+            before, now = now, _sample(client)
+
+
+def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    lines = view(before, now)
+    hidden = len(lines) - lines_max
+    table = Table(
+        title=Text(f"{_title(target, now)}; q ends"),
+        caption=Text(f"and {hidden} more") if hidden > 0 else None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        expand=True,
+    )
+    for number, column in enumerate(_COLUMNS):
+        table.add_column(column, justify="left" if number < 2 else "right", no_wrap=True)
+    for line in lines[:lines_max]:
+        table.add_row(line.kind, Text(line.name), *(_figure(figure, ",") for figure in line.figures))
+    return table
+
+
+@contextmanager
+def _keyboard() -> Iterator[Callable[[float], bool]]:
+    """Read single keys; yield what waits, and tells whether q was pressed meanwhile."""
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    import termios
+    import tty
+
+    keyboard = sys.stdin.fileno()
+    settings = termios.tcgetattr(keyboard)
+
+    def is_ended_within(wait_s: float) -> bool:
+        until = time.monotonic() + wait_s
+        while (remaining_s := until - time.monotonic()) > 0:
+            if select.select([keyboard], [], [], remaining_s)[0]:
+                pressed = os.read(keyboard, 100)
+                # No bytes at all: the terminal is gone.
+                if not pressed or b"q" in pressed.lower():
+                    return True
+        return False
+
+    try:
+        tty.setcbreak(keyboard)
+        yield is_ended_within
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, settings)
+
+
+def _sleep(wait_s: float) -> bool:
+    time.sleep(wait_s)
+    return False

@@ -1,0 +1,38 @@
+"""The page about the command line shows what is printed, and leaves no command out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pequod.cli.app import app
+from tests.cli.test_readme import BLOCK, ROOT, commands, run, target
+
+__all__ = ["target"]
+
+PAGE = (ROOT / "docs/cli.md").read_text("utf-8")
+SECONDS = re.compile(r"in [0-9.]+ s")
+
+
+def test_the_sessions_are_as_the_page_shows_them(target: str, tmp_path: Path) -> None:
+    page = PAGE.replace("/tmp/rows", str(tmp_path))
+    shown = 0
+    for kind, text in BLOCK.findall(page):
+        if kind == "console":
+            for command, output in commands(text):
+                printed = run(["bash", "-c", command], target)
+                assert SECONDS.sub("in - s", printed) == SECONDS.sub("in - s", output.rstrip("\n")), command
+                shown += 1
+    assert shown > 20
+
+
+def test_every_command_is_on_the_page() -> None:
+    root: Any = typer.main.get_command(app)
+    for name, command in root.commands.items():
+        assert f"pequod {name}" in PAGE, name
+        if name in ("join", "config", "token"):
+            for part in command.commands:
+                assert f"pequod {name} {part}" in PAGE, (name, part)
