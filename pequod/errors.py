@@ -3,6 +3,7 @@
 from typing import Final
 
 from pequod.engine.errors import (
+    BackedKeyError,
     ComputedKeyError,
     InvalidKeyError,
     JoinError,
@@ -14,6 +15,7 @@ from pequod.engine.errors import (
 )
 
 __all__ = [
+    "BackedKeyError",
     "ClosedError",
     "ComputedKeyError",
     "DeadlineExceededError",

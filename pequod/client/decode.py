@@ -23,6 +23,7 @@ from pequod.engine.explain import (
 )
 from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
 from pequod.errors import (
+    BackedKeyError,
     ComputedKeyError,
     DeadlineExceededError,
     InvalidKeyError,
@@ -175,6 +176,8 @@ def _rebuild(reason: str, message: str, facts: Mapping[str, str], text: str | No
                 return _join_error(facts, text)
             case "ComputedKeyError":
                 return ComputedKeyError(bytes.fromhex(facts["key_hex"]), facts["join"])
+            case "BackedKeyError":
+                return BackedKeyError(bytes.fromhex(facts["key_hex"]))
             case "LimitExceededError":
                 return LimitExceededError(facts["setting"], int(facts["size"]), int(facts["maximum"]))
             case "InvalidKeyError":

@@ -2,10 +2,12 @@
 
 from pequod.engine.engine import Engine
 from pequod.engine.errors import (
+    BackedKeyError,
     ComputedKeyError,
     InvalidKeyError,
     JoinError,
     LimitExceededError,
+    MissingError,
     NotWatchableError,
     PequodError,
     Span,
@@ -21,7 +23,7 @@ from pequod.engine.explain import (
     Upkeep,
 )
 from pequod.engine.joins import Join
-from pequod.engine.ranges import prefix_end
+from pequod.engine.ranges import Range, prefix_end
 from pequod.engine.rows import Rows
 from pequod.engine.spec import (
     JoinSpec,
@@ -38,6 +40,7 @@ from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
 from pequod.engine.watches import Change, Watch
 
 __all__ = [
+    "BackedKeyError",
     "Change",
     "ComputedKeyError",
     "CoverageExplanation",
@@ -50,6 +53,7 @@ __all__ = [
     "JoinStatistics",
     "LimitExceededError",
     "Maintenance",
+    "MissingError",
     "NotWatchableError",
     "Operator",
     "PartExplanation",
@@ -58,6 +62,7 @@ __all__ = [
     "PequodError",
     "Pull",
     "Push",
+    "Range",
     "RangeExplanation",
     "Rows",
     "Slot",

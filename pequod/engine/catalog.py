@@ -113,6 +113,12 @@ class Catalog:
         table = self._store.tables.get(first.partition(DELIMITER)[0])
         if table is None:
             return
+        if table.presence is not None:
+            raise JoinError(
+                f"the join would compute keys of {table.prefix!r}, which belong to the database behind this cache",
+                hint="choose another output table",
+                span=spec.output.span,
+            )
         for key in table.slice(first, prefix_end(first)).keys:
             if match(key):
                 raise JoinError(

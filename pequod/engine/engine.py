@@ -21,14 +21,21 @@ Rows(keys=[b't|ann|120|bob'], values=[b'again'])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
-from pequod.engine.errors import ComputedKeyError, InvalidKeyError, LimitExceededError, NotWatchableError
+from pequod.engine.errors import (
+    BackedKeyError,
+    ComputedKeyError,
+    InvalidKeyError,
+    LimitExceededError,
+    MissingError,
+    NotWatchableError,
+)
 from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_join
 from pequod.engine.joins import InstalledJoin, Join
-from pequod.engine.ranges import lower
+from pequod.engine.ranges import Range, lower, united
 from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
 from pequod.engine.spec import DELIMITER, JoinSpec
@@ -47,9 +54,17 @@ class Engine:
     Ensures:
         What `scan` and `get` return equals a from-scratch evaluation of all joins over the present base data
         (for a snapshot join: as it was at one moment within its age). A call that raises changed nothing.
+
+    A table may be *backed*: a database owns its keys. Then it takes no puts but `load`, which brings in what reads need
+    and say with MissingError, `apply`, which takes the database's changes, and `forget`.
+
+    Args:
+        backed: The names of the backed tables, without the delimiter.
     """
 
-    def __init__(self, *, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20) -> None:
+    def __init__(
+        self, *, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20, backed: Iterable[bytes] = ()
+    ) -> None:
         #: Grows with every change of base data and of joins.
         self.revision = 0
         self._key_bytes_max = key_bytes_max
@@ -62,6 +77,8 @@ class Engine:
         self._watches = Watches(self._store)
         self._views = Views()
         self._read_number = 0
+        for name in backed:
+            self._store.back(name)
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write base data: set ``key`` to ``value`` and bring what depends on it up to date.
@@ -70,6 +87,7 @@ class Engine:
             InvalidKeyError: The key is empty.
             LimitExceededError: The key or the value is too long.
             ComputedKeyError: An installed join computes this key.
+            BackedKeyError: A database owns this key.
 
         Cost:
             O(key length), plus 0.4 µs or so for each computed key that changes.
@@ -88,6 +106,8 @@ class Engine:
         table = self._tables.get(key[:at]) or self._store.table(key[:at])
         if table.outputs:
             self._refuse_computed(table, key)
+        if table.presence is not None:
+            raise BackedKeyError(key)
         old = table.put(key, value)
         if old == value:
             return
@@ -102,6 +122,7 @@ class Engine:
 
         Raises:
             ComputedKeyError: An installed join computes this key.
+            BackedKeyError: A database owns this key.
         """
         if not 0 < len(key) <= self._key_bytes_max:
             self._refuse_key(key)
@@ -118,6 +139,8 @@ class Engine:
             return False
         if table.outputs:
             self._refuse_computed(table, key)
+        if table.presence is not None:
+            raise BackedKeyError(key)
         old = table.remove(key)
         if old is None:
             return False
@@ -128,6 +151,94 @@ class Engine:
             self._changes.base_changed(table.readers, key, old, None)
         return True
 
+    def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take in what the database has in a range: what of it belongs to backed tables is loaded from now on.
+
+        What was loaded there before is replaced. Everything that depends on it hears of each row that differs.
+
+        Args:
+            rows: All of the range that are in backed tables; others are left out.
+
+        Cost:
+            That of as many puts, in the order of ``rows``.
+        """
+        found = dict(rows)
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start >= stop:
+                continue
+            assert table.presence is not None
+            gone = [key for key in table.slice(start, stop).keys if key not in found]
+            table.presence.add(start, stop)
+            for key in gone:
+                self._set(table, key, None)
+            for key, value in found.items():
+                if start <= key < stop:
+                    self._set(table, key, value)
+
+    def apply(self, key: bytes, value: bytes | None) -> bool:
+        """Take in a change of the database: the key's new value, None if it is gone.
+
+        Returns:
+            Whether the key lies in a loaded range of a backed table; if not, nobody needs to know.
+        """
+        table = self._tables.get(key.partition(DELIMITER)[0])
+        if table is None or table.presence is None or not table.presence.has(key):
+            return False
+        self._set(table, key, value)
+        return True
+
+    def _set(self, table: Table, key: bytes, value: bytes | None) -> None:
+        """Change a row of a backed table and what depends on it."""
+        old = table.remove(key) if value is None else table.put(key, value)
+        if old == value:
+            return
+        self.revision += 1
+        if table.watches.count:
+            table.watches.tell_stored(key, old, value)
+        if table.readers:
+            self._changes.base_changed(table.readers, key, old, value)
+
+    def forget(self, first: bytes, last: bytes | None) -> None:
+        """Drop what is loaded of a range, and everything that was computed from it; reads will ask for it again.
+
+        Snapshots may still show it until they expire. Watches tell nothing of it, but what differs once it is back.
+
+        Cost:
+            O(rows forgotten, contexts dropped, and frames of the joins that read the tables).
+        """
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start >= stop:
+                continue
+            assert table.presence is not None
+            for sites in table.readers:
+                for context in [context for site in sites for context in site.within(start, stop)]:
+                    self._changes.drop(context)
+            if table.watches.count:
+                table.watches.note_forgotten(start, stop)
+            for key in table.slice(start, stop).keys:
+                table.remove(key)
+            table.presence.discard(start, stop)
+
+    def reads_backed(self, first: bytes, last: bytes | None) -> bool:
+        """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
+        if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):
+            return True
+        joins = dict.fromkeys(self._catalog.over(first, last))
+        todo = list(joins)
+        while todo:
+            join = todo.pop()
+            if any(table.presence is not None for table in join.source_tables):
+                return True
+            todo += [up for ups in join.upstreams for up in ups if up not in joins]
+            joins.update(dict.fromkeys(todo))
+        return False
+
+    def loaded(self) -> list[Range]:
+        """Return the loaded ranges of the backed tables."""
+        return [one for table in self._store.backed if table.presence is not None for one in table.presence]
+
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Write base data, all rows or none: `put` for each, in order, once all have been checked.
 
@@ -135,7 +246,7 @@ class Engine:
             As many values as keys.
 
         Raises:
-            InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`; nothing is written.
+            InvalidKeyError, LimitExceededError, ComputedKeyError, BackedKeyError: As `put`; nothing is written.
         """
         for key, value in zip(keys, values, strict=True):
             if not 0 < len(key) <= self._key_bytes_max:
@@ -146,6 +257,8 @@ class Engine:
             table = self._tables.get(name)
             if table is not None and table.outputs:
                 self._refuse_computed(table, key)
+            if table is not None and table.presence is not None:
+                raise BackedKeyError(key)
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
 
@@ -155,18 +268,29 @@ class Engine:
         Args:
             limit: At most so many keys, the first of the range.
 
+        Raises:
+            BackedKeyError: A table that a database owns has keys in the range; nothing is removed.
+
         Cost:
             That of `remove` for each key.
         """
         if last is not None and first >= last:
             return []
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start < stop:
+                raise BackedKeyError(start)
         keys = self._store.slice(first, last, limit).keys
         for key in keys:
             self.remove(key)
         return keys
 
     def get(self, key: bytes, *, now: float = 0.0) -> bytes | None:
-        """Return the value of ``key``, None if it is absent; a computed key is computed if need be."""
+        """Return the value of ``key``, None if it is absent; a computed key is computed if need be.
+
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded.
+        """
         name, delimiter, _ = key.partition(DELIMITER)
         if not delimiter:
             return self._store.loose.get(key)
@@ -176,6 +300,8 @@ class Engine:
         value = table.get(key)
         if value is not None:
             return value
+        if table.presence is not None and not table.presence.has(key):
+            raise MissingError((Range(key, key + b"\0"),))
         for join in table.outputs:
             if join.match_output(key):
                 value = self._get_computed(join, key, now)
@@ -199,6 +325,9 @@ class Engine:
             reverse: Read from the last key down.
             now: The time, for snapshots.
 
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded.
+
         Cost:
             O(rows returned), about 1 µs beside them, if what is asked for is materialised.
         """
@@ -209,7 +338,7 @@ class Engine:
             return self._scan(first, last, limit, reverse=reverse, now=now)
         outputs = table.outputs
         if not outputs:
-            if first < last <= table.end:
+            if first < last <= table.end and (table.presence is None or table.presence.holds(first, last)):
                 return table.slice(first, last, limit, reverse=reverse)
         elif len(outputs) == 1 and not table.entry_count:
             join = outputs[0]
@@ -290,6 +419,9 @@ class Engine:
     def count(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> int:
         """Return how many keys `scan` would return.
 
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded.
+
         Cost:
             O(log n) where one join or the store alone covers the range, else that of the scan.
         """
@@ -364,6 +496,7 @@ class Engine:
 
         Raises:
             NotWatchableError: A join over the range is not kept up to date by pushing.
+            MissingError: Ranges of backed tables that this needs are not loaded.
 
         Cost:
             That of a scan of the range; later 0.5 µs or so more for each computed row that changes in the table.
@@ -381,11 +514,13 @@ class Engine:
         """Bring a watched range up to date and return its changes since the last time, in order.
 
         A scan of the range now is the scan of then with these changes.
+
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded; nothing has been taken.
         """
         while watch.ended is None and (watch.stale or watch.lost):
             while watch.stale:
-                context, _ = watch.stale.popitem()
-                self._reader.refresh(context, now)
+                self._refresh_watched(watch, now)
             lost = len(watch.lost)
             joins = self._catalog.over(watch.first, watch.last) if lost else []
             try:
@@ -394,11 +529,25 @@ class Engine:
             except NotWatchableError as error:
                 self._watches.end(watch, str(error))
                 break
+            missing: list[Range] = []
             for first, last in watch.lost[:lost]:
-                self._bring_up(self._catalog.over(first, last), first, last, now)
+                try:
+                    self._bring_up(self._catalog.over(first, last), first, last, now)
+                except MissingError as error:
+                    missing += error.ranges
+            if missing:
+                raise MissingError(united(missing))
             if lost and not watch.stale and lost == len(watch.lost):
-                settle_lost(watch, joins)
+                settle_lost(watch, joins, self._store.backed)
         return watch.take()
+
+    def _refresh_watched(self, watch: Watch, now: float) -> None:
+        self._reader.missing.clear()
+        stale, watch.stale = watch.stale, {}
+        for context in stale:
+            if not self._reader.refresh(context, now) and context.is_live:
+                watch.stale[context] = None
+        self._refuse_missing()
 
     def unwatch(self, watch: Watch) -> None:
         """Follow a range no more."""
@@ -445,6 +594,7 @@ class Engine:
     ) -> dict[InstalledJoin, Rows]:
         """Materialise a range of joins and bring it up to date; return the rows of those that keep nothing."""
         while True:
+            self._reader.missing.clear()
             serial = self._changes.serial
             pulled = {}
             for join in joins:
@@ -452,10 +602,17 @@ class Engine:
                 if join.is_pull:
                     pulled[join] = self._reader.pull(join, start, stop, now)
                     continue
-                for context in self._reader.ensure(join, start, stop, now):
+                for context in self._reader.ensure(join, start, stop, now) or ():
                     context.last_used = self._read_number
+            if self._store.backed:
+                self._reader.missing.update(dict.fromkeys(self._store.absent(first, last)))
+                self._refuse_missing()
             if serial == self._changes.serial:
                 return pulled
+
+    def _refuse_missing(self) -> None:
+        if self._reader.missing:
+            raise MissingError(united(self._reader.missing))
 
     def _get_computed(self, join: InstalledJoin, key: bytes, now: float) -> bytes | None:
         status = join.coverage.find(key)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pequod.engine.ranges import Range
+
 #: Messages show no more of what they were given: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
 _SENTENCE_MAX: Final = 600
 _LINE_MAX: Final = 120
@@ -108,6 +110,30 @@ class ComputedKeyError(PequodError):
         )
         self.key = key
         self.join = join
+
+
+class BackedKeyError(PequodError):
+    """A client tried to write a key that a database behind the cache owns."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"key {_shown(key)} belongs to the database behind this cache and cannot be written here; write it to the "
+            "database, or run the server with backing_mode write-through"
+        )
+        self.key = key
+
+
+class MissingError(Exception):
+    """A read needs ranges of backed tables that are not loaded: `Engine.load` them all, and read again.
+
+    Not a refusal, so no `PequodError`: nobody sees it but who gave the engine backed tables. The reading again may need
+    others, which could not be told before; no chain of joins needs more rounds than it has sources.
+    """
+
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(f"{len(ranges)} ranges are not loaded, the first of them {ranges[0]}")
+        #: In order; they neither overlap nor touch.
+        self.ranges = ranges
 
 
 class NotWatchableError(PequodError):

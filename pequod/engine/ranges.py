@@ -6,6 +6,16 @@ b't|ann}'
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Range(NamedTuple):
+    """The keys ``[first, last)``."""
+
+    first: bytes
+    last: bytes
+
 
 def prefix_end(prefix: bytes) -> bytes | None:
     """Return the smallest key above every key that starts with ``prefix``; None if there is none.
@@ -24,6 +34,21 @@ def lower(a: bytes | None, b: bytes | None) -> bytes | None:
     if a is None:
         return b
     return a if b is None else min(a, b)
+
+
+def united(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Return the same keys as ranges that neither overlap nor touch, in order.
+
+    >>> united([Range(b"c", b"d"), Range(b"a", b"b"), Range(b"b", b"c")])
+    (Range(first=b'a', last=b'd'),)
+    """
+    found: list[Range] = []
+    for one in sorted(ranges):
+        if found and one.first <= found[-1].last:
+            found[-1] = Range(found[-1].first, max(found[-1].last, one.last))
+        else:
+            found.append(one)
+    return tuple(found)
 
 
 def within(prefix: bytes, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None]:

@@ -6,6 +6,10 @@
 
 An execution may itself bring sources up to date, which may change what it has already read. `Changes.serial` tells:
 the execution is then thrown away and run again, and now finds its sources fresh.
+
+Sources may be ranges of backed tables that are not loaded. An execution notes all that it meets in `Reader.missing`,
+goes on with what is there, and is thrown away in the end. What needs its result is given up likewise; the rest of the
+read is done, so that all that is missing is known at once and the next try finds the rest ready.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from pequod.engine.contexts import Context
 from pequod.engine.execution import Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.plan import Plan
-from pequod.engine.ranges import prefix_end
+from pequod.engine.presence import Presence
+from pequod.engine.ranges import Range, prefix_end
 from pequod.engine.rows import Rows
 from pequod.engine.store import Table, merge_layers
 
@@ -26,7 +31,7 @@ from pequod.engine.store import Table, merge_layers
 class SourceReader:
     """Reads the sources of one join for one execution, and remembers what that made it depend on."""
 
-    __slots__ = ("_join", "_now", "_reader", "expires_s", "upstreams")
+    __slots__ = ("_join", "_now", "_reader", "expires_s", "is_lacking", "upstreams")
 
     def __init__(self, reader: Reader, join: InstalledJoin, now: float) -> None:
         self._reader = reader
@@ -35,13 +40,18 @@ class SourceReader:
         #: Contexts whose rows were read, and the first moment at which one of them expires.
         self.upstreams: dict[Context, None] = {}
         self.expires_s = inf
+        #: Something that was read is not loaded: what was made of it is worth nothing.
+        self.is_lacking = False
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows of a source that start with ``prefix`` and go on with something in ``[first, last)``.
 
         Computed rows are brought up to date first. The rows must only be looked at, before the next read.
         """
-        base = self._join.source_tables[source].slice_within(prefix, first, last)
+        table = self._join.source_tables[source]
+        if table.presence is not None:
+            self._look_for(table.presence, prefix, first, last)
+        base = table.slice_within(prefix, first, last)
         upstreams = self._join.upstreams[source]
         if not upstreams:
             return base
@@ -55,14 +65,26 @@ class SourceReader:
             if upstream.is_pull:
                 layers.append(self._reader.pull(upstream, start, stop, self._now, self))
                 continue
-            for context in self._reader.ensure(upstream, start, stop, self._now):
+            contexts = self._reader.ensure(upstream, start, stop, self._now)
+            if contexts is None:
+                self.is_lacking = True
+                continue
+            for context in contexts:
                 self.depend_on(context)
             layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
     def stored(self, source: int) -> Table | None:
-        """Return the table that holds the whole source; None if joins compute some of it."""
-        return None if self._join.upstreams[source] else self._join.source_tables[source]
+        """Return the table that holds the whole source; None if joins compute some of it, or a database owns it."""
+        table = self._join.source_tables[source]
+        return None if self._join.upstreams[source] or table.presence is not None else table
+
+    def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> None:
+        start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
+        assert stop is not None, "a table name has an end"
+        if start < stop and not presence.holds(start, stop):
+            self._reader.missing.update(dict.fromkeys(presence.gaps(start, stop)))
+            self.is_lacking = True
 
     def depend_on(self, context: Context) -> None:
         """Remember that rows of ``context`` were read."""
@@ -80,16 +102,18 @@ class SourceReader:
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("_changes",)
+    __slots__ = ("_changes", "missing")
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
+        #: What reads since it was last emptied lacked.
+        self.missing: dict[Range, None] = {}
 
-    def ensure(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> list[Context]:
-        """Materialise ``[first, last)`` of a join and bring it up to date.
+    def ensure(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> list[Context] | None:
+        """Materialise ``[first, last)`` of a join and bring it up to date, as far as what that needs is loaded.
 
         Returns:
-            The contexts that hold it.
+            The contexts that hold it; None if something is missing.
 
         Cost:
             O(log ranges + contexts) if there is nothing to do.
@@ -99,6 +123,7 @@ class Reader:
         if first >= last:
             return []
         was_ready = True
+        lacking: set[Context | tuple[bytes, bytes]] = set()
         while True:
             contexts = list(dict.fromkeys(status.context for status in join.coverage.overlapping(first, last)))
             is_fresh = True
@@ -108,19 +133,21 @@ class Reader:
                 elif context.expires_s < now:
                     self._changes.drop(context)
                     is_fresh = False
-                elif not context.is_fresh:
-                    self.refresh(context, now)
+                elif not context.is_fresh and context not in lacking:
+                    if not self.refresh(context, now) and context.is_live:
+                        lacking.add(context)
                     is_fresh = False
             if is_fresh:
-                gaps = join.coverage.gaps(first, last)
+                gaps = [gap for gap in join.coverage.gaps(first, last) if gap not in lacking]
                 if not gaps:
                     join.counters.hits += was_ready
-                    return contexts
+                    return None if lacking else contexts
                 if not self._absorb(contexts, plan):
                     # All of them before looking again, which is for nothing if there were many. Filling one leaves
                     # the others gaps: no join reads its own output.
                     for gap in gaps:
-                        self._fill(join, Context(join, plan, environment, prefix), *gap, now)
+                        if not self._fill(join, Context(join, plan, environment, prefix), *gap, now):
+                            lacking.add(gap)
             was_ready = False
 
     def _absorb(self, contexts: list[Context], plan: Plan) -> bool:
@@ -138,16 +165,17 @@ class Reader:
     def pull(
         self, join: InstalledJoin, first: bytes, last: bytes, now: float, reader: SourceReader | None = None
     ) -> Rows:
-        """Compute ``[first, last)`` of a join and keep nothing."""
+        """Compute ``[first, last)`` of a join and keep nothing; the rows are not all there if something is missing."""
         plan, environment, prefix = join.plan_for(first, last)
         sources = SourceReader(self, join, now)
         while True:
             serial = self._changes.serial
             batch = Execution(plan, environment.copy(), first, last, sources, is_unique=join.is_unique).run()
-            if serial == self._changes.serial:
+            if sources.is_lacking or serial == self._changes.serial:
                 break
             sources = SourceReader(self, join, now)
         if reader is not None:
+            reader.is_lacking |= sources.is_lacking
             for context in sources.upstreams:
                 reader.depend_on(context)
         join.counters.computed_ranges += 1
@@ -155,24 +183,29 @@ class Reader:
         join.counters.rows_computed += len(tails)
         return Rows([prefix + tail for tail in tails], values)
 
-    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, now: float) -> None:
-        """Materialise a gap, or bring something that it needs a step further; the caller looks again."""
+    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, now: float) -> bool:
+        """Materialise a gap, or bring something that it needs a step further; the caller looks again.
+
+        Returns:
+            Whether it got on; if not, something is missing.
+        """
         if join.is_push:
             context = join.contexts.get(context.prefix, context)
             if context.expires_s < now:
                 self._changes.drop(context)
-                return
+                return True
             if not context.is_fresh:
                 # Its log is about rows that it has; new rows would be right already.
-                self.refresh(context, now)
-                return
+                return self.refresh(context, now) or not context.is_live
         serial = self._changes.serial
         sources = SourceReader(self, join, now)
         batch = Execution(
             context.plan, context.environment.copy(), first, last, sources, is_unique=join.is_unique
         ).run()
+        if sources.is_lacking:
+            return False
         if serial != self._changes.serial:
-            return
+            return True
         states: dict[bytes, State] = {}
         rows = _combine(join, batch, states)
         context.rows.merge(*rows)
@@ -186,21 +219,26 @@ class Reader:
         join.coverage.add(first, last, context)
         join.counters.computed_ranges += 1
         join.counters.rows_computed += len(rows.keys)
+        return True
 
     def refresh(self, context: Context, now: float) -> bool:
         """Bring a context up to date: its upstream contexts, then its own log.
 
         Returns:
-            Whether it is fresh; otherwise it has been dropped.
+            Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
         """
         while context.is_live and not context.is_fresh:
-            stale = next((upstream for upstream in context.upstreams if not upstream.is_fresh), None)
-            if stale is not None:
-                self.refresh(stale, now)
+            stale = [upstream for upstream in context.upstreams if not upstream.is_fresh]
+            if stale:
+                lacking = [upstream for upstream in stale if not self.refresh(upstream, now) and upstream.is_live]
+                if lacking and context.is_live:
+                    return False
                 continue
             serial = self._changes.serial
             sources = SourceReader(self, context.join, now)
             batches = self._differences(context, sources)
+            if sources.is_lacking:
+                return False
             if serial != self._changes.serial:
                 continue
             context.join.counters.log_applied += len(context.log)
@@ -208,7 +246,7 @@ class Reader:
             self._depend(context, sources)
             context.is_fresh = True
             self._changes.apply(context.join, context, batches)
-        return context.is_live
+        return context.is_live and context.is_fresh
 
     def _differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
         """Return what the log's changes add and take away.

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedList
 
-from pequod.engine.ranges import lower, prefix_end
+from pequod.engine.presence import Presence
+from pequod.engine.ranges import Range, lower, prefix_end
 from pequod.engine.rows import Rows, SortedRows
 from pequod.engine.spec import DELIMITER
 from pequod.engine.watches import Watch, WatchIndex
@@ -41,6 +42,7 @@ class Table:
         2. A group is never empty, its keys start with its prefix, and ``_order`` holds exactly the groups' prefixes.
         3. ``loose`` holds exactly the keys that the cut does not apply to.
         4. The counters equal what is stored.
+        5. A backed table has no outputs, and every stored key lies in a loaded range.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class Table:
         "loose",
         "outputs",
         "prefix",
+        "presence",
         "readers",
         "value_bytes",
         "watches",
@@ -75,6 +78,8 @@ class Table:
         self.outputs: list[InstalledJoin] = []
         #: The sites that read this table, a list per join and source.
         self.readers: list[list[Site]] = []
+        #: Which ranges are loaded, if a database owns the keys; None if clients do.
+        self.presence: Presence | None = None
         #: Who follows changes of the table's keys, stored or computed.
         self.watches = WatchIndex(self)
         self._groups: dict[bytes, SortedRows] = {}
@@ -199,6 +204,10 @@ class Table:
             groups[prefix].count(first, last) for prefix in self._prefixes(first, last)
         )
 
+    def clip(self, first: bytes, last: bytes | None) -> Range:
+        """Return the part of ``[first, last)`` that lies in the table; empty if it ends at or below its first key."""
+        return Range(max(first, self.prefix), self.end if last is None else min(last, self.end))
+
     @property
     def group_count(self) -> int:
         """How many groups there are."""
@@ -221,18 +230,24 @@ class Table:
         assert all(self._group_of(key) is None for leaf, _ in self.loose.leaves() for key in leaf), "invariant 3"
         assert self.entry_count == len(keys), "invariant 4"
         assert self.key_bytes == sum(map(len, keys)), "invariant 4"
+        if self.presence is not None:
+            self.presence._check()
+            assert not self.outputs, "invariant 5"
+            assert all(map(self.presence.has, keys)), "invariant 5"
 
 
 class Store:
     """All client-written rows: the tables, and the keys that belong to none."""
 
-    __slots__ = ("_order", "loose", "tables", "watches")
+    __slots__ = ("_order", "backed", "loose", "tables", "watches")
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
         self.tables: dict[bytes, Table] = {}
         #: Keys without a delimiter.
         self.loose = SortedRows()
+        #: The backed tables.
+        self.backed: list[Table] = []
         #: All live watches, for tables that are made later.
         self.watches: dict[Watch, None] = {}
         self._order: SortedList[bytes] = SortedList()
@@ -246,6 +261,24 @@ class Store:
             for watch in self.watches:
                 table.watches.add(watch)
         return table
+
+    def back(self, name: bytes) -> None:
+        """Declare that a database owns the keys of a table; nothing of it is loaded."""
+        table = self.table(name)
+        assert not table.outputs, "tables are declared backed before they are used"
+        assert not table.entry_count, "tables are declared backed before they are used"
+        if table.presence is None:
+            table.presence = Presence()
+            self.backed.append(table)
+
+    def absent(self, first: bytes, last: bytes | None) -> list[Range]:
+        """Return the parts of ``[first, last)`` that belong to backed tables and are not loaded."""
+        found = []
+        for table in self.backed:
+            start, stop = table.clip(first, last)
+            if start < stop and table.presence is not None:
+                found += table.presence.gaps(start, stop)
+        return found
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None if it is absent."""

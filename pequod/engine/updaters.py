@@ -68,6 +68,20 @@ class Site:
         """
         return self._by_key.get(self.step.frame_key_of(key, match))
 
+    def within(self, first: bytes, last: bytes) -> list[Context]:
+        """Return the contexts that wait for changes of keys in ``[first, last)``, and perhaps others.
+
+        Cost:
+            O(frames of the site).
+        """
+        found: dict[Context, None] = {}
+        for frame_key, updaters in self._by_key.items():
+            prefix = frame_key if isinstance(frame_key, bytes) else frame_key[0]
+            # A frame whose source key is wholly known waits for its prefix alone; more does no harm.
+            if prefix < last and (prefix >= first or first.startswith(prefix)):
+                found.update(dict.fromkeys(updaters.contexts))
+        return list(found)
+
     def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
         """Let ``context`` wait at a frame with extras; nothing changes if it already does.
 

@@ -18,6 +18,7 @@ from intervaltree import IntervalTree
 
 from pequod.engine.errors import NotWatchableError
 from pequod.engine.ranges import lower
+from pequod.engine.rows import Rows
 from pequod.engine.spec import Snapshot
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Watch:
         #: What was told and not taken yet.
         self.changes: list[Change] = []
         self.stale: dict[Context, None] = {}
-        #: Ranges whose contexts were dropped, and the computed rows that were told of them.
+        #: Ranges whose contexts were dropped or whose rows were forgotten, and the rows that were told of them: the
+        #: computed ones, or those of a backed table.
         self.lost: list[tuple[bytes, bytes]] = []
         self.lost_rows: dict[bytes, bytes] = {}
         #: Why it tells no more; None while it does.
@@ -123,7 +125,9 @@ class WatchIndex:
             O(log watches), plus the watches that cover the key.
         """
         for interval in self._tree.at(key):
-            interval.data.tell(key, old, new)
+            watch: Watch = interval.data
+            if self._table.presence is None or not any(first <= key < last for first, last in watch.lost):
+                watch.tell(key, old, new)
 
     def tell_computed(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Note the change of a computed row; where rows were lost, settling tells what differs in the end."""
@@ -149,6 +153,18 @@ class WatchIndex:
                         watch.lost_rows[key] = value
                 watch.lost.append((first, last))
                 watch.wake()
+
+    def note_forgotten(self, first: bytes, last: bytes) -> None:
+        """Keep the rows aside that were told of a range of the table which is about to be forgotten."""
+        for watch in self._over(first, last):
+            start, stop = max(watch.first, first), lower(watch.last, last)
+            assert stop is not None
+            rows = self._table.slice(start, stop)
+            for key, value in zip(rows.keys, rows.values, strict=True):
+                if not any(lost <= key < end for lost, end in watch.lost):
+                    watch.lost_rows[key] = value
+            watch.lost.append((start, stop))
+            watch.wake()
 
     def _over(self, first: bytes, last: bytes) -> list[Watch]:
         return [interval.data for interval in self._tree.overlap(first, last)]
@@ -225,11 +241,15 @@ def refuse_unwatchable(join: InstalledJoin) -> None:
         todo += [upstream for upstreams in timed.upstreams for upstream in upstreams]
 
 
-def settle_lost(watch: Watch, joins: Sequence[InstalledJoin]) -> None:
+def settle_lost(watch: Watch, joins: Sequence[InstalledJoin], backed: Iterable[Table]) -> None:
     """Tell how what was lost differs from what is there now, materialised and fresh."""
     rows: dict[bytes, bytes] = {}
     for first, last in watch.lost:
         rows |= _computed(joins, first, last)
+        for table in backed:
+            start, stop = table.clip(first, last)
+            found = table.slice(start, stop) if start < stop else Rows([], [])
+            rows.update(zip(found.keys, found.values, strict=True))
     before, watch.lost_rows = watch.lost_rows, {}
     watch.lost = []
     for key in sorted(before.keys() | rows.keys()):
@@ -242,6 +262,7 @@ def _computed(joins: Iterable[InstalledJoin], first: bytes, last: bytes) -> dict
     """Return what is materialised in ``[first, last)``; of two joins the earlier one's value stands."""
     rows: dict[bytes, bytes] = {}
     for join in sorted(joins, key=lambda join: join.order, reverse=True):
-        found = join.coverage.slice(max(first, join.first), min(last, join.last))
+        start, stop = max(first, join.first), min(last, join.last)
+        found = join.coverage.slice(start, stop) if start < stop else Rows([], [])
         rows.update(zip(found.keys, found.values, strict=True))
     return rows

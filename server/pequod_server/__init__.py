@@ -3,6 +3,8 @@
 app.py       composition: engine, servicers, listening, signals
 service.py   the calls: decode, ask the engine, encode
 execute.py   the hot loop: one batch of commands
+loader.py    the database behind the engine: misses, changes, writes
+database.py  which database that is
 calls.py     which calls are under way, how many may be, draining
 standard.py  health, reflection, channelz
 config.py    what can be set
@@ -19,6 +21,7 @@ observe.py      the interceptor around all calls, which tells what watches them
 instruments.py  what watches, put together
 metrics.py      what Prometheus reads           web.py     /metrics, /healthz, /readyz
 logs.py         lines of the log, slow calls    traces.py  OpenTelemetry
+loader_metrics.py  what Prometheus reads of the database
 statistics.py   what the engine holds, collected while it goes on
 """
 

@@ -18,8 +18,10 @@ from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 from pequod.engine import Engine
 from pequod.errors import SettingError
 from pequod_server import logs
+from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
 from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig
+from pequod_server.database import backed_tables, make_loader, make_store
 from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
@@ -42,12 +44,19 @@ class PequodServer:
         await server.stop()
     """
 
-    def __init__(self, config: ServerConfig, engine: Engine | None = None) -> None:
+    def __init__(
+        self, config: ServerConfig, engine: Engine | None = None, *, store: BackingStore | None = None
+    ) -> None:
         self._config = config
-        self.engine = engine or Engine(key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max)
+        store = store or make_store(config)
+        self.engine = engine or Engine(
+            key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max, backed=backed_tables(store)
+        )
+        #: What keeps the engine in step with the database behind it, if there is one.
+        self.loader = None if store is None else make_loader(config, self.engine, store)
         self._calls = Calls(config)
         self.guard = make_guard(config, self.engine)
-        self.instruments = Instruments(config, self.engine, lambda: self.is_ready)
+        self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
         #: Whether calls are taken.
         self.is_ready = False
         interceptors: list[aio.ServerInterceptor] = [self.instruments.interceptor, self._calls]
@@ -64,7 +73,7 @@ class PequodServer:
                 ("grpc.enable_channelz", int(config.channelz)),
             ],
         )
-        self.service = PequodService(self.engine, config, self.instruments.executed)
+        self.service = PequodService(self.engine, config, self.instruments.executed, self.loader)
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
         self._standard = StandardServices(self._server, channelz=config.channelz)
 
@@ -77,15 +86,19 @@ class PequodServer:
         Raises:
             ConfigError: A join cannot be installed.
             OSError: The address cannot be listened on, or that of the metrics.
+            SchemaError: The database does not have what the mapping needs.
+            BackingUnavailableError: The database does not answer.
             SettingError: It would be reached in plain text, or the files for TLS are not right.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
-        await self.instruments.start()
-        await self._standard.starting()
+        if self.loader is not None:
+            await self.loader.start()
         try:
+            await self.instruments.start()
+            await self._standard.starting()
             port = add_port(self._server, self._config)
         except (OSError, SettingError):
-            await self.instruments.stop()
+            await self._end()
             raise
         await self._server.start()
         await self._standard.ready()
@@ -105,11 +118,16 @@ class PequodServer:
         self.service.end_streams()
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
-        await self.instruments.stop()
+        await self._end()
 
     async def close(self) -> None:
         """Close at once; calls under way are cut off."""
         await self._server.stop(None)
+        await self._end()
+
+    async def _end(self) -> None:
+        if self.loader is not None:
+            await self.loader.stop()
         await self.instruments.stop()
 
 
@@ -126,7 +144,7 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from))
-        except (OSError, ImportError) as error:
+        except (OSError, ImportError, SchemaError, BackingUnavailableError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return 1
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pequod_proto.commands import COUNT, FAILED, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod_proto.commands import FAILED, GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.errors import PermissionDeniedError
-from pequod_server.execute import check_columns, command_error
+from pequod_server.backing import BackingStaleError
+from pequod_server.execute import TAKES, Steps, check_columns, command_error
 from pequod_server.grants import Right, Role
 from pequod_server.guard import Caller, present_caller
+from pequod_server.loader import Loader
 
-Execute = Callable[[ExecuteRequest, float], ExecuteReply]
+Execute = Callable[[ExecuteRequest, float], Steps]
 
 
 def guarded(execute: Execute) -> Execute:
@@ -34,8 +36,8 @@ class GuardedExecute:
         self._execute = execute
         self._caller = caller
 
-    def __call__(self, request: ExecuteRequest, now: float) -> ExecuteReply:
-        """Run a batch.
+    def __call__(self, request: ExecuteRequest, now: float) -> Steps:
+        """Run a batch; see `Executor.steps`.
 
         Raises:
             BadBatchError: The columns do not fit; nothing is applied.
@@ -46,13 +48,48 @@ class GuardedExecute:
         """
         role = self._caller.role()
         if role.is_unlimited:
-            return self._execute(request, now)
+            return (yield from self._execute(request, now))
         arguments = request.arguments[:]
         check_columns(request.kinds, len(arguments), len(request.numbers))
         refused = _refused(role, request.kinds, arguments)
         if not refused:
-            return self._execute(request, now)
-        return _with_refused(self._execute(_without(refused, request, arguments), now), refused, len(request.kinds))
+            return (yield from self._execute(request, now))
+        reply = yield from self._execute(_without(refused, request, arguments), now)
+        return _with_refused(reply, refused, len(request.kinds))
+
+
+class BoundedExecute:
+    """Runs the commands of batches, but no reads that may show more than the database's bound of staleness allows."""
+
+    __slots__ = ("_execute", "_loader")
+
+    def __init__(self, execute: Execute, loader: Loader) -> None:
+        self._execute = execute
+        self._loader = loader
+
+    def __call__(self, request: ExecuteRequest, now: float) -> Steps:
+        """Run a batch; see `Executor.steps`."""
+        if not self._loader.is_stale:
+            return (yield from self._execute(request, now))
+        arguments = request.arguments[:]
+        check_columns(request.kinds, len(arguments), len(request.numbers))
+        refused = _stale(self._loader, request.kinds, arguments)
+        reply = yield from self._execute(_without(refused, request, arguments), now)
+        return _with_refused(reply, refused, len(request.kinds))
+
+
+def _stale(loader: Loader, kinds: bytes, arguments: list[bytes]) -> dict[int, CommandError]:
+    refused: dict[int, CommandError] = {}
+    at = 0
+    for index, kind in enumerate(kinds):
+        first = arguments[at]
+        if kind not in (PUT, REMOVE):
+            try:
+                loader.refuse_stale(first, first + b"\0" if kind == GET else arguments[at + 1] or None)
+            except BackingStaleError as error:
+                refused[index] = command_error(error)
+        at += TAKES[kind][0]
+    return refused
 
 
 def _refused(role: Role, kinds: bytes, arguments: list[bytes]) -> dict[int, CommandError]:
@@ -79,17 +116,13 @@ def _refused(role: Role, kinds: bytes, arguments: list[bytes]) -> dict[int, Comm
     return refused
 
 
-#: How many arguments and numbers a command takes.
-_TAKES = {GET: (1, 0), PUT: (2, 0), REMOVE: (1, 0), SCAN: (2, 0), SCAN_LIMIT: (2, 1), SCAN_DOWN: (2, 1), COUNT: (2, 0)}
-
-
 def _without(refused: dict[int, CommandError], request: ExecuteRequest, arguments: list[bytes]) -> ExecuteRequest:
     kinds = bytearray()
     kept: list[bytes] = []
     numbers: list[int] = []
     at = number_at = 0
     for index, kind in enumerate(request.kinds):
-        argument_count, number_count = _TAKES[kind]
+        argument_count, number_count = TAKES[kind]
         if index not in refused:
             kinds.append(kind)
             kept += arguments[at : at + argument_count]

@@ -74,6 +74,8 @@ Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 
 Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
 Milliseconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("MS")]
+BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], Metavar("MODE")]
+BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
 LogFormat = Annotated[Literal["console", "json"], Metavar("FORMAT")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Metavar("LEVEL")]
 Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
@@ -123,6 +125,24 @@ class ServerConfig(BaseModel):
     insecure: bool = Field(default=False, description="Listen in plain text where other machines can reach it.")
     joins: str = Field(default="", description="Joins to install at the start, with ; between.")
     join_files: Files = Field(default=(), description="Files of joins to install at the start, before `joins`.")
+    backing: str = Field(
+        default="", description="The database behind the cache: sqlite:PATH or postgresql://USER@HOST/NAME."
+    )
+    backing_mapping: File = Field(
+        default=None, description="Key patterns and the tables of the database that they come from, TOML."
+    )
+    backing_mode: BackingMode = Field(
+        default="write-around",
+        description="Who writes: write-around (the application to the database), write-through (puts go there), "
+        "look-aside (the database is left alone).",
+    )
+    backing_feed: BackingFeed = Field(default="slot", description="How changes come from PostgreSQL: slot or notify.")
+    backing_feed_name: str = Field(
+        default="pequod", description="The publication and its slot in PostgreSQL, or the channel."
+    )
+    backing_stale_max_s: Seconds = Field(
+        default=0.0, description="Reads of the database's keys fail when its changes are so late; 0 for no bound."
+    )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
     slow_ms: Milliseconds = Field(default=100.0, description="Log calls and batches that take as long; 0 for none.")
     log_format: LogFormat = Field(default="console", description="Lines of the log: console (for people) or json.")

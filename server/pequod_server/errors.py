@@ -11,6 +11,7 @@ from grpc_status import rpc_status
 from pequod_proto.commands import STOPPING
 
 from pequod.engine import (
+    BackedKeyError,
     ComputedKeyError,
     InvalidKeyError,
     JoinError,
@@ -20,6 +21,13 @@ from pequod.engine import (
     UnknownJoinError,
 )
 from pequod.errors import PermissionDeniedError, UnauthenticatedError, WatchCompactedError
+from pequod_server.backing import (
+    BackingStaleError,
+    BackingUnavailableError,
+    PackError,
+    SchemaError,
+    WriteRefusedError,
+)
 
 #: The domain of our ErrorInfo reasons.
 DOMAIN: Final = "pequod.v1"
@@ -32,6 +40,12 @@ _CODES: Final[dict[type[PequodError], grpc.StatusCode]] = {
     JoinError: grpc.StatusCode.INVALID_ARGUMENT,
     InvalidKeyError: grpc.StatusCode.INVALID_ARGUMENT,
     LimitExceededError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    BackedKeyError: grpc.StatusCode.FAILED_PRECONDITION,
+    BackingUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    BackingStaleError: grpc.StatusCode.UNAVAILABLE,
+    SchemaError: grpc.StatusCode.FAILED_PRECONDITION,
+    PackError: grpc.StatusCode.INVALID_ARGUMENT,
+    WriteRefusedError: grpc.StatusCode.FAILED_PRECONDITION,
     ComputedKeyError: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownJoinError: grpc.StatusCode.NOT_FOUND,
     NotWatchableError: grpc.StatusCode.FAILED_PRECONDITION,
@@ -56,7 +70,7 @@ def facts_of(error: PequodError) -> dict[str, str]:
             return {"setting": setting, "size": str(size), "maximum": str(maximum)}
         case ComputedKeyError(key=key, join=join):
             return {"key_hex": key[:_KEY_MAX].hex(), "join": join}
-        case InvalidKeyError(key=key):
+        case InvalidKeyError(key=key) | BackedKeyError(key=key):
             return {"key_hex": key[:_KEY_MAX].hex()}
         case NotWatchableError(join=join, reason=reason):
             return {"join": join, "reason": reason}

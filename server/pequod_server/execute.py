@@ -10,7 +10,8 @@ has room for so many bytes; once that is used up, reads are not run but left to 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple
 
 from pequod_proto.commands import (
     ABSENT,
@@ -27,11 +28,41 @@ from pequod_proto.commands import (
 )
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
-from pequod.engine import Engine, LimitExceededError, PequodError, Rows
+from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError, Range, Rows
+from pequod.engine.ranges import united
 from pequod_server.errors import code_of, facts_of
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
+
+
+#: How many arguments and numbers a command takes.
+TAKES: Final = {
+    GET: (1, 0),
+    PUT: (2, 0),
+    REMOVE: (1, 0),
+    SCAN: (2, 0),
+    SCAN_LIMIT: (2, 1),
+    SCAN_DOWN: (2, 1),
+    COUNT: (2, 0),
+}
+
+
+#: How many reads are looked at when one has to wait.
+_AHEAD: Final = 1000
+
+
+class Write(NamedTuple):
+    """A put of a key that the database owns, or (None) its removal."""
+
+    refusal: BackedKeyError
+    value: bytes | None
+
+
+#: What a command waits for.
+Need = MissingError | Write
+#: Yields needs, is sent the time or a status, and returns the reply.
+Steps = Generator[Need, float | int, ExecuteReply]
 
 
 class BadBatchError(Exception):
@@ -52,8 +83,21 @@ class Executor:
         self._reply_bytes_max = reply_bytes_max
         self._rows_max = rows_max
 
-    def execute(self, request: ExecuteRequest, now: float) -> ExecuteReply:  # noqa: PLR0912, PLR0915 - one flat loop
+    def execute(self, request: ExecuteRequest, now: float) -> ExecuteReply:
+        """Run the commands of a batch in order, where no database is behind the engine; see `steps`."""
+        try:
+            next(self.steps(request, now))
+        except StopIteration as end:
+            reply: ExecuteReply = end.value
+            return reply
+        raise AssertionError("an engine without backed tables lacks nothing")
+
+    def steps(self, request: ExecuteRequest, now: float) -> Steps:  # noqa: PLR0912, PLR0915 - one flat loop
         """Run the commands of a batch in order.
+
+        Yields:
+            What a command waits for. Send the time to have it run again, a status if it is done, or throw a
+            PequodError for which it fails.
 
         Raises:
             BadBatchError: The columns do not fit; nothing is applied.
@@ -74,68 +118,95 @@ class Executor:
         errors: list[CommandError] = []
         room = self._reply_bytes_max
         at = number_at = 0
-        for index, kind in enumerate(kinds):
+        start = index = 0
+        while start < len(kinds):
             try:
-                if kind == SCAN:
-                    at += 2
-                    if room <= 0:
-                        statuses[index] = TRUNCATED
-                        counts.append(0)
-                        continue
-                    rows = scan(arguments[at - 2], arguments[at - 1] or None, limit=rows_max, now=now)
-                    found = rows.keys
-                    if found:
-                        room -= sum(map(len, found)) + sum(map(len, rows.values)) + ROW_BYTES * len(found)
-                        if room < 0 or len(found) == rows_max:
-                            rows, statuses[index] = _cut(rows, room, rows_max, 0 if values else 1)
+                for index, kind in enumerate(kinds[start:], start):
+                    try:
+                        if kind == SCAN:
+                            at += 2
+                            if room <= 0:
+                                statuses[index] = TRUNCATED
+                                counts.append(0)
+                                continue
+                            rows = scan(arguments[at - 2], arguments[at - 1] or None, limit=rows_max, now=now)
                             found = rows.keys
-                        keys += found
-                        values += rows.values
-                    counts.append(len(found))
-                elif kind == PUT:
-                    at += 2
-                    put(arguments[at - 2], arguments[at - 1])
-                elif kind == GET:
-                    at += 1
-                    if room <= 0:
-                        statuses[index] = TRUNCATED
-                        continue
-                    value = get(arguments[at - 1], now=now)
-                    if value is None:
-                        statuses[index] = ABSENT
-                    else:
-                        room -= len(value) + ROW_BYTES
-                        if room < 0 and values:
-                            statuses[index] = TRUNCATED
+                            if found:
+                                room -= sum(map(len, found)) + sum(map(len, rows.values)) + ROW_BYTES * len(found)
+                                if room < 0 or len(found) == rows_max:
+                                    rows, statuses[index] = _cut(rows, room, rows_max, 0 if values else 1)
+                                    found = rows.keys
+                                keys += found
+                                values += rows.values
+                            counts.append(len(found))
+                        elif kind == PUT:
+                            at += 2
+                            put(arguments[at - 2], arguments[at - 1])
+                        elif kind == GET:
+                            at += 1
+                            if room <= 0:
+                                statuses[index] = TRUNCATED
+                                continue
+                            value = get(arguments[at - 1], now=now)
+                            if value is None:
+                                statuses[index] = ABSENT
+                            else:
+                                room -= len(value) + ROW_BYTES
+                                if room < 0 and values:
+                                    statuses[index] = TRUNCATED
+                                else:
+                                    values.append(value)
+                        elif kind == REMOVE:
+                            at += 1
+                            if not engine.remove(arguments[at - 1]):
+                                statuses[index] = ABSENT
+                        elif kind == COUNT:
+                            at += 2
+                            counts.append(engine.count(arguments[at - 2], arguments[at - 1] or None, now=now))
                         else:
-                            values.append(value)
-                elif kind == REMOVE:
-                    at += 1
-                    if not engine.remove(arguments[at - 1]):
-                        statuses[index] = ABSENT
-                elif kind == COUNT:
-                    at += 2
-                    counts.append(engine.count(arguments[at - 2], arguments[at - 1] or None, now=now))
-                else:
-                    at += 2
-                    number_at += 1
-                    if room <= 0:
-                        statuses[index] = TRUNCATED
-                        counts.append(0)
-                        continue
-                    asked = numbers[number_at - 1] or rows_max
-                    limit = min(asked, rows_max)
-                    first, last = arguments[at - 2], arguments[at - 1] or None
-                    rows = scan(first, last, limit=limit, reverse=kind == SCAN_DOWN, now=now)
-                    room -= sum(map(len, rows.keys)) + sum(map(len, rows.values)) + ROW_BYTES * len(rows.keys)
-                    is_whole = numbers[number_at - 1] == limit
-                    rows, statuses[index] = _cut(rows, room, limit + 1 if is_whole else limit, 0 if values else 1)
-                    keys += rows.keys
-                    values += rows.values
-                    counts.append(len(rows.keys))
-            except PequodError as error:
+                            at += 2
+                            number_at += 1
+                            if room <= 0:
+                                statuses[index] = TRUNCATED
+                                counts.append(0)
+                                continue
+                            asked = numbers[number_at - 1] or rows_max
+                            limit = min(asked, rows_max)
+                            first, last = arguments[at - 2], arguments[at - 1] or None
+                            rows = scan(first, last, limit=limit, reverse=kind == SCAN_DOWN, now=now)
+                            room -= sum(map(len, rows.keys)) + sum(map(len, rows.values)) + ROW_BYTES * len(rows.keys)
+                            is_whole = numbers[number_at - 1] == limit
+                            most = limit + 1 if is_whole else limit
+                            rows, statuses[index] = _cut(rows, room, most, 0 if values else 1)
+                            keys += rows.keys
+                            values += rows.values
+                            counts.append(len(rows.keys))
+                    except BackedKeyError:
+                        raise
+                    except PequodError as error:
+                        statuses[index] = FAILED
+                        errors.append(command_error(error))
+                break
+            except MissingError as error:
+                ahead = self._lacking_ahead(kinds, arguments, index, at, now)
+                need: Need = MissingError(united([*error.ranges, *ahead]))
+            except BackedKeyError as error:
+                need = Write(error, arguments[at - 1] if kinds[index] == PUT else None)
+            start = index + 1
+            try:
+                outcome = yield need
+            except PequodError as refusal:
                 statuses[index] = FAILED
-                errors.append(command_error(error))
+                errors.append(command_error(refusal))
+                continue
+            if isinstance(outcome, float):
+                # The command has changed nothing but its place in the columns.
+                now, start = outcome, index
+                argument_count, number_count = TAKES[kinds[index]]
+                at -= argument_count
+                number_at -= number_count
+            else:
+                statuses[index] = outcome
         return ExecuteReply(
             batch=request.batch,
             statuses=bytes(statuses),
@@ -146,6 +217,25 @@ class Executor:
             server_id=self._server_id,
             revision=engine.revision,
         )
+
+    def _lacking_ahead(self, kinds: bytes, arguments: Sequence[bytes], index: int, at: int, now: float) -> list[Range]:
+        """Return what the reads after command ``index`` lack, up to the next write, so that they wait all at once.
+
+        ``at`` is where their arguments begin. What they compute now, they find then.
+        """
+        lacking: list[Range] = []
+        for kind in kinds[index + 1 : index + 1 + _AHEAD]:
+            if kind in (PUT, REMOVE):
+                break
+            try:
+                if kind == GET:
+                    self._engine.get(arguments[at], now=now)
+                else:
+                    self._engine.count(arguments[at], arguments[at + 1] or None, now=now)
+            except MissingError as error:
+                lacking += error.ranges
+            at += TAKES[kind][0]
+        return lacking
 
 
 def command_error(error: PequodError) -> CommandError:

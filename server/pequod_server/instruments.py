@@ -12,6 +12,7 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.engine import Engine
 from pequod_server.config import ServerConfig
+from pequod_server.loader import Loader
 from pequod_server.logs import CallLog
 from pequod_server.observe import BatchSink, CallObserver, Sink
 
@@ -21,7 +22,9 @@ log = logging.getLogger("pequod.server")
 class Instruments:
     """The instruments of one server."""
 
-    def __init__(self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool], loader: Loader | None = None
+    ) -> None:
         """Make the instruments that the settings ask for.
 
         Raises:
@@ -39,6 +42,10 @@ class Instruments:
             from pequod_server.web import WebServer  # noqa: PLC0415
 
             self._metrics = Metrics(engine)
+            if loader is not None:
+                from pequod_server.loader_metrics import LoaderCollector  # noqa: PLC0415
+
+                self._metrics.registry.register(LoaderCollector(loader))
             self._web = WebServer(self._metrics.scrape, is_ready)
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -15,20 +15,22 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import ABSENT, OK
 from pequod_proto.pequod_pb2_grpc import PequodServicer
 
-from pequod.engine import Engine, JoinError, LimitExceededError, PequodError, Rows
-from pequod.engine.ranges import within
+from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
+from pequod.engine.ranges import united, within
 from pequod.errors import WatchCompactedError
 from pequod_server import encode
-from pequod_server.commands import guarded
+from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of, stopping_status
-from pequod_server.execute import ROW_BYTES, BadBatchError, Executor
+from pequod_server.execute import ROW_BYTES, BadBatchError, Executor, Need, Steps, Write
+from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
 from pequod_server.statistics import collected
 from pequod_server.undecodable import refuse
-from pequod_server.watches import Feed, Watches
+from pequod_server.watches import Bounds, Feed, Watches
 
 Answer = TypeVar("Answer")
 Context = aio.ServicerContext[Any, Any]
@@ -42,8 +44,9 @@ _REMOVED_AT_A_TIME: Final = 256
 class PequodService(PequodServicer):
     """One engine behind the wire contract."""
 
-    def __init__(self, engine: Engine, config: ServerConfig, on_batch: BatchSink) -> None:
+    def __init__(self, engine: Engine, config: ServerConfig, on_batch: BatchSink, loader: Loader | None = None) -> None:
         self._engine = engine
+        self._loader = loader
         self._on_batch = on_batch
         self._config = config
         #: Random, so that clients notice a restart.
@@ -51,7 +54,7 @@ class PequodService(PequodServicer):
         #: Batch streams that wait for a batch; they would hold up the end of the server.
         self._idle: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
-        self._watches = Watches(engine, config)
+        self._watches = Watches(engine, config, None if loader is None else loader.load_patiently)
         self._executor = Executor(
             engine,
             self.server_id,
@@ -59,33 +62,45 @@ class PequodService(PequodServicer):
             reply_bytes_max=config.reply_bytes_max,
             rows_max=config.rows_max,
         )
+        self._execute: Execute = self._executor.steps
+        if loader is not None:
+            self._execute = BoundedExecute(self._execute, loader)
 
     def _header(self) -> pb.Header:
         return pb.Header(server_id=self.server_id, revision=self._engine.revision)
 
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetReply:
         """Get one value."""
-        value = await _answer(context, lambda: self._engine.get(request.key, now=time.monotonic()))
+        bounds = request.key, request.key + b"\0"
+        value = await self._read(context, lambda: self._engine.get(request.key, now=time.monotonic()), bounds)
         return pb.GetReply(header=self._header(), value=value)
 
     async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutReply:
         """Write one base key."""
-        await _answer(context, lambda: self._engine.put(request.key, request.value))
+        try:
+            await _answer(context, lambda: self._engine.put(request.key, request.value))
+        except BackedKeyError as error:
+            await self._write(context, error, request.value)
         return pb.PutReply(header=self._header())
 
     async def Remove(self, request: pb.RemoveRequest, context: Context) -> pb.RemoveReply:
         """Remove one base key."""
-        removed = await _answer(context, lambda: self._engine.remove(request.key))
+        try:
+            removed = await _answer(context, lambda: self._engine.remove(request.key))
+        except BackedKeyError as error:
+            removed = await self._write(context, error, None)
         return pb.RemoveReply(header=self._header(), removed=removed)
 
     async def MultiGet(self, request: pb.MultiGetRequest, context: Context) -> pb.MultiGetReply:
         """Get many values, as many as fit into a reply."""
-        now, room = time.monotonic(), self._config.reply_bytes_max
+        room = self._config.reply_bytes_max
         values: list[bytes] = []
         present: list[bool] = []
         await _answer(context, lambda: self._refuse_many(len(request.keys)))
-        for key in request.keys:
-            value = self._engine.get(key, now=now)
+        keys = request.keys[:]
+        # Without bounds of its own: each key is looked at for staleness.
+        found = await self._read(context, lambda: self._get_all(keys), (b"", b""))
+        for value in found:
             room -= len(value or b"") + ROW_BYTES
             if room < 0 and values:
                 break
@@ -104,8 +119,31 @@ class PequodService(PequodServicer):
             self._refuse_many(len(keys))
             self._engine.put_all(keys, values)
 
-        await _answer(context, put)
+        try:
+            await _answer(context, put)
+        except BackedKeyError as error:
+            await _refuse(context, error)
         return pb.MultiPutReply(header=self._header())
+
+    async def _removed(self, context: Context, first: bytes, last: bytes | None) -> list[bytes]:
+        try:
+            return self._engine.remove_range(first, last, _REMOVED_AT_A_TIME)
+        except BackedKeyError as error:
+            await _refuse(context, error)
+
+    def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return many values; what any of them lacks is told at once."""
+        now, values, missing = time.monotonic(), [], list[Range]()
+        for key in keys:
+            if self._loader is not None:
+                self._loader.refuse_stale(key, key + b"\0")
+            try:
+                values.append(self._engine.get(key, now=now))
+            except MissingError as error:
+                missing += error.ranges
+        if missing:
+            raise MissingError(united(missing))
+        return values
 
     def _refuse_many(self, count: int) -> None:
         if count > self._config.batch_commands_max:
@@ -118,7 +156,7 @@ class PequodService(PequodServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
         first, last = _range(request)
         removed = 0
-        while keys := self._engine.remove_range(first, last, _REMOVED_AT_A_TIME):
+        while keys := await self._removed(context, first, last):
             removed += len(keys)
             if len(keys) < _REMOVED_AT_A_TIME:
                 break
@@ -128,11 +166,11 @@ class PequodService(PequodServicer):
 
     async def Count(self, request: pb.CountRequest, context: Context) -> pb.CountReply:
         """Count the keys of a range."""
-        first, last = _range(request)
-        count = await _answer(context, lambda: self._engine.count(first, last, now=time.monotonic()))
+        first, last = bounds = _range(request)
+        count = await self._read(context, lambda: self._engine.count(first, last, now=time.monotonic()), bounds)
         return pb.CountReply(header=self._header(), count=count)
 
-    async def Scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
+    async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanReply]:
         """Read a range in chunks; between them, others have their turn."""
         first, last = _range(request)
         rows_max = self._config.rows_max
@@ -143,7 +181,13 @@ class PequodService(PequodServicer):
         while remaining is None or remaining > 0:
             limit = wanted if remaining is None else min(remaining, wanted)
             # One row more tells whether there is anything behind the chunk.
-            found = self._engine.scan(first, last, limit=limit + 1, reverse=request.reverse, now=time.monotonic())
+            found = await self._read(
+                context,
+                lambda first=first, last=last, limit=limit: self._engine.scan(  # type: ignore[misc]
+                    first, last, limit=limit + 1, reverse=request.reverse, now=time.monotonic()
+                ),
+                (first, last),
+            )
             keys, values = found.keys[:limit], [] if request.keys_only else found.values[:limit]
             count, size = _fitting(keys, values, chunk_bytes)
             reply = pb.ScanReply(header=self._header(), keys=keys[:count], values=values[:count])
@@ -165,7 +209,7 @@ class PequodService(PequodServicer):
 
     async def Execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come; one reply for each."""
-        read, write, execute, clock = context.read, context.write, guarded(self._executor.execute), time.monotonic
+        read, write, execute, clock = context.read, context.write, guarded(self._execute), time.monotonic
         on_batch = self._on_batch
         task, idle = asyncio.current_task(), self._idle
         assert task is not None
@@ -177,7 +221,13 @@ class PequodService(PequodServicer):
                 if request is aio.EOF:
                     return
                 started_s = clock()
-                reply = execute(request, started_s)
+                steps = execute(request, started_s)
+                try:
+                    need = next(steps)
+                except StopIteration as end:
+                    reply = end.value
+                else:
+                    reply = await self._finish(steps, need, len(request.kinds))
                 on_batch(request, reply, clock() - started_s)
                 await write(reply)
         except BadBatchError as error:
@@ -195,11 +245,57 @@ class PequodService(PequodServicer):
         status = stopping_status()
         await context.abort(status.code, status.details, status.trailing_metadata)
 
+    async def _read(self, context: Context, ask: Callable[[], Answer], bounds: Bounds) -> Answer:
+        """Answer a read of a range, once what it needs of the database is loaded."""
+        if self._loader is None:
+            return await _answer(context, ask)
+        try:
+            return await self._loader.read(ask, *bounds)
+        except PequodError as error:
+            await _refuse(context, error)
+
+    async def _write(self, context: Context, error: BackedKeyError, value: bytes | None) -> bool:
+        """Write a key of the database through, or refuse it; tell whether it was there."""
+        try:
+            return await self._write_through(error, value)
+        except PequodError as refusal:
+            await _refuse(context, refusal)
+
+    async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
+        if self._loader is None or not self._loader.is_write_through:
+            raise error
+        return await self._loader.write(error.key, value)
+
+    async def _finish(self, steps: Steps, need: Need, command_count: int) -> pb.ExecuteReply:
+        """Run the rest of a batch, one of whose commands waits; other streams go on meanwhile."""
+        try:
+            for _ in range(ROUNDS_MAX * command_count):
+                try:
+                    outcome = await self._meet(need)
+                except PequodError as error:
+                    need = steps.throw(error)
+                else:
+                    need = steps.send(outcome)
+        except StopIteration as end:
+            reply: pb.ExecuteReply = end.value
+            return reply
+        finally:
+            steps.close()
+        raise AssertionError("a range that is loaded is there for the command that waits for it")
+
+    async def _meet(self, need: Need) -> float | int:
+        if isinstance(need, Write):
+            return OK if await self._write_through(need.refusal, need.value) else ABSENT
+        assert self._loader is not None, "only backed tables lack something"
+        await self._loader.load(need.ranges)
+        return time.monotonic()
+
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchReply]:
         """Tell the changes of a range as they come."""
         if request.rows and request.HasField("after"):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a watch that goes on has no use for the rows")
-        feed, header, rows = await _answer(context, lambda: self._open_watch(request))
+        bounds = request.first, _last(request)
+        feed, header, rows = await self._read(context, lambda: self._open_watch(request), bounds)
         task = asyncio.current_task()
         assert task is not None
         self._idle.add(task)
@@ -282,6 +378,8 @@ class PequodService(PequodServicer):
 async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
+    except BackedKeyError:
+        raise
     except PequodError as error:
         await _refuse(context, error)
 

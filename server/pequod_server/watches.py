@@ -14,15 +14,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from pequod.engine import Change, Engine, LimitExceededError, Rows
-from pequod.errors import WatchCompactedError
+from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows
+from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
 
 #: A range by its bounds.
 Bounds = tuple[bytes, bytes | None]
+#: Has ranges of the database loaded, however long that takes.
+Load = Callable[[Sequence[Range]], Awaitable[None]]
 
 
 class Batch(NamedTuple):
@@ -40,8 +42,11 @@ class Feed:
         2. Whoever knows the range as of ``floor`` knows it as of now with all batches applied.
     """
 
-    def __init__(self, engine: Engine, bounds: Bounds, changes_max: int) -> None:
+    def __init__(self, engine: Engine, bounds: Bounds, changes_max: int, load: Load | None) -> None:
         self._engine = engine
+        self._load = load
+        #: Loads what the range lacks, since that was forgotten.
+        self._loading: asyncio.Task[None] | None = None
         self._changes_max = changes_max
         self.bounds = bounds
         self._loop = asyncio.get_running_loop()
@@ -60,7 +65,13 @@ class Feed:
 
     def settle(self) -> None:
         """Take in what the engine tells."""
-        changes = self._engine.settle(self._watch, now=time.monotonic())
+        if self._loading is not None:
+            return
+        try:
+            changes = self._engine.settle(self._watch, now=time.monotonic())
+        except MissingError as error:
+            self._loading = self._loop.create_task(self._settle_later(error.ranges), name="pequod watch load")
+            return
         if changes:
             self._batches.append(Batch(self._engine.revision, changes))
             self._change_count += len(changes)
@@ -74,6 +85,17 @@ class Feed:
             self._sent -= 1
             self.floor, dropped = self._batches.popleft()
             self._change_count -= len(dropped)
+
+    async def _settle_later(self, ranges: Sequence[Range]) -> None:
+        assert self._load is not None, "only backed tables lack something"
+        try:
+            await self._load(ranges)
+        except PequodError as error:
+            self._end(str(error))
+            return
+        finally:
+            self._loading = None
+        self.settle()
 
     def _end(self, reason: str) -> None:
         if self.ended is None:
@@ -107,6 +129,8 @@ class Feed:
 
     def close(self) -> None:
         """Follow the range no more."""
+        if self._loading is not None:
+            self._loading.cancel()
         self._engine.unwatch(self._watch)
 
 
@@ -117,8 +141,9 @@ class Watches:
         1. A feed is attached to a stream, or is in ``_idle`` with the timer that will close it.
     """
 
-    def __init__(self, engine: Engine, config: ServerConfig) -> None:
+    def __init__(self, engine: Engine, config: ServerConfig, load: Load | None = None) -> None:
         self._engine = engine
+        self._load = load
         self._config = config
         self._attached: set[Feed] = set()
         self._idle: dict[Feed, asyncio.TimerHandle] = {}
@@ -137,7 +162,7 @@ class Watches:
             raise LimitExceededError("watches_max", len(self._attached) + 1, self._config.watches_max)
         if len(self._attached) + len(self._idle) >= self._config.watches_max:
             self._close_idle(next(iter(self._idle)))
-        feed = Feed(self._engine, bounds, self._config.watch_changes_max)
+        feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._load)
         self._attached.add(feed)
         return feed
 

@@ -11,13 +11,30 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeVar
 
-from pequod.engine import Engine, JoinError, JoinSpec, NotWatchableError, Snapshot, Watch, changes, rows
+from pequod.engine import (
+    BackedKeyError,
+    Engine,
+    JoinError,
+    JoinSpec,
+    MissingError,
+    NotWatchableError,
+    Snapshot,
+    Watch,
+    changes,
+    rows,
+)
 from pequod.engine.testing import NaiveModel, select
-from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.draw import BASE_TABLES, VALUES, draw_bound, draw_join, draw_key, draw_range
+
+T = TypeVar("T")
+
+#: A read needs no more rounds of loads than its joins have sources, one after the other.
+ROUNDS_MAX = 20
 
 
 class DifferenceError(AssertionError):
@@ -33,9 +50,10 @@ class Step:
 
 
 class Walker:
-    """An engine and a model that take the same steps."""
+    """An engine and a model that take the same steps; what the model holds of backed tables is the database."""
 
     def __init__(self) -> None:
+        self.backed: tuple[bytes, ...] = ()
         self.engine = Engine()
         self.model = NaiveModel()
         self.now = 0.0
@@ -56,6 +74,33 @@ class Walker:
         getattr(self, "_" + step.kind)(*step.arguments)
         self.engine._check()
 
+    def _back(self, *tables: bytes) -> None:
+        self.backed = tables
+        self.engine = Engine(backed=tables)
+
+    def _is_backed(self, key: bytes) -> bool:
+        name, delimiter, _ = key.partition(b"|")
+        return bool(delimiter) and name in self.backed
+
+    def _load(self, first: bytes, last: bytes | None) -> None:
+        self.engine.load(first, last, [row for row in self.model.base.items() if self._is_backed(row[0])])
+
+    def _forget(self, first: bytes, last: bytes | None) -> None:
+        self.engine.forget(first, last)
+
+    def _loading(self, read: Callable[[], T]) -> T:
+        """Read, and load what is missing, until nothing is."""
+        for _ in range(ROUNDS_MAX):
+            try:
+                return read()
+            except MissingError as error:
+                for first, last in error.ranges:
+                    if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
+                        raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
+                    self._load(first, last)
+                self.engine._check()
+        raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
+
     def _add(self, spec: JoinSpec) -> None:
         try:
             self.engine.add_joins([spec])
@@ -74,18 +119,25 @@ class Walker:
 
     def _put(self, key: bytes, value: bytes) -> None:
         if not self.model.computes(key):
-            self.engine.put(key, value)
+            if self._is_backed(key):
+                self.engine.apply(key, value)
+            else:
+                self.engine.put(key, value)
             self.model.put(key, value)
             self._changed()
 
     def _remove(self, key: bytes) -> None:
         if not self.model.computes(key):
-            self._same(self.engine.remove(key), self.model.remove(key))
+            if self._is_backed(key):
+                self.engine.apply(key, None)
+                self.model.remove(key)
+            else:
+                self._same(self.engine.remove(key), self.model.remove(key))
             self._changed()
 
     def _watch(self, first: bytes, last: bytes | None) -> None:
         try:
-            watch = self.engine.watch(first, last, lambda: None, now=self.now)
+            watch = self._loading(lambda: self.engine.watch(first, last, lambda: None, now=self.now))
         except NotWatchableError:
             return
         self.followed.append((watch, dict(self.model.scan(first, last))))
@@ -94,7 +146,7 @@ class Walker:
         if not self.followed:
             return
         watch, rows = self.followed[number % len(self.followed)]
-        for key, old, new in self.engine.settle(watch, now=self.now):
+        for key, old, new in self._loading(lambda: self.engine.settle(watch, now=self.now)):
             if rows.get(key) != old or old == new:
                 raise DifferenceError(f"a watch tells {old!r} -> {new!r} for {key!r}, which was {rows.get(key)!r}")
             if new is None:
@@ -108,6 +160,10 @@ class Walker:
         self._same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
 
     def _remove_range(self, first: bytes, last: bytes | None, limit: int | None) -> None:
+        try:
+            self.engine.remove_range(first, last, 0)
+        except BackedKeyError:
+            return
         doomed = [key for key, _ in select(self.model.base, first, last)[:limit]]
         self._same(self.engine.remove_range(first, last, limit), doomed)
         for key in doomed:
@@ -121,7 +177,7 @@ class Walker:
         self.now += seconds
 
     def _get(self, key: bytes) -> None:
-        value = self.engine.get(key, now=self.now)
+        value = self._loading(lambda: self.engine.get(key, now=self.now))
         if self._is_timed():
             self._plausible({key: value})
         else:
@@ -134,7 +190,7 @@ class Walker:
     def _scan(self, first: bytes, last: bytes | None, limit: int | None, reverse: bool) -> None:
         if (first, last, limit, reverse) not in self.scanned:
             self.scanned.append((first, last, limit, reverse))
-        found = self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now)
+        found = self._loading(lambda: self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now))
         pairs = list(zip(found.keys, found.values, strict=True))
         if self._is_timed():
             rows = dict(pairs)
@@ -145,7 +201,7 @@ class Walker:
         expected = self.model.scan(first, last, limit=limit, reverse=reverse)
         self._same(pairs, expected)
         if limit is None:
-            self._same(self.engine.count(first, last, now=self.now), len(expected))
+            self._same(self._loading(lambda: self.engine.count(first, last, now=self.now)), len(expected))
 
     def _changed(self) -> None:
         if self._is_timed():
@@ -204,6 +260,12 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
     if chance < 0.49:
         keys = sorted(base)
         return Step("remove", (random.choice(keys) if keys else b"s|a",))
+    if walker.backed and random.random() < 0.15:
+        kind = random.choice(["forget", "forget", "load"])
+        if random.random() < 0.5:
+            key = draw_key(random, specs)
+            return Step(kind, (key, key + b"\0"))
+        return Step(kind, draw_range(random, specs))
     if chance < 0.5:
         return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))
     if chance < 0.55:
@@ -226,13 +288,15 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
     return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
 
 
-def walk(seed: int, step_count: int) -> list[Step] | None:
+def walk(seed: int, step_count: int, *, backed: bool = False) -> list[Step] | None:
     """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
     random = Random(seed)
     snapshots = random.random() < 0.2
     with small_limits(random):
         walker = Walker()
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
+        if backed:
+            script.insert(0, Step("back", tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
         try:
             for step in script:
                 walker.take(step)
@@ -293,11 +357,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--backed", action="store_true", help="with a database behind some tables")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     seed = options.seed
     while time.monotonic() < end:
-        script = walk(seed, options.steps)
+        script = walk(seed, options.steps, backed=options.backed)
         if script is not None:
             print(f"seed {seed}:", *map(describe, script), sep="\n")
             replay(script)

@@ -19,12 +19,15 @@ class Exactness(RuleBasedStateMachine):
     """Any joins, any calls."""
 
     snapshots = False
+    backed: tuple[bytes, ...] = ()
 
     @initialize(random=RANDOMS)
     def start(self, random: Random) -> None:
         self.limits = small_limits(random)
         self.limits.__enter__()
         self.walker = Walker()
+        if self.backed:
+            self.walker.take(Step("back", self.backed))
         for _ in range(random.choice([1, 1, 2, 3])):
             self.walker.take(Step("add", (draw_join(random, snapshots=self.snapshots),)))
 
@@ -78,12 +81,39 @@ class ExactnessWithSnapshots(Exactness):
     snapshots = True
 
 
+class ExactnessWithDatabase(Exactness):
+    """The same with a database that owns some tables: loads on demand, changes, ranges forgotten at any moment."""
+
+    backed = (b"p", b"q")
+
+    @rule(random=RANDOMS)
+    def forget(self, random: Random) -> None:
+        self.walker.take(Step("forget", draw_range(random, self.walker.specs)))
+
+    @rule(random=RANDOMS)
+    def forget_key(self, random: Random) -> None:
+        key = draw_key(random, self.walker.specs)
+        self.walker.take(Step("forget", (key, key + b"\0")))
+
+    @rule(random=RANDOMS)
+    def load(self, random: Random) -> None:
+        self.walker.take(Step("load", draw_range(random, self.walker.specs)))
+
+
 TestExactness = Exactness.TestCase
 TestExactness.settings = settings()
 TestExactnessWithSnapshots = ExactnessWithSnapshots.TestCase
 TestExactnessWithSnapshots.settings = settings()
+TestExactnessWithDatabase = ExactnessWithDatabase.TestCase
+TestExactnessWithDatabase.settings = settings()
 
 
 def test_random_walks_agree() -> None:
     for seed in range(400):
         assert walk(seed, 40) is None, f"python -m tests.engine.random_walk --seed {seed} --steps 40"
+
+
+def test_random_walks_with_a_database_agree() -> None:
+    for seed in range(300):
+        script = walk(seed, 40, backed=True)
+        assert script is None, f"python -m tests.engine.random_walk --backed --seed {seed} --steps 40"

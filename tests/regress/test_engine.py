@@ -59,6 +59,23 @@ CASES = {
         Step("scan", (b"t|a|", b"t|a}", 1, False)),
         Step("scan", (b"t|a|ab\0", b"t|ab|b~", 1, False)),
     ),
+    # A range of one join that was lost was also looked for, the wrong way round, in others that the watch covers.
+    "a watch over two joins loses a range of one": (
+        Step("back", (b"q", b"p", b"s")),
+        *_script(
+            "w|<x>|<z>|<y:1> = check q|<x>|<z> copy q|<y:1><x>;"
+            "u|<y:1>|<x:2><z:1> = min q|<x:2>|<z:1> check p|<y:1><x:2>|1 check w|<z:1><z:1>|1",
+            Step("put", (b"q|ba", b"2")),
+            Step("watch", (b"u|b|b\0a|", b"w|a|b}")),
+            Step("put", (b"q|a|b~", b"7")),
+            Step("forget", (b"q|ab|a", b"q|ab|a\0")),
+            Step("watch", (b"u|", b"u|\xff|a")),
+            Step("get", (b"u|\xff|\xffb|",)),
+            Step("watch", (b"q}", b"u|||a\xffa~")),
+            Step("scan", (b"", None, None, False)),
+            Step("settle", (3,)),
+        ),
+    ),
 }
 
 

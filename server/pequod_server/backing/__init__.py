@@ -18,6 +18,7 @@ PostgreSQL needs the extra `backing`, so `PostgresStore` is imported from `pequo
 """
 
 from pequod_server.backing.errors import (
+    BackingStaleError,
     BackingUnavailableError,
     MappingError,
     PackError,
@@ -43,6 +44,7 @@ from pequod_server.backing.store import (
 )
 
 __all__ = [
+    "BackingStaleError",
     "BackingStore",
     "BackingUnavailableError",
     "Backoff",

@@ -46,6 +46,20 @@ class BackingUnavailableError(PequodError):
         self.reason = reason
 
 
+class BackingStaleError(PequodError):
+    """What the cache has of the database may be older than it may be."""
+
+    def __init__(self, age_s: float, stale_max_s: float, reason: str) -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(
+            f"the feed of the database is {age_s:.1f} s old{why}, and backing_stale_max_s is {stale_max_s:g}; try "
+            "again when it is back"
+        )
+        self.age_s = age_s
+        self.stale_max_s = stale_max_s
+        self.reason = reason
+
+
 class WriteRefusedError(PequodError):
     """The database refused a write, for instance because of a constraint; nothing was written."""
 

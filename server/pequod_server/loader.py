@@ -1,0 +1,315 @@
+"""The engine and the database behind it: what reads lack is loaded, and every change of the database is taken in.
+
+    read    engine.scan -> MissingError(ranges) -> load -> engine.load -> engine.scan again
+    load    [p|bob|] [p|liz|] [p|bob|] of many readers in one turn of the loop -> one flight, one statement a pattern
+    feed    Changes -> engine.apply      Reload -> engine.forget      in the order of the database's commits
+    put     store.write -> the feed has passed it -> acknowledged
+
+A range is in one flight however many readers wait for it, and a reader that goes away takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pequod.engine import Engine, MissingError, Range
+from pequod_server.backing import (
+    BackingStaleError,
+    BackingStore,
+    BackingUnavailableError,
+    Backoff,
+    Change,
+    Changes,
+    Event,
+    KeyRange,
+    Landing,
+    Progress,
+    Reload,
+    Status,
+)
+
+log = logging.getLogger("pequod.backing")
+
+T = TypeVar("T")
+
+#: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
+ROUNDS_MAX: Final = 64
+#: How often the feed's state is looked at.
+_LOOK_S: Final = 0.25
+
+
+@dataclass(slots=True)
+class LoaderCounters:
+    """What was asked of the database since the start."""
+
+    #: Loads, the ranges in them, and the rows that came.
+    flights: int = 0
+    ranges: int = 0
+    rows: int = 0
+    #: Changes that the feed told, and those of them that were in loaded ranges.
+    changes: int = 0
+    changes_applied: int = 0
+    reloads: int = 0
+    writes: int = 0
+
+
+class Loader:
+    """Keeps an engine's backed tables in step with a database.
+
+    Args:
+        is_write_through: Puts go to the database; else they are refused.
+        stale_max_s: Reads of backed ranges fail once the feed is older than this; 0 for no such bound.
+        wait_s: How long the feed may take to stand at the start, or to pass a write.
+
+    Invariants:
+        1. ``_flights`` holds each range that is being loaded with the task that does it.
+        2. The engine is changed by events in their order, and by loads through the landing alone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: BackingStore,
+        *,
+        is_write_through: bool = False,
+        stale_max_s: float = 0.0,
+        wait_s: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._engine = engine
+        self.store = store
+        self.is_write_through = is_write_through
+        self._stale_max_s = stale_max_s
+        self._wait_s = wait_s
+        self._clock = clock
+        self.counters = LoaderCounters()
+        self._landing = Landing()
+        self._flights: dict[Range, asyncio.Task[None]] = {}
+        #: What readers of this turn of the loop asked for, and the task that will load it in the next.
+        self._wanted: list[Range] = []
+        self._next_flight: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: How far the events have been taken care of; None until the feed stands.
+        self._position: int | None = None
+        self._moved = asyncio.Condition()
+        #: Why the feed ended, which it should not.
+        self._failure = ""
+
+    @property
+    def status(self) -> Status:
+        """How the feed is."""
+        return self.store.status
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the feed is older than it may be."""
+        return self._stale_max_s > 0 and self._age_s() > self._stale_max_s
+
+    def _age_s(self) -> float:
+        status = self.store.status
+        return self._clock() - (status.since_s if status.fresh_s is None else status.fresh_s)
+
+    async def start(self) -> None:
+        """Compare the mapping with the database, and wait until the feed stands.
+
+        Raises:
+            SchemaError: The database does not have what the mapping needs.
+            BackingUnavailableError: It does not answer.
+        """
+        for advice in await self.store.check():
+            log.warning("advice about the database", extra={"advice": advice})
+        self._tasks = [asyncio.create_task(self._follow(), name="pequod database feed")]
+        try:
+            await self._wait(lambda: self._position is not None)
+        except BackingUnavailableError:
+            await self.stop()
+            raise
+        self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
+        log.info("following the database", extra={"position": self._position})
+
+    async def stop(self) -> None:
+        """End the feed and the loads."""
+        await self.store.close()
+        tasks = [*self._tasks, *set(self._flights.values())]
+        if self._next_flight is not None:
+            tasks.append(self._next_flight)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def read(self, ask: Callable[[], T], first: bytes, last: bytes | None) -> T:
+        """Return what ``ask`` reads of a range, once all that it lacks is loaded.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            BackingStaleError: The feed is older than it may be, and the range depends on the database.
+        """
+        for _ in range(ROUNDS_MAX):
+            self.refuse_stale(first, last)
+            try:
+                return ask()
+            except MissingError as error:
+                await self.load(error.ranges)
+        raise BackingUnavailableError(
+            "the database", f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
+        )
+
+    def refuse_stale(self, first: bytes, last: bytes | None) -> None:
+        """Raise BackingStaleError if what a read of the range shows may be older than it may be."""
+        if self.is_stale and self._engine.reads_backed(first, last):
+            raise BackingStaleError(self._age_s(), self._stale_max_s, self.store.status.error)
+
+    async def load(self, ranges: Iterable[Range]) -> None:
+        """Have ranges loaded, together with all others that are asked for in this turn of the loop.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            SchemaError: It no longer has what the mapping needs.
+        """
+        waits: dict[asyncio.Task[None], None] = {}
+        for one in ranges:
+            flight = self._flights.get(one)
+            if flight is None:
+                flight = self._flights[one] = self._boarding()
+                self._wanted.append(one)
+            waits[flight] = None
+        for flight in waits:
+            await asyncio.shield(flight)
+
+    def _boarding(self) -> asyncio.Task[None]:
+        if self._next_flight is None:
+            self._next_flight = asyncio.create_task(self._fly(), name="pequod load")
+            # Readers may all be gone when it fails.
+            self._next_flight.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._next_flight
+
+    async def _fly(self) -> None:
+        ranges, self._wanted, self._next_flight = self._wanted, [], None
+        try:
+            await self._load(ranges)
+        finally:
+            for one in ranges:
+                del self._flights[one]
+
+    async def _load(self, ranges: Sequence[Range]) -> None:
+        if self._failure:
+            raise BackingUnavailableError("the database", self._failure)
+        wanted = [KeyRange(first, last) for first, last in ranges]
+        for _ in range(ROUNDS_MAX):
+            token = self._landing.start(wanted)
+            try:
+                loaded = await self.store.load(wanted)
+            except BaseException:
+                self._landing.abandon(token)
+                raise
+            rows = self._landing.land(token, loaded)
+            if rows is not None:
+                break
+        else:
+            raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
+        keys = [key for key, _ in rows]
+        for first, last in ranges:
+            self._engine.load(first, last, rows[bisect_left(keys, first) : bisect_left(keys, last)])
+        self.counters.flights += 1
+        self.counters.ranges += len(ranges)
+        self.counters.rows += len(rows)
+
+    async def load_patiently(self, ranges: Iterable[Range]) -> None:
+        """Have ranges loaded, and try again for as long as the database does not answer."""
+        wanted, backoff, failures = tuple(ranges), Backoff(), 0
+        while True:
+            try:
+                return await self.load(wanted)
+            except BackingUnavailableError:
+                failures += 1
+                await asyncio.sleep(backoff.wait_s(failures))
+
+    async def write(self, key: bytes, value: bytes | None) -> bool:
+        """Write a key to the database (None: remove it), and wait until the cache has it; tell whether it was there.
+
+        Raises:
+            PackError: The key or the value makes no row.
+            WriteRefusedError: The database refuses.
+            BackingUnavailableError: The database does not answer, and whether it was written is not known; or it was
+                written, and the feed does not tell of it.
+        """
+        is_there = True
+        if value is None:
+            is_there = await self.read(lambda: self._engine.get(key), key, key + b"\0") is not None
+        position = await self.store.write([Change(key, value)])
+        self.counters.writes += 1
+        await self._wait(lambda: self._position is not None and self._position >= position)
+        return is_there
+
+    async def caught_up(self) -> None:
+        """Wait until the cache has everything that is in the database now."""
+        position = await self.store.position()
+        await self._wait(lambda: self._position is not None and self._position >= position)
+
+    async def _wait(self, holds: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(self._wait_s), self._moved:
+                await self._moved.wait_for(lambda: holds() or bool(self._failure))
+        except TimeoutError:
+            reason = self.store.status.error or "its feed of changes does not move"
+            raise BackingUnavailableError("the database", f"after {self._wait_s:g} s: {reason}") from None
+        if self._failure:
+            raise BackingUnavailableError("the database", self._failure)
+
+    async def _follow(self) -> None:
+        try:
+            async for event in self.store.changes():
+                self._take(event)
+                async with self._moved:
+                    self._position = max(self._position or 0, event.position)
+                    self._moved.notify_all()
+        except Exception as error:
+            # A defect. Nothing of the database may be served from here on, since nobody tells when it changes.
+            log.exception("the feed of the database ended")
+            self._failure = f"its feed of changes ended: {error}"
+            self._landing.reload([KeyRange(b"", None)])
+            self._engine.forget(b"", None)
+            async with self._moved:
+                self._moved.notify_all()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Changes():
+                self.counters.changes += len(event.changes)
+                apply = self._engine.apply
+                for change in self._landing.arrive(event):
+                    self.counters.changes_applied += apply(change.key, change.value)
+            case Progress(position):
+                self._landing.pass_by(position)
+            case Reload(position, ranges, reason):
+                self.counters.reloads += 1
+                log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})
+                self._landing.reload(ranges)
+                for one in ranges:
+                    self._engine.forget(one.first, one.last)
+                self._landing.pass_by(position)
+
+    async def _look(self) -> None:
+        """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
+        state, was_stale = self.store.status.state, False
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            status = self.store.status
+            if status.state != state:
+                state = status.state
+                if state == "down":
+                    log.error("the feed of the database is down", extra={"error": status.error})
+                elif state == "ok":
+                    log.info("the feed of the database is back")
+            if self.is_stale != was_stale:
+                was_stale = self.is_stale
+                if was_stale:
+                    log.error("reads of the database's ranges fail", extra={"stale_max_s": self._stale_max_s})
+                else:
+                    log.info("reads of the database's ranges go on")

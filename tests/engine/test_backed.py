@@ -1,0 +1,160 @@
+"""Tables that a database owns: what is missing is said at once, absence is remembered, forgetting is exact."""
+
+import pytest
+from pequod_grammar import parse
+
+from pequod.engine import BackedKeyError, Engine, JoinError, MissingError, Range, prefix_end
+from pequod.engine.presence import Presence
+from tests.engine.joins import TIMELINE
+
+Rows = dict[bytes, bytes]
+
+
+def timelines() -> Engine:
+    engine = Engine(backed=[b"s", b"p"])
+    engine.add_joins(parse(TIMELINE))
+    return engine
+
+
+def whole(prefix: bytes) -> tuple[bytes, bytes | None]:
+    return prefix, prefix_end(prefix)
+
+
+def load(engine: Engine, database: Rows, first: bytes, last: bytes | None) -> None:
+    engine.load(first, last, [(key, value) for key, value in database.items() if last is None or first <= key < last])
+
+
+def missing(engine: Engine, first: bytes, last: bytes | None) -> tuple[Range, ...]:
+    with pytest.raises(MissingError) as caught:
+        engine.scan(first, last)
+    engine._check()
+    return caught.value.ranges
+
+
+def test_a_read_names_every_missing_range_that_it_can_tell() -> None:
+    engine = timelines()
+    posters = [b"%04d" % number for number in range(1000)]
+    database = {b"s|ann|" + poster: b"" for poster in posters} | {
+        b"p|" + poster + b"|0100": b"Hi" for poster in posters
+    }
+    first = missing(engine, *whole(b"t|ann|"))
+    assert first == (whole(b"s|ann|"),)
+    load(engine, database, *first[0])
+    second = missing(engine, *whole(b"t|ann|"))
+    assert second == tuple(whole(b"p|" + poster + b"|") for poster in posters)
+    for one in second:
+        load(engine, database, *one)
+    assert len(engine.scan(*whole(b"t|ann|")).keys) == 1000
+
+
+def test_only_what_the_bounds_of_a_read_need_is_missing() -> None:
+    engine = timelines()
+    load(engine, {b"s|ann|bob": b""}, *whole(b"s|ann|"))
+    assert missing(engine, b"t|ann|0100", b"t|ann|0200") == ((b"p|bob|0100", b"p|bob|0200"),)
+
+
+def test_a_read_does_what_it_can_before_it_gives_up() -> None:
+    engine = timelines()
+    database = {b"s|ann|bob": b"", b"p|bob|0100": b"Hi"}
+    load(engine, database, *whole(b"s|ann|"))
+    load(engine, database, *whole(b"p|bob|"))
+    engine.scan(*whole(b"t|ann|"))
+    assert b"s|ann|" not in [first for first, _ in missing(engine, *whole(b"t|"))]
+    assert engine.scan(*whole(b"t|ann|")).values == [b"Hi"]
+
+
+def test_absence_is_remembered() -> None:
+    engine = timelines()
+    assert missing(engine, *whole(b"p|bob|")) == (whole(b"p|bob|"),)
+    engine.load(b"p|bob|", b"p|bob}", [])
+    assert engine.scan(*whole(b"p|bob|")).keys == []
+    assert engine.get(b"p|bob|0100") is None
+    with pytest.raises(MissingError, match="1 ranges"):
+        engine.get(b"p|liz|0100")
+
+
+def test_changes_count_where_something_is_loaded() -> None:
+    engine = timelines()
+    load(engine, {b"s|ann|bob": b""}, *whole(b"s|ann|"))
+    load(engine, {}, *whole(b"p|bob|"))
+    assert engine.scan(*whole(b"t|ann|")).keys == []
+    assert engine.apply(b"p|bob|0100", b"Hi")
+    assert not engine.apply(b"p|liz|0100", b"nobody asked")
+    assert not engine.apply(b"x|1", b"not backed")
+    assert engine.scan(*whole(b"t|ann|")).values == [b"Hi"]
+    assert engine.apply(b"s|ann|liz", b"")
+    assert missing(engine, *whole(b"t|ann|")) == (whole(b"p|liz|"),)
+    load(engine, {b"p|liz|0090": b"Ho"}, *whole(b"p|liz|"))
+    assert engine.scan(*whole(b"t|ann|")).values == [b"Ho", b"Hi"]
+    engine._check()
+
+
+def test_forgetting_drops_what_was_computed_from_it_and_nothing_else() -> None:
+    engine = timelines()
+    database = {b"s|ann|bob": b"", b"s|liz|cat": b"", b"p|bob|0100": b"Hi", b"p|cat|0100": b"Mew"}
+    load(engine, database, b"s|", b"s}")
+    load(engine, database, b"p|", b"p}")
+    assert len(engine.scan(*whole(b"t|ann|")).keys) == len(engine.scan(*whole(b"t|liz|")).keys) == 1
+    engine.forget(b"p|bob|", b"p|bob}")
+    engine._check()
+    assert engine.scan(*whole(b"t|liz|")).values == [b"Mew"]
+    assert missing(engine, *whole(b"t|ann|")) == (whole(b"p|bob|"),)
+    assert Range(b"p|bob|", b"p|bob}") not in engine.loaded()
+
+
+def test_loading_anew_replaces_what_was_there() -> None:
+    engine = timelines()
+    load(engine, {b"s|ann|bob": b""}, *whole(b"s|"))
+    load(engine, {b"p|bob|0100": b"Hi", b"p|bob|0110": b"gone"}, *whole(b"p|"))
+    engine.scan(*whole(b"t|ann|"))
+    load(engine, {b"p|bob|0100": b"Ho"}, *whole(b"p|bob|"))
+    assert engine.scan(*whole(b"t|ann|")).values == [b"Ho"]
+    engine._check()
+
+
+def test_a_watch_tells_what_differs_once_a_forgotten_range_is_back() -> None:
+    engine = timelines()
+    load(engine, {b"s|ann|bob": b""}, *whole(b"s|"))
+    load(engine, {b"p|bob|0100": b"Hi", b"p|bob|0110": b"stays"}, *whole(b"p|"))
+    watches = [engine.watch(*whole(prefix), lambda: None) for prefix in (b"t|ann|", b"p|bob|")]
+    engine.forget(b"p|", b"p}")
+    for watch in watches:
+        with pytest.raises(MissingError):
+            engine.settle(watch)
+    load(engine, {b"p|bob|0110": b"stays", b"p|bob|0120": b"new"}, *whole(b"p|bob|"))
+    told = [[(change.key, change.old, change.new) for change in engine.settle(watch)] for watch in watches]
+    assert told == [
+        [(b"t|ann|0100|bob", b"Hi", None), (b"t|ann|0120|bob", None, b"new")],
+        [(b"p|bob|0100", b"Hi", None), (b"p|bob|0120", None, b"new")],
+    ]
+
+
+def test_clients_write_no_keys_of_the_database() -> None:
+    engine = timelines()
+    with pytest.raises(BackedKeyError, match="write it to the database"):
+        engine.put(b"p|bob|0100", b"Hi")
+    with pytest.raises(BackedKeyError, match="write it to the database"):
+        engine.remove(b"p|bob|0100")
+    engine.put(b"x|1", b"ours")
+    assert engine.get(b"x|1") == b"ours"
+
+
+def test_no_join_computes_keys_of_the_database() -> None:
+    engine = timelines()
+    with pytest.raises(JoinError, match="belong to the database"):
+        engine.add_joins(parse("p|<a>|<b> = copy x|<a>|<b>"))
+    assert len(engine.joins()) == 1
+
+
+def test_ranges_that_touch_are_one_and_a_piece_can_be_taken_out() -> None:
+    presence = Presence()
+    for first, last in [(b"a", b"c"), (b"e", b"g"), (b"c", b"e"), (b"x", b"z")]:
+        presence.add(first, last)
+        presence._check()
+    assert list(presence) == [(b"a", b"g"), (b"x", b"z")]
+    presence.discard(b"b", b"f")
+    presence._check()
+    assert list(presence) == [(b"a", b"b"), (b"f", b"g"), (b"x", b"z")]
+    assert presence.gaps(b"", b"y") == [(b"", b"a"), (b"b", b"f"), (b"g", b"x")]
+    assert presence.holds(b"x", b"z")
+    assert not presence.holds(b"x", b"zz")
