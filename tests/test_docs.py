@@ -47,7 +47,15 @@ RUN = {
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
 }
 #: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.
-NOT_RUN = ("t|<user>", "source .venv", "pip install", "Spark cannot start", "def read(", ">>> from pequod_spark")
+NOT_RUN = (
+    "t|<user>",
+    "source .venv",
+    "pip install",
+    "Spark cannot start",
+    "def read(",
+    ">>> from pequod_spark",
+    "$ pequod backing install",  # the same is done in tests/backing
+)
 
 
 @pytest.mark.parametrize("name", ["api", "recipes"])
