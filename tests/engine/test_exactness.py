@@ -70,6 +70,18 @@ class Exactness(RuleBasedStateMachine):
     def evict(self, count: int) -> None:
         self.walker.take(Step("evict", (count,)))
 
+    @rule(random=RANDOMS)
+    def watch(self, random: Random) -> None:
+        self.walker.take(Step("watch", draw_range(random, self.walker.specs)))
+
+    @rule(number=st.integers(0, 9))
+    def settle(self, number: int) -> None:
+        self.walker.take(Step("settle", (number,)))
+
+    @rule(number=st.integers(0, 9))
+    def scan_again(self, number: int) -> None:
+        self.walker.take(Step("again", (number,)))
+
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
     def wait(self, seconds: float) -> None:
         self.walker.take(Step("wait", (seconds,)))
