@@ -44,8 +44,9 @@ def watch(
     start, end = key_range(first, last, prefix)
     with connected(target) as client:
         for event in client.watch(start, end, rows=rows):
-            for line in _json_lines(event) if json else _lines(event):
-                print(line)
+            lines = _json_lines(event) if json else _lines(event)
+            # In one piece: Ctrl-C between a line and its end would leave half of it for later.
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
 
 
