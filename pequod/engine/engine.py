@@ -141,15 +141,7 @@ class Engine:
             self._refuse_computed(table, key)
         if table.presence is not None:
             raise BackedKeyError(key)
-        old = table.remove(key)
-        if old is None:
-            return False
-        self.revision += 1
-        if table.watches.count:
-            table.watches.tell_stored(key, old, None)
-        if table.readers:
-            self._changes.base_changed(table.readers, key, old, None)
-        return True
+        return self._set(table, key, None)
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Take in what the database has in a range: what of it belongs to backed tables is loaded from now on.
@@ -188,16 +180,20 @@ class Engine:
         self._set(table, key, value)
         return True
 
-    def _set(self, table: Table, key: bytes, value: bytes | None) -> None:
-        """Change a row of a backed table and what depends on it."""
+    def _set(self, table: Table, key: bytes, value: bytes | None) -> bool:
+        """Change a row and what depends on it (None: take it out); tell whether it is another now.
+
+        `put` does the same without the call, which would be a tenth of it.
+        """
         old = table.remove(key) if value is None else table.put(key, value)
         if old == value:
-            return
+            return False
         self.revision += 1
         if table.watches.count:
             table.watches.tell_stored(key, old, value)
         if table.readers:
             self._changes.base_changed(table.readers, key, old, value)
+        return True
 
     def forget(self, first: bytes, last: bytes | None) -> None:
         """Drop what is loaded of a range, and everything that was computed from it; reads will ask for it again.

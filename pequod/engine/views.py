@@ -90,10 +90,11 @@ class Views:
             start, stop = max(first, join.first, prefix), min(last, join.last, plan.end_of(prefix))
             if start >= stop:
                 continue
-            ranges = join.coverage.overlapping(start, stop)
-            if join.is_pull or len(ranges) != 1:
+            # Not all ranges over the read, of which a large scan in pieces would look at thousands for each piece.
+            status = join.coverage.find(start)
+            if join.is_pull or status is None:
                 return
-            part = Part(ranges[0].context, start, stop)
+            part = Part(status.context, start, stop)
             if not part.holds(0.0):
                 return
             parts.append(part)
