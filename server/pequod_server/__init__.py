@@ -10,7 +10,7 @@ standard.py  health, reflection, channelz
 config.py    what can be set
 settings.py  from a file, the environment and flags to a configuration
 joins.py     the joins of the configuration
-errors.py    exceptions to status codes
+errors.py    exceptions to status codes     handlers.py  what interceptors need of gRPC
 tls.py       the listening port
 access.py    the access file: tokens, certificates, roles
 grants.py    rights on key ranges

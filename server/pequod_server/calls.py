@@ -19,7 +19,8 @@ from grpc import aio
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of, stopping_status
-from pequod_server.undecodable import Handler, refusing_undecodable
+from pequod_server.handlers import Handler, refusing
+from pequod_server.undecodable import refusing_undecodable
 
 _SERVICE: Final = "/pequod.v1.Pequod/"
 _STREAMS: Final = frozenset({_SERVICE + "Execute"})
@@ -43,17 +44,17 @@ class Calls(aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+    ) -> Handler | None:
         """Let a call pass, or have it refused."""
         method = handler_call_details.method
         if not method.startswith(_SERVICE):
             return await continuation(handler_call_details)
         if self._is_stopping:
-            return _refusal(stopping_status())
+            return refusing(stopping_status())
         if (error := self._over_limit(method)) is not None:
-            return _refusal(status_of(error))
+            return refusing(status_of(error))
         # gRPC runs each call from here to its end in one task.
         task = asyncio.current_task()
         assert task is not None
@@ -87,11 +88,3 @@ class Calls(aio.ServerInterceptor):
         """Wait for the calls under way, for so long at most."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=wait_s)
-
-
-def _refusal(status: grpc.Status) -> grpc.RpcMethodHandler[Any, Any]:
-    async def refuse(_requests: object, context: aio.ServicerContext[Any, Any]) -> None:
-        await context.abort(status.code, status.details, status.trailing_metadata)
-
-    # Fits every kind of call: nothing is read, and nothing but the status is sent.
-    return grpc.stream_stream_rpc_method_handler(refuse)

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import grpc
 from grpc import aio
@@ -22,11 +22,12 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, JoinError, Pattern
 from pequod.engine.ranges import prefix_end, within
-from pequod.errors import PequodError, PermissionDeniedError, UnauthenticatedError
+from pequod.errors import PermissionDeniedError, UnauthenticatedError
 from pequod_server.access import Access, AccessRules, Credential
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.grants import Right, Role
+from pequod_server.handlers import Context, Handler, method_of, refuse, refusing
 
 #: Calls for everybody: those that ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
@@ -34,9 +35,6 @@ _OPEN: Final = ("/grpc.health.v1.Health/",)
 _KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/")
 _SERVICE: Final = "/pequod.v1.Pequod/"
 _BEARER: Final = "bearer "
-
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Context = aio.ServicerContext[Any, Any]
 
 
 class Caller:
@@ -121,7 +119,7 @@ class AccessGuard(aio.ServerInterceptor):
             if caller.credential.digest is not None or not self._takes_certificates:
                 caller.role()
         except UnauthenticatedError as error:
-            return _refusing(error)
+            return refusing(status_of(error))
         _caller.set(caller)
         found, guarded = self._guarded.get(details.method, (None, handler))
         if found is not handler:
@@ -135,20 +133,7 @@ class AccessGuard(aio.ServerInterceptor):
         rule = self._rules.get(name, known)
         trim = self._trims.get(name, _trim_nothing)
         shape = (handler.request_deserializer, handler.response_serializer)
-        if handler.request_streaming:
-            behaviour = handler.stream_stream if handler.response_streaming else handler.stream_unary
-            make = (
-                grpc.stream_stream_rpc_method_handler
-                if handler.response_streaming
-                else grpc.stream_unary_rpc_method_handler
-            )
-        else:
-            behaviour = handler.unary_stream if handler.response_streaming else handler.unary_unary
-            make = (
-                grpc.unary_stream_rpc_method_handler
-                if handler.response_streaming
-                else grpc.unary_unary_rpc_method_handler
-            )
+        behaviour, make = method_of(handler)
         if inspect.isasyncgenfunction(behaviour):
             return make(_guarded_generator(behaviour, rule), *shape)
         assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
@@ -214,8 +199,7 @@ def _guarded_coroutine(
             return reply
         except (UnauthenticatedError, PermissionDeniedError) as error:
             # Also what a stream of commands meets when its caller is not known any more.
-            await _abort(context, error)
-            raise AssertionError("aborting raises") from None
+            await refuse(context, error)
 
     return guarded
 
@@ -237,7 +221,7 @@ def _guarded_generator(
                         rule(role, request)
                     yield reply
         except (UnauthenticatedError, PermissionDeniedError) as error:
-            await _abort(context, error)
+            await refuse(context, error)
 
     return guarded
 
@@ -270,20 +254,6 @@ def _certificate_names(context: Context) -> tuple[str, ...]:
     found = context.auth_context()
     names = [*found.get("x509_common_name", ()), *found.get("x509_subject_alternative_name", ())]
     return tuple(dict.fromkeys(name.decode("utf-8", "backslashreplace") for name in names))
-
-
-def _refusing(error: PequodError) -> Handler:
-    """Return a handler that refuses a call of any shape without reading its request."""
-
-    async def refuse(_requests: object, context: Context) -> None:
-        await _abort(context, error)
-
-    return grpc.stream_stream_rpc_method_handler(refuse)
-
-
-async def _abort(context: Context, error: PequodError) -> None:
-    status = status_of(error)
-    await context.abort(status.code, status.details, status.trailing_metadata)
 
 
 def _need_nothing(_role: Role, _request: object) -> None:

@@ -27,6 +27,8 @@ from grpc import aio
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from structlog.contextvars import bind_contextvars
 
+from pequod_server.handlers import Context, Handler, method_of
+
 #: What a client names its request by, in lower case as gRPC wants it.
 REQUEST_ID_KEY: Final = "x-request-id"
 #: Longer ones are replaced: they stand in every line of the log.
@@ -38,7 +40,6 @@ _OUR_SERVICE: Final = "/pequod.v1.Pequod/"
 #: How gRPC's own services and ours call a method that tells of changes until the client has enough.
 _WATCHES: Final = "/Watch"
 
-Context = aio.ServicerContext[Any, Any]
 Metadata = Sequence[tuple[str, str | bytes]]
 #: Called once, with the code of the call and the seconds that the server took for it.
 Closer = Callable[[grpc.StatusCode, float], None]
@@ -87,9 +88,9 @@ class CallObserver(aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+    ) -> Handler | None:
         """Wrap the method that a call goes to."""
         handler = await continuation(details)
         metadata: Metadata = details.invocation_metadata or ()
@@ -151,23 +152,9 @@ def _code(kind: type[BaseException] | None, context: Context) -> grpc.StatusCode
     return code or (grpc.StatusCode.OK if kind is None else grpc.StatusCode.UNKNOWN)
 
 
-def _wrapped(
-    handler: grpc.RpcMethodHandler[Any, Any], observe: Callable[[Context], _Observation]
-) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Handler:
     """Return a handler of the same kind and style whose calls are observed."""
-    if handler.request_streaming:
-        method, make = (
-            (handler.stream_stream, grpc.stream_stream_rpc_method_handler)
-            if handler.response_streaming
-            else (handler.stream_unary, grpc.stream_unary_rpc_method_handler)
-        )
-    else:
-        method, make = (
-            (handler.unary_stream, grpc.unary_stream_rpc_method_handler)
-            if handler.response_streaming
-            else (handler.unary_unary, grpc.unary_unary_rpc_method_handler)
-        )
-    behaviour: Any = method
+    behaviour, make = method_of(handler)
     if inspect.isasyncgenfunction(behaviour):
 
         async def generate(request: Any, context: Context) -> AsyncIterator[Any]:

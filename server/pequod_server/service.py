@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import accumulate, zip_longest
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -24,16 +24,16 @@ from pequod.errors import WatchCompactedError
 from pequod_server import encode
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
-from pequod_server.errors import status_of, stopping_status
+from pequod_server.errors import stopping_status
 from pequod_server.execute import ROW_BYTES, BadBatchError, Executor, Need, Steps, Write
+from pequod_server.handlers import Context, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
 from pequod_server.statistics import collected
-from pequod_server.undecodable import refuse
+from pequod_server.undecodable import refuse_undecodable
 from pequod_server.watches import Bounds, Feed, Watches
 
 Answer = TypeVar("Answer")
-Context = aio.ServicerContext[Any, Any]
 
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
@@ -122,14 +122,14 @@ class PequodService(PequodServicer):
         try:
             await _answer(context, put)
         except BackedKeyError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         return pb.MultiPutReply(header=self._header())
 
     async def _removed(self, context: Context, first: bytes, last: bytes | None) -> list[bytes]:
         try:
             return self._engine.remove_range(first, last, _REMOVED_AT_A_TIME)
         except BackedKeyError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
 
     def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return many values; what any of them lacks is told at once."""
@@ -233,17 +233,15 @@ class PequodService(PequodServicer):
         except BadBatchError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except DecodeError as error:
-            await refuse(context, error)
+            await refuse_undecodable(context, error)
         except LimitExceededError as error:
-            status = status_of(error)
-            await context.abort(status.code, status.details, status.trailing_metadata)
+            await refuse(context, error)
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
         finally:
             idle.discard(task)
-        status = stopping_status()
-        await context.abort(status.code, status.details, status.trailing_metadata)
+        await end_call(context, stopping_status())
 
     async def _read(self, context: Context, ask: Callable[[], Answer], bounds: Bounds) -> Answer:
         """Answer a read of a range, once what it needs of the database is loaded."""
@@ -252,14 +250,14 @@ class PequodService(PequodServicer):
         try:
             return await self._loader.read(ask, *bounds)
         except PequodError as error:
-            await _refuse(context, error)
+            await refuse(context, error)
 
     async def _write(self, context: Context, error: BackedKeyError, value: bytes | None) -> bool:
         """Write a key of the database through, or refuse it; tell whether it was there."""
         try:
             return await self._write_through(error, value)
         except PequodError as refusal:
-            await _refuse(context, refusal)
+            await refuse(context, refusal)
 
     async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
         if self._loader is None or not self._loader.is_write_through:
@@ -309,7 +307,7 @@ class PequodService(PequodServicer):
                     header = pb.Header(server_id=self.server_id, revision=batch.revision)
                     yield pb.WatchReply(header=header, changes=changes)
                 if feed.ended is not None:
-                    await _refuse(context, feed.ended)
+                    await refuse(context, feed.ended)
                 await feed.news.wait()
         except asyncio.CancelledError:
             if not self._is_stopping:
@@ -317,8 +315,7 @@ class PequodService(PequodServicer):
         finally:
             self._idle.discard(task)
             self._watches.detach(feed)
-        status = stopping_status()
-        await context.abort(status.code, status.details, status.trailing_metadata)
+        await end_call(context, stopping_status())
 
     def _open_watch(self, request: pb.WatchRequest) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of then if they are asked for."""
@@ -381,13 +378,7 @@ async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
     except BackedKeyError:
         raise
     except PequodError as error:
-        await _refuse(context, error)
-
-
-async def _refuse(context: Context, error: PequodError) -> NoReturn:
-    status = status_of(error)
-    await context.abort(status.code, status.details, status.trailing_metadata)
-    raise AssertionError("abort raises")
+        await refuse(context, error)
 
 
 def _last(request: pb.WatchRequest | pb.Range) -> bytes | None:

@@ -1,36 +1,32 @@
 """Requests that are no messages: gRPC would answer UNKNOWN and log a traceback for each; here they are refused.
 
-bytes -> deserializer -> message   -> service
--> DecodeError kept in its place -> INVALID_ARGUMENT
+    bytes -> deserializer -> message, or the DecodeError in its place -> service, or INVALID_ARGUMENT
+
+Streams of requests meet the error where they read.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc import aio
 
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Context = aio.ServicerContext[Any, Any]
+from pequod_server.handlers import Context, Handler, method_of
 
 
 def refusing_undecodable(handler: Handler) -> Handler:
     """Return a handler that refuses what cannot be decoded; streams of requests refuse it by themselves."""
     if handler.request_streaming or handler.request_deserializer is None:
         return handler
-    shape = (_keeping_errors(handler.request_deserializer), handler.response_serializer)
-    if handler.response_streaming:
-        assert inspect.isasyncgenfunction(handler.unary_stream), "streams of replies are generators"
-        return grpc.unary_stream_rpc_method_handler(_checked_generator(handler.unary_stream), *shape)
-    assert inspect.iscoroutinefunction(handler.unary_unary), "the service is asynchronous"
-    return grpc.unary_unary_rpc_method_handler(_checked_coroutine(handler.unary_unary), *shape)
+    behaviour, make = method_of(handler)
+    checked = _checked_generator if inspect.isasyncgenfunction(behaviour) else _checked_coroutine
+    return make(checked(behaviour), _keeping_errors(handler.request_deserializer), handler.response_serializer)
 
 
-async def refuse(context: Context, error: DecodeError) -> None:
+async def refuse_undecodable(context: Context, error: DecodeError) -> None:
     """End a call whose request cannot be decoded."""
     await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request is no message of this call: {error}")
 
@@ -50,7 +46,7 @@ def _checked_coroutine(
 ) -> Callable[[Any, Context], Awaitable[Any]]:
     async def checked(request: object, context: Context) -> object:
         if isinstance(request, DecodeError):
-            await refuse(context, request)
+            await refuse_undecodable(context, request)
         return await behaviour(request, context)
 
     return checked
@@ -61,7 +57,7 @@ def _checked_generator(
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     async def checked(request: object, context: Context) -> AsyncIterator[Any]:
         if isinstance(request, DecodeError):
-            await refuse(context, request)
+            await refuse_undecodable(context, request)
         async for reply in behaviour(request, context):
             yield reply
 
