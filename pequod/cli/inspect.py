@@ -138,5 +138,9 @@ def _print_statistics(collected: Statistics) -> None:
             columns = next(iter(records.values()))
             print_table(
                 (title, *(column.replace("_", " ") for column in columns)),
-                ((name, *map(str, record.values())) for name, record in records.items()),
+                ((name, *map(_figure, record.values())) for name, record in records.items()),
             )
+
+
+def _figure(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.3f}"

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
 app: Final = typer.Typer()
 
-_COLUMNS: Final = ("kind", "name", "keys", "bytes", "hits/s", "computed/s", "applied/s", "log entries", "contexts")
+_COLUMNS: Final = (
+    "kind",
+    "name",
+    "keys",
+    "bytes",
+    "hits/s",
+    "computed/s",
+    "applied/s",
+    "log entries",
+    "age s",
+    "contexts",
+)
 #: Lines of the live view beside its rows: title, head, two rules, what is left out and the empty last line.
 _FRAME_LINES: Final = 6
 
@@ -39,6 +50,7 @@ hits/s              reads a second that found everything there and fresh
 computed/s          rows a second that were computed because a read needed them
 applied/s           noted changes a second that were applied, because a read needed them
 log entries         changes that are noted and wait for a read
+age s               how long the oldest of what is materialised has waited for a read to renew it
 contexts            parts of a join's output that reads have materialised, such as single timelines
 """
 
@@ -98,10 +110,12 @@ def view(before: Sample | None, now: Sample) -> list[Line]:
     elapsed_s = now.at_s - before.at_s if before is not None else 0.0
     for join_name, join in now.statistics.joins.items():
         rates = _rates(known.get(join_name), join, elapsed_s)
-        lines.append(Line("join", join_name, (join.rows, join.key_bytes, *rates, join.log_entries, join.contexts)))
+        lines.append(
+            Line("join", join_name, (join.rows, join.key_bytes, *rates, join.log_entries, join.age_s, join.contexts))
+        )
     tables = [(table.key_bytes + table.value_bytes, name, table) for name, table in now.statistics.tables.items()]
     for byte_count, name, table in sorted(tables, key=lambda found: (-found[0], found[1])):
-        lines.append(Line("table", escaped(name), (table.keys, byte_count, None, None, None, None, None)))
+        lines.append(Line("table", escaped(name), (table.keys, byte_count, None, None, None, None, None, None)))
     return lines
 
 

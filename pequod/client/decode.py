@@ -109,6 +109,7 @@ def statistics(message: pb.StatsReply) -> Statistics:
                 status_ranges=join.status_ranges,
                 updaters=join.updaters,
                 log_entries=join.log_entries,
+                age_s=join.age_s,
                 hits=join.hits,
                 computed_ranges=join.computed_ranges,
                 rows_computed=join.rows_computed,

@@ -87,6 +87,7 @@ class Embedded:
         with self._lock:
             if self._is_closed:
                 raise ClosedError
+            self._engine.tell_time(time.monotonic())
             return ask(self._engine)
 
     # Data.
@@ -305,4 +306,4 @@ class Embedded:
 
     def statistics(self) -> Statistics:
         """Return what the store holds and did."""
-        return self.run(Engine.statistics)
+        return self.run(lambda engine: engine.statistics(now=time.monotonic()))

@@ -24,12 +24,14 @@ LOG_MAX = 10_000
 class Changes:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_overflowing", "_queue", "serial")
+    __slots__ = ("_overflowing", "_queue", "now_s", "serial")
 
     def __init__(self) -> None:
         #: Grows with every change of computed rows that is not the effect of one base key, and with every
         #: context dropped: whoever reads several sources looks at it to see whether they belong together.
         self.serial = 0
+        #: The latest moment that the engine was told of.
+        self.now_s = 0.0
         self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
 
@@ -182,6 +184,7 @@ class Changes:
             stale = todo.pop()
             if stale.is_fresh:
                 stale.is_fresh = False
+                stale.stale_since_s = self.now_s
                 if stale.join.watches.count:
                     stale.join.watches.note_stale(stale)
                 todo += stale.dependants

@@ -75,6 +75,7 @@ class Context:
         "prefix",
         "ranges",
         "rows",
+        "stale_since_s",
         "updaters",
         "updaters_gone",
         "upper",
@@ -105,6 +106,8 @@ class Context:
         #: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
         self.log: dict[tuple[int, bytes], bytes | None] = {}
         self.is_fresh = True
+        #: By the engine's time, when it became stale the last time.
+        self.stale_since_s = 0.0
         #: Not dropped yet.
         self.is_live = True
         #: Contexts of other joins whose rows were read to compute these, and the reverse.

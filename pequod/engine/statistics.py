@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pequod.engine.catalog import Catalog
+from pequod.engine.contexts import Context
 from pequod.engine.joins import InstalledJoin
+from pequod.engine.spec import Snapshot
 from pequod.engine.store import Store
 
 
@@ -34,6 +36,9 @@ class JoinStatistics:
     #: Frames that wait for changes of source keys, and changes noted but not applied yet.
     updaters: int
     log_entries: int
+    #: Seconds since the oldest materialised rows were last known to be right: since the first change that a context
+    #: waits to apply, or since a snapshot was taken. 0 if everything is fresh.
+    age_s: float
     #: Reads that found everything materialised and fresh.
     hits: int
     computed_ranges: int
@@ -64,7 +69,7 @@ _CONTEXT_WEIGHT: Final = 64
 Steps = Generator[None, None, Statistics]
 
 
-def collect(store: Store, catalog: Catalog, revision: Callable[[], int], step: int = _STEP) -> Steps:
+def collect(store: Store, catalog: Catalog, revision: Callable[[], int], now: float, step: int = _STEP) -> Steps:
     """Collect the statistics step by step; everything may change between steps.
 
     Ensures:
@@ -75,7 +80,7 @@ def collect(store: Store, catalog: Catalog, revision: Callable[[], int], step: i
     """
     joins = {}
     for join in tuple(catalog):
-        joins[join.info.name] = yield from _collect_join(join, step)
+        joins[join.info.name] = yield from _collect_join(join, now, step)
     return Statistics(
         revision=revision(),
         loose_keys=len(store.loose),
@@ -88,8 +93,9 @@ def collect(store: Store, catalog: Catalog, revision: Callable[[], int], step: i
     )
 
 
-def _collect_join(join: InstalledJoin, step: int) -> Generator[None, None, JoinStatistics]:
+def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None, None, JoinStatistics]:
     rows = key_bytes = contexts = updaters = log_entries = weight = 0
+    oldest_s = now
     at: bytes | None = None
     while ranges := join.coverage.beyond(at, max(1, step // _CONTEXT_WEIGHT)):
         for status in ranges:
@@ -100,6 +106,7 @@ def _collect_join(join: InstalledJoin, step: int) -> Generator[None, None, JoinS
             rows += len(context.rows)
             updaters += len(context.updaters) - context.updaters_gone
             log_entries += len(context.log)
+            oldest_s = min(oldest_s, _right_until_s(join, context, now))
             weight += _CONTEXT_WEIGHT
             for keys, _ in context.rows.leaves():
                 key_bytes += sum(map(len, keys))
@@ -116,6 +123,7 @@ def _collect_join(join: InstalledJoin, step: int) -> Generator[None, None, JoinS
         status_ranges=len(join.coverage),
         updaters=updaters,
         log_entries=log_entries,
+        age_s=now - oldest_s,
         hits=counters.hits,
         computed_ranges=counters.computed_ranges,
         rows_computed=counters.rows_computed,
@@ -123,3 +131,11 @@ def _collect_join(join: InstalledJoin, step: int) -> Generator[None, None, JoinS
         invalidations=counters.invalidations,
         not_a_number=join.aggregate.not_a_number,
     )
+
+
+def _right_until_s(join: InstalledJoin, context: Context, now: float) -> float:
+    """Return until when a context's rows were certainly those of its sources."""
+    maintenance = join.spec.maintenance
+    if isinstance(maintenance, Snapshot):
+        return context.expires_s - float(maintenance.age_s)
+    return now if context.is_fresh else context.stale_since_s

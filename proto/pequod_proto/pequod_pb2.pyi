@@ -412,7 +412,7 @@ class TableStatistics(_message.Message):
     def __init__(self, table: _Optional[bytes] = ..., keys: _Optional[int] = ..., key_bytes: _Optional[int] = ..., value_bytes: _Optional[int] = ..., groups: _Optional[int] = ...) -> None: ...
 
 class JoinStatistics(_message.Message):
-    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number")
+    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number", "age_s")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,7 @@ class JoinStatistics(_message.Message):
     LOG_APPLIED_FIELD_NUMBER: _ClassVar[int]
     INVALIDATIONS_FIELD_NUMBER: _ClassVar[int]
     NOT_A_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
     join: str
     rows: int
     key_bytes: int
@@ -439,4 +440,5 @@ class JoinStatistics(_message.Message):
     log_applied: int
     invalidations: int
     not_a_number: int
-    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ...) -> None: ...
+    age_s: float
+    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ..., age_s: _Optional[float] = ...) -> None: ...

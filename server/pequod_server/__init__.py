@@ -17,6 +17,7 @@ grants.py    rights on key ranges
 guard.py     who calls, and whether they may
 commands.py  the same for each command of a batch
 
+clock.py        the time, for an engine without one
 observe.py      the interceptor around all calls, which tells what watches them
 instruments.py  what watches, put together
 metrics.py      what Prometheus reads           web.py     /metrics, /healthz, /readyz

@@ -83,6 +83,7 @@ def statistics(collected: Statistics, header: pb.Header) -> pb.StatsReply:
                 status_ranges=kept.status_ranges,
                 updaters=kept.updaters,
                 log_entries=kept.log_entries,
+                age_s=kept.age_s,
                 hits=kept.hits,
                 computed_ranges=kept.computed_ranges,
                 rows_computed=kept.rows_computed,

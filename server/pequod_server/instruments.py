@@ -11,6 +11,7 @@ from grpc import aio
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.engine import Engine
+from pequod_server.clock import keep_time
 from pequod_server.config import ServerConfig
 from pequod_server.loader import Loader
 from pequod_server.logs import CallLog
@@ -36,7 +37,8 @@ class Instruments:
         self._batch_sinks: list[BatchSink] = [call_log.executed]
         self._address = config.metrics
         self._metrics = self._web = self._provider = None
-        self._lag: asyncio.Task[None] | None = None
+        self._engine = engine
+        self._clock: asyncio.Task[None] | None = None
         if config.metrics:
             from pequod_server.metrics import Metrics  # noqa: PLC0415
             from pequod_server.web import WebServer  # noqa: PLC0415
@@ -67,26 +69,26 @@ class Instruments:
             sink(request, reply, duration_s)
 
     async def start(self) -> None:
-        """Serve metrics and health.
+        """Start the clock, and serve metrics and health.
 
         Raises:
             OSError: Their address cannot be listened on.
         """
-        if self._web is None or self._metrics is None:
-            return
-        try:
-            self.url = await self._web.start(self._address)
-        except OSError:
-            await self.stop()
-            raise
-        self._lag = asyncio.create_task(self._metrics.lag.run(), name="pequod loop lag")
+        if self._web is not None:
+            try:
+                self.url = await self._web.start(self._address)
+            except OSError:
+                await self.stop()
+                raise
+        on_late = None if self._metrics is None else self._metrics.lag.observe
+        self._clock = asyncio.create_task(keep_time(self._engine, on_late), name="pequod clock")
 
     async def stop(self) -> None:
         """Close everything; spans that were not sent yet are."""
-        if self._lag is not None:
-            self._lag.cancel()
+        if self._clock is not None:
+            self._clock.cancel()
             with suppress(asyncio.CancelledError):
-                await self._lag
+                await self._clock
         if self._web is not None:
             await self._web.stop()
         provider, self._provider = self._provider, None

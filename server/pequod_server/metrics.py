@@ -23,6 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from pequod.engine import Engine, Statistics, TableStatistics
+from pequod_server.clock import TICK_S
 from pequod_server.observe import Call, Closer
 from pequod_server.shown import KIND_NAMES, shown
 from pequod_server.statistics import collected
@@ -30,8 +31,6 @@ from pequod_server.statistics import collected
 #: From a get of what is there to the first read of something large.
 _SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _COMMANDS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
-#: How often the lateness of the event loop is measured.
-LAG_INTERVAL_S: Final = 0.1
 #: Statistics cost the loop at most this share of its time, however often Prometheus asks.
 _STATISTICS_SHARE: Final = 0.05
 #: Tables with a label of their own; the small ones beyond are added up.
@@ -48,7 +47,13 @@ class Metrics:
         Info("pequod", "The version of the server.", registry=self.registry).info({"version": version("pequod")})
         self.calls = CallMetrics(self.registry)
         self.batches = BatchMetrics()
-        self.lag = LoopLag(self.registry)
+        #: Takes how late the event loop is.
+        self.lag = Histogram(
+            "pequod_loop_lag_seconds",
+            f"How late the event loop is, measured every {TICK_S} s.",
+            buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+            registry=self.registry,
+        )
         self._of_engine = EngineCollector(engine)
         self.registry.register(self.batches)
         self.registry.register(self._of_engine)
@@ -156,26 +161,6 @@ class _Tally:
         return HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
 
 
-class LoopLag:
-    """Measures how late the event loop wakes a task; whatever holds it up, clients wait for it too."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._lag = Histogram(
-            "pequod_loop_lag_seconds",
-            f"How late the event loop is, measured every {LAG_INTERVAL_S} s.",
-            buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
-            registry=registry,
-        )
-
-    async def run(self) -> None:
-        """Measure until cancelled."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            due_s = clock() + LAG_INTERVAL_S
-            await asyncio.sleep(LAG_INTERVAL_S)
-            self._lag.observe(max(0.0, clock() - due_s))
-
-
 #: Field of TableStatistics, what it says.
 _TABLE_GAUGES: Final = (
     ("keys", "Client-written keys of a table."),
@@ -190,6 +175,7 @@ _JOIN_GAUGES: Final = (
     ("status_ranges", "Materialised ranges of a join."),
     ("updaters", "Subscriptions of materialised ranges to source keys."),
     ("log_entries", "Changes of source keys that the next read of their context has to apply."),
+    ("age_s", "Seconds since the oldest materialised rows were last known to be right; the next read renews them."),
 )
 #: And what happened since the join was installed.
 _JOIN_COUNTERS: Final = (
@@ -246,9 +232,10 @@ class EngineCollector(Collector):
                 gauge.add_metric([name], getattr(table, field))
             yield gauge
         for field, text in _JOIN_GAUGES:
-            gauge = GaugeMetricFamily(f"pequod_join_{field}", text, labels=["join"])
-            for name, join in statistics.joins.items():
-                gauge.add_metric([name], getattr(join, field))
+            name = "pequod_join_age_seconds" if field == "age_s" else f"pequod_join_{field}"
+            gauge = GaugeMetricFamily(name, text, labels=["join"])
+            for join_name, join in statistics.joins.items():
+                gauge.add_metric([join_name], getattr(join, field))
             yield gauge
         for field, text in _JOIN_COUNTERS:
             counter = CounterMetricFamily(f"pequod_join_{field}", text, labels=["join"])

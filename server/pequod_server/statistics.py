@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from pequod.engine import Engine, Statistics
 
 
 async def collected(engine: Engine) -> Statistics:
     """Collect the statistics; others have their turn about every millisecond."""
-    steps = engine.statistics_in_steps()
+    steps = engine.statistics_in_steps(now=time.monotonic())
     while True:
         try:
             next(steps)

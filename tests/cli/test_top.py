@@ -37,10 +37,10 @@ def test_once_prints_one_table_with_rates(pequod: Pequod) -> None:
     head, karma, *tables = outcome.out.splitlines()
     assert head.split("  ")[0] == "kind"
     assert karma.split()[:3] == ["join", "karma", "1"]
-    assert karma.split()[-5:] == ["0.0", "0.0", "0.0", "0", "1"]
+    assert karma.split()[-5:] == ["0.0", "0.0", "0", "0.0", "1"]
     assert [line.split() for line in tables] == [
-        ["table", "größe", "1", "19", *"-----"],
-        ["table", "vote", "1", "12", *"-----"],
+        ["table", "größe", "1", "19", *"------"],
+        ["table", "vote", "1", "12", *"------"],
     ]
 
 

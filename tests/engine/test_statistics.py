@@ -38,7 +38,7 @@ def test_steps_of_any_size_find_the_same() -> None:
     assert whole.joins["karma"].rows == USERS
     assert whole.revision == engine.revision
     for step in (1, 50, 1000):
-        steps = collect(engine._store, engine._catalog, lambda: engine.revision, step)
+        steps = collect(engine._store, engine._catalog, lambda: engine.revision, 0.0, step)
         count = 0
         while True:
             try:
@@ -72,7 +72,7 @@ def test_anything_may_change_between_steps() -> None:
                 case _:
                     engine.scan(b"t|", b"t}")
 
-        for _ in collect(engine._store, engine._catalog, lambda engine=engine: engine.revision, 1):  # type: ignore[misc]
+        for _ in collect(engine._store, engine._catalog, lambda engine=engine: engine.revision, 0.0, 1):  # type: ignore[misc]
             change()
         engine._check()
         for name, join in engine.statistics().joins.items():
@@ -80,3 +80,51 @@ def test_anything_may_change_between_steps() -> None:
             assert join.contexts == len(contexts)
             assert join.rows == sum(len(context.rows) for context in contexts)
             assert join.updaters == sum(len(context.updaters) - context.updaters_gone for context in contexts)
+
+
+def test_a_join_is_as_old_as_the_first_change_that_waits() -> None:
+    engine = Engine()
+    engine.add_joins(parse(JOINS))
+    engine.tell_time(100.0)
+    for user in (b"01", b"02"):
+        engine.put(b"s|%s|09" % user, b"1")
+        engine.scan(b"t|%s|" % user, b"t|%s}" % user)
+    engine.put(b"p|09|1000", b"eager changes make nothing old")
+
+    def age_s(now: float) -> float:
+        return engine.statistics(now=now).joins["t"].age_s
+
+    assert age_s(107.0) == 0.0
+    engine.tell_time(110.0)
+    engine.put(b"s|01|08", b"1")
+    engine.tell_time(120.0)
+    engine.put(b"s|01|07", b"1")
+    engine.put(b"s|02|08", b"1")
+    assert age_s(125.0) == 15.0
+    engine.scan(b"t|01|", b"t|01}", now=126.0)
+    assert age_s(126.0) == 6.0
+    assert age_s(119.0) == 0.0, "a change after the moment of asking is no age below zero"
+    engine.scan(b"t|02|", b"t|02}", now=127.0)
+    assert age_s(200.0) == 0.0
+
+
+def test_what_is_computed_from_old_rows_is_as_old() -> None:
+    engine = Engine()
+    engine.add_joins(parse(f"{JOINS}; u|<user>|<time:4> = count t|<user>|<time>|<poster>"))
+    engine.put(b"s|ann|bob", b"1")
+    engine.scan(b"u|ann|", b"u|ann}")
+    engine.tell_time(5.0)
+    engine.put(b"s|ann|cid", b"1")
+    joins = engine.statistics(now=7.0).joins
+    assert (joins["t"].age_s, joins["u"].age_s, joins["u"].log_entries, joins["karma"].age_s) == (2.0, 2.0, 0, 0.0)
+
+
+def test_a_snapshot_join_is_as_old_as_its_oldest_snapshot() -> None:
+    engine = Engine()
+    engine.add_joins(parse("top|<author> = snapshot 30 sum vote|<author>|<voter>"))
+    for now, author in ((10.0, b"ann"), (14.0, b"bob")):
+        engine.put(b"vote|%s|x" % author, b"1")
+        engine.get(b"top|%s" % author, now=now)
+    assert engine.statistics(now=20.0).joins["top"].age_s == 10.0
+    engine.get(b"top|ann", now=41.0)
+    assert engine.statistics(now=42.0).joins["top"].age_s == 28.0

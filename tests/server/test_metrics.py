@@ -165,6 +165,7 @@ async def test_tables_and_joins_are_what_the_engine_says(observed: Observed) -> 
         table = statistics.tables[name.encode()]
         for field in ("keys", "key_bytes", "value_bytes"):
             assert found[f"pequod_table_{field}{{table={name}}}"] == getattr(table, field), field
+    assert 0 <= found["pequod_join_age_seconds{join=t}"] < 60
     assert found["pequod_loose_keys"] == 1
     assert found["pequod_revision"] == engine.revision
     assert found["process_resident_memory_bytes"] > 1 << 20
@@ -356,3 +357,25 @@ async def test_without_an_address_nothing_is_served() -> None:
     await server.start()
     assert server.instruments.url is None
     await server.stop()
+
+
+async def test_a_join_ages_until_it_is_read(observed: Observed) -> None:
+    stub, age = observed.stub, "pequod_join_age_seconds{join=t}"
+    observed.engine.add_joins(parse(TIMELINE))
+    timeline = pb.CountRequest(first=b"t|ann|", last=b"t|ann}")
+    await stub.Count(timeline)
+    assert (await observed.samples())[age] == 0.0
+    await stub.Put(pb.PutRequest(key=b"s|ann|bob", value=b"1"))
+    ages = [0.0]
+    async with asyncio.timeout(30):
+        # Past a tick of the clock; and figures are kept for a moment.
+        while ages[-1] < 0.3:
+            ages.append((await observed.samples())[age])
+    assert ages == sorted(ages)
+    assert ages[-1] < 60, "seconds since the change, not since some origin"
+    (join,) = (await stub.Stats(pb.StatsRequest())).joins
+    assert join.age_s >= ages[-1]
+    await stub.Count(timeline)
+    async with asyncio.timeout(30):
+        while (await observed.samples())[age] > 0:
+            pass
