@@ -42,7 +42,10 @@ class UnavailableError(PequodError):
         if "handshake failed" in reason:
             hint = "see that `ca` is the authority of the server's certificate, and that it is made out to this name"
         elif "failed to connect" in reason and "Socket closed" in reason:
-            hint = f"{hint}; a server that wants TLS, or a client certificate, closes connections without it like this"
+            hint = (
+                f"{hint}; a server that wants TLS, or a client certificate, closes connections without it like this, "
+                "and so does one that has `connections_max` of them"
+            )
         super().__init__(f"no server at {target}: {reason}; {hint}")
         self.target = target
         self.reason = reason

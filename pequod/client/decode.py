@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import STOPPING
+from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
 from pequod.calls import Join
 from pequod.engine.explain import (
@@ -41,6 +42,8 @@ from pequod.errors import (
 
 #: How gRPC begins to say that it reached nobody; then nothing was applied.
 _NOT_CONNECTED: Final = ("failed to connect", "DNS resolution failed")
+#: How gRPC says that it refused a message, without asking the server.
+_TOO_LONG: Final = re.compile(r"^SERVER: Received message larger than max \((\d+) vs\. (\d+)\)")
 
 
 def joins(messages: list[pb.Join]) -> list[Join]:
@@ -167,6 +170,9 @@ def refusal(error: grpc.aio.AioRpcError, target: str, text: str | None = None) -
             info = error_details_pb2.ErrorInfo()
             detail.Unpack(info)
             return _rebuild(info.reason, message, dict(info.metadata), text)
+    if (sizes := _TOO_LONG.search(message)) is not None:
+        size, maximum = map(int, sizes.groups())
+        return LimitExceededError("message_bytes_max", size, maximum - MESSAGE_SLACK_BYTES)
     return PequodError(f"{target} answered {code.name}: {message}")
 
 

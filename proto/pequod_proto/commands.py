@@ -17,3 +17,7 @@ TRUNCATED: Final = 3
 
 #: The reason that a server gives with UNAVAILABLE when it ends a call because it stops.
 STOPPING: Final = "ServerStopping"
+
+#: A server refuses messages beyond `message_bytes_max` with the name of the setting; those beyond so much more are
+#: refused by gRPC, which tells this sum instead.
+MESSAGE_SLACK_BYTES: Final = 16 << 20

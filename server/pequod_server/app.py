@@ -28,6 +28,7 @@ from pequod_server.joins import install_joins
 from pequod_server.service import PequodService
 from pequod_server.standard import StandardServices
 from pequod_server.tls import add_port
+from pequod_server.undecodable import receive_bytes_max
 
 log = logging.getLogger("pequod.server")
 
@@ -65,7 +66,7 @@ class PequodServer:
         self._server = aio.server(
             interceptors=interceptors,
             options=[
-                ("grpc.max_receive_message_length", config.message_bytes_max),
+                ("grpc.max_receive_message_length", receive_bytes_max(config)),
                 ("grpc.max_send_message_length", -1),
                 # Two servers on one port would share its connections at random.
                 ("grpc.so_reuseport", 0),

@@ -64,7 +64,7 @@ class Calls(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         found, checked = self._checked.get(method, (None, handler))
         if handler is not None and found is not handler:
-            checked = refusing_undecodable(handler)
+            checked = refusing_undecodable(handler, self._config.message_bytes_max)
             self._checked[method] = handler, checked
         return checked
 

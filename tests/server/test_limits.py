@@ -11,12 +11,12 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, PUT, SCAN, TRUNCATED
+from pequod_proto.commands import GET, MESSAGE_SLACK_BYTES, PUT, SCAN, TRUNCATED
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 
 from pequod import AsyncClient
-from pequod.errors import PequodError
+from pequod.errors import LimitExceededError, PequodError, UnavailableError
 from tests.server.serving import connect, serving
 
 LISTEN = "127.0.0.1:0"
@@ -103,6 +103,45 @@ async def test_calls_beyond_the_limit_are_refused_but_health_is_answered() -> No
         await call.done_writing()
 
 
+def _putting(value: bytes) -> pb.ExecuteRequest:
+    return pb.ExecuteRequest(batch=1, kinds=bytes([PUT]), arguments=[b"k", value])
+
+
+async def test_messages_beyond_the_limit_are_refused_by_name() -> None:
+    async with serving(ServerConfig(listen=LISTEN, message_bytes_max=1000)) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        longest, too_long = b"v" * 990, b"v" * 2000
+        put = pb.PutRequest(key=b"k", value=longest + b"v" * (1000 - pb.PutRequest(key=b"k", value=longest).ByteSize()))
+        assert put.ByteSize() == 1000
+        await stub.Put(put)
+        beyond = pb.PutRequest(key=b"k", value=put.value + b"v")
+        await _refused(stub.Put(beyond), "message_bytes_max", 1001, 1000)
+        scan = pb.ScanRequest(first=too_long)
+        await _refused(stub.Scan(scan).read(), "message_bytes_max", scan.ByteSize(), 1000)
+        call = await _open_stream(stub)
+        await call.write(_putting(too_long))
+        await _refused(call.read(), "message_bytes_max", _putting(too_long).ByteSize(), 1000)
+        assert (await stub.Get(pb.GetRequest(key=b"k"))).value == put.value, "nothing was changed"
+
+
+async def test_messages_far_beyond_the_limit_are_refused_before_they_are_read() -> None:
+    far = b"v" * (MESSAGE_SLACK_BYTES + 2000)
+    async with (
+        serving(ServerConfig(listen=LISTEN, message_bytes_max=1000)) as port,
+        AsyncClient(f"127.0.0.1:{port}") as client,
+    ):
+        for call, size in (
+            (client.multi_put({"k": far}), pb.MultiPutRequest(keys=[b"k"], values=[far]).ByteSize()),
+            (client.put("k", far), _putting(far).ByteSize()),
+        ):
+            with pytest.raises(LimitExceededError) as caught:
+                await call
+            assert (caught.value.setting, caught.value.maximum) == ("message_bytes_max", 1000)
+            assert caught.value.size == size
+        await client.put("k", "v")
+        assert await client.count() == 1
+
+
 async def test_connections_beyond_the_limit_are_closed_until_one_goes() -> None:
     async with serving(ServerConfig(listen=LISTEN, connections_max=1)) as port:
         async with connect(port) as channel:
@@ -112,6 +151,10 @@ async def test_connections_beyond_the_limit_are_closed_until_one_goes() -> None:
                 with pytest.raises(aio.AioRpcError) as caught:
                     await PequodStub(another).Put(pb.PutRequest(key=b"k"))  # type: ignore[no-untyped-call]
                 assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            async with AsyncClient(f"127.0.0.1:{port}", retries=0) as client:
+                with pytest.raises(UnavailableError, match="`connections_max`") as refused:
+                    await client.put("k", "v")
+            assert refused.value.is_unapplied
             await first.Put(pb.PutRequest(key=b"k"))
         async with connect(port) as channel:
             await PequodStub(channel).Put(pb.PutRequest(key=b"k"), wait_for_ready=True, timeout=20)  # type: ignore[no-untyped-call]
