@@ -12,6 +12,7 @@ from typing import Final
 
 from pequod.engine.ranges import within
 from pequod.engine.rows import Rows
+from pequod.engine.statistics import Statistics
 from pequod.engine.watches import Change
 from pequod.errors import PequodError
 
@@ -37,6 +38,44 @@ class Join:
     text: str
     #: What is accepted but may surprise.
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BackingStatistics:
+    """How the database behind a server is, and what was asked of it since the start."""
+
+    #: write-around or write-through.
+    mode: str
+    #: Of the feed of changes: starting, ok, down or closed.
+    state: str
+    #: What is wrong with the feed, or was last; empty if nothing ever was.
+    error: str
+    #: How far the feed has come, in the database's own unit; None before the first time.
+    position: int | None
+    #: What the database has beyond that; None if it is not known.
+    lag: int | None
+    #: How long ago the feed was last known to have told everything; None before the first time.
+    age_s: float | None
+    #: Ranges that are loaded now.
+    loaded_ranges: int
+    feed_failures: int
+    reloads: int
+    #: Loads, the ranges in them, and the rows that came.
+    flights: int
+    ranges: int
+    rows: int
+    #: Changes that the feed told, and those of them in loaded ranges.
+    changes: int
+    changes_applied: int
+    writes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics(Statistics):
+    """Everything of one server."""
+
+    #: None where no database is behind it.
+    backing: BackingStatistics | None
 
 
 @dataclass(frozen=True, slots=True)

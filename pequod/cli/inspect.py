@@ -14,7 +14,8 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
-    from pequod.engine import CoverageExplanation, JoinExplanation, Statistics
+    from pequod.calls import BackingStatistics, ServerStatistics
+    from pequod.engine import CoverageExplanation, JoinExplanation
 
 app: Final = typer.Typer()
 
@@ -116,20 +117,38 @@ def _coverage_data(coverage: CoverageExplanation) -> dict[str, object]:
 
 @app.command("stats", epilog=examples("pequod stats", "pequod stats --json"))
 def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
-    """Show what the server holds and did, by table and by join."""
+    """Show what the server holds and did, by table and by join, and how the database behind it is."""
     with connected(target) as client:
         collected = client.statistics()
     if json:
         tables = [{"table": json_bytes(name), **asdict(table)} for name, table in collected.tables.items()]
         joins = [{"join": name, **asdict(join)} for name, join in collected.joins.items()]
         shown = {"revision": collected.revision, "loose_keys": collected.loose_keys, "tables": tables, "joins": joins}
-        print(json_line(shown))
+        backing = None if collected.backing is None else asdict(collected.backing)
+        print(json_line(shown if backing is None else {**shown, "backing": backing}))
     else:
         _print_statistics(collected)
 
 
-def _print_statistics(collected: Statistics) -> None:
+def backing_line(backing: BackingStatistics) -> str:
+    """Return how the database is, in one line."""
+    words = [f"database {backing.state} ({backing.mode})"]
+    if backing.position is not None:
+        words.append(f"position {backing.position}")
+    if backing.lag:
+        words.append(f"lag {backing.lag}")
+    if backing.age_s is not None:
+        words.append(f"as of {backing.age_s:.1f} s ago")
+    words.append(f"{backing.loaded_ranges} ranges loaded")
+    if backing.error:
+        words.append(f"{'error' if backing.state == 'down' else 'last error'}: {backing.error}")
+    return ", ".join(words)
+
+
+def _print_statistics(collected: ServerStatistics) -> None:
     print(f"revision {collected.revision}; {collected.loose_keys} keys without a table")
+    if collected.backing is not None:
+        print(backing_line(collected.backing))
     tables = {escaped(name): asdict(table) for name, table in collected.tables.items()}
     joins = {name: asdict(join) for name, join in collected.joins.items()}
     for title, records in (("table", tables), ("join", joins)):

@@ -15,6 +15,7 @@ import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Target, connected
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.inspect import backing_line
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped
@@ -22,6 +23,7 @@ from pequod.cli.text import escaped
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pequod.calls import BackingStatistics
     from pequod.client import Client
     from pequod.engine import JoinStatistics, Statistics
 
@@ -62,6 +64,8 @@ class Sample:
     at_s: float
     server_id: int
     statistics: Statistics
+    #: How the database behind the server is, if there is one.
+    backing: BackingStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def top(
 
 def _sample(client: Client) -> Sample:
     statistics = client.statistics()
-    return Sample(time.monotonic(), client.server_id, statistics)
+    return Sample(time.monotonic(), client.server_id, statistics, statistics.backing)
 
 
 def view(before: Sample | None, now: Sample) -> list[Line]:
@@ -139,6 +143,8 @@ def _title(client_target: str, now: Sample) -> str:
 
 def _print(before: Sample, now: Sample) -> None:
     rows = [(line.kind, line.name, *(_figure(figure, "") for figure in line.figures)) for line in view(before, now)]
+    if now.backing is not None:
+        print(backing_line(now.backing))
     print_table(_COLUMNS, rows)
 
 
@@ -168,9 +174,12 @@ def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int) -> T
     from rich.text import Text
 
     lines = view(before, now)
-    hidden = len(lines) - lines_max
+    title = [f"{_title(target, now)}; q ends"]
+    if now.backing is not None:
+        title.append(backing_line(now.backing))
+    hidden = len(lines) - lines_max + len(title) - 1
     table = Table(
-        title=Text(f"{_title(target, now)}; q ends"),
+        title=Text("\n".join(title)),
         caption=Text(f"and {hidden} more") if hidden > 0 else None,
         title_justify="left",
         caption_justify="left",
@@ -179,7 +188,7 @@ def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int) -> T
     )
     for number, column in enumerate(_COLUMNS):
         table.add_column(column, justify="left" if number < 2 else "right", no_wrap=True)
-    for line in lines[:lines_max]:
+    for line in lines[: len(lines) - max(0, hidden)]:
         table.add_row(line.kind, Text(line.name), *(_figure(figure, ",") for figure in line.figures))
     return table
 

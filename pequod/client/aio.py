@@ -24,6 +24,7 @@ from pequod.calls import (
     Page,
     Result,
     Row,
+    ServerStatistics,
     WatchEvent,
     Writes,
     to_bytes,
@@ -43,7 +44,6 @@ from pequod.client.retry import HARMLESS_TWICE, RETRIES, advance, pause_s
 from pequod.client.watch import follow
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
-from pequod.engine.statistics import Statistics
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 
 DEFAULT_TARGET = "127.0.0.1:7744"
@@ -370,7 +370,7 @@ class AsyncClient:
         reply = await self._unary("Explain", pb.ExplainRequest(range=pb.Range(first=start, last=stop)))
         return decode.range_explanation(start, stop, reply.range)
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> ServerStatistics:
         """Return what the server holds and did."""
         return decode.statistics(await self._unary("Stats", pb.StatsRequest()))
 

@@ -12,7 +12,7 @@ from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
-from pequod.calls import Join
+from pequod.calls import BackingStatistics, Join, ServerStatistics
 from pequod.engine.explain import (
     CoverageExplanation,
     JoinExplanation,
@@ -22,7 +22,7 @@ from pequod.engine.explain import (
     SourceExplanation,
     Upkeep,
 )
-from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
+from pequod.engine.statistics import JoinStatistics, TableStatistics
 from pequod.errors import (
     BackedKeyError,
     ComputedKeyError,
@@ -95,9 +95,9 @@ def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplana
     )
 
 
-def statistics(message: pb.StatsReply) -> Statistics:
+def statistics(message: pb.StatsReply) -> ServerStatistics:
     """Decode the statistics of a server."""
-    return Statistics(
+    return ServerStatistics(
         revision=message.header.revision,
         loose_keys=message.loose_keys,
         tables={
@@ -122,6 +122,27 @@ def statistics(message: pb.StatsReply) -> Statistics:
             )
             for join in message.joins
         },
+        backing=_backing(message.backing) if message.HasField("backing") else None,
+    )
+
+
+def _backing(message: pb.BackingStatistics) -> BackingStatistics:
+    return BackingStatistics(
+        mode=message.mode,
+        state=message.state,
+        error=message.error,
+        position=message.position if message.HasField("position") else None,
+        lag=message.lag if message.HasField("lag") else None,
+        age_s=message.age_s if message.HasField("age_s") else None,
+        loaded_ranges=message.loaded_ranges,
+        feed_failures=message.feed_failures,
+        reloads=message.reloads,
+        flights=message.flights,
+        ranges=message.ranges,
+        rows=message.rows,
+        changes=message.changes,
+        changes_applied=message.changes_applied,
+        writes=message.writes,
     )
 
 

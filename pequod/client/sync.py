@@ -12,12 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from pequod.calls import Data, Join, Page, Result, Row, WatchEvent, Writes
+from pequod.calls import Data, Join, Page, Result, Row, ServerStatistics, WatchEvent, Writes
 from pequod.client.aio import DEFAULT_TARGET, AsyncClient
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
 from pequod.engine.explain import JoinExplanation, RangeExplanation
-from pequod.engine.statistics import Statistics
 from pequod.errors import ClosedError, PequodError
 
 T = TypeVar("T")
@@ -274,7 +273,7 @@ class Client:
         """Return what a read of ``[first, last)`` would find and have to do."""
         return self._wait(self._async.explain_range(first, last))
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> ServerStatistics:
         """Return what the server holds and did."""
         return self._wait(self._async.statistics())
 

@@ -235,6 +235,11 @@ class Engine:
         """Return the loaded ranges of the backed tables."""
         return [one for table in self._store.backed if table.presence is not None for one in table.presence]
 
+    @property
+    def loaded_range_count(self) -> int:
+        """How many ranges of the backed tables are loaded."""
+        return sum(len(table.presence) for table in self._store.backed if table.presence is not None)
+
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Write base data, all rows or none: `put` for each, in order, once all have been checked.
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.calls import BackingStatistics
 from pequod.engine import Join, JoinExplanation, RangeExplanation, Statistics
 
 
@@ -59,8 +62,8 @@ def range_explanation(explained: RangeExplanation) -> pb.RangeExplanation:
     )
 
 
-def statistics(collected: Statistics, header: pb.Header) -> pb.StatsReply:
-    """Encode the statistics of an engine."""
+def statistics(collected: Statistics, header: pb.Header, backing: BackingStatistics | None) -> pb.StatsReply:
+    """Encode the statistics of an engine and of the database behind it."""
     return pb.StatsReply(
         header=header,
         loose_keys=collected.loose_keys,
@@ -93,4 +96,5 @@ def statistics(collected: Statistics, header: pb.Header) -> pb.StatsReply:
             )
             for name, kept in collected.joins.items()
         ],
+        backing=None if backing is None else pb.BackingStatistics(**asdict(backing)),
     )

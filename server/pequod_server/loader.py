@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from pequod.calls import BackingStatistics
 from pequod.engine import Engine, MissingError, Range
 from pequod_server.backing import (
     BackingStaleError,
@@ -105,6 +106,27 @@ class Loader:
     def status(self) -> Status:
         """How the feed is."""
         return self.store.status
+
+    def statistics(self) -> BackingStatistics:
+        """Return how the database is, and what was asked of it."""
+        status, counters = self.store.status, self.counters
+        return BackingStatistics(
+            mode="write-through" if self.is_write_through else "write-around",
+            state=status.state,
+            error=status.error,
+            position=self._position,
+            lag=status.lag,
+            age_s=None if status.fresh_s is None else max(0.0, self._clock() - status.fresh_s),
+            loaded_ranges=self._engine.loaded_range_count,
+            feed_failures=status.failure_count,
+            reloads=counters.reloads,
+            flights=counters.flights,
+            ranges=counters.ranges,
+            rows=counters.rows,
+            changes=counters.changes,
+            changes_applied=counters.changes_applied,
+            writes=counters.writes,
+        )
 
     @property
     def is_stale(self) -> bool:

@@ -39,6 +39,14 @@ class LoaderCollector(Collector):
         if status.fresh_s is not None:
             text = "Seconds since the feed was last known to have told everything."
             yield GaugeMetricFamily("pequod_backing_age_seconds", text, max(0.0, time.time() - status.fresh_s))
+        statistics = self._loader.statistics()
+        for name, text, figure in (
+            ("position", "How far the feed has come, in the database's own unit.", statistics.position),
+            ("lag", "What the database has beyond that, where it is known.", statistics.lag),
+            ("loaded_ranges", "Ranges that are loaded.", statistics.loaded_ranges),
+        ):
+            if figure is not None:
+                yield GaugeMetricFamily(f"pequod_backing_{name}", text, figure)
         text = "Times that the feed broke."
         yield CounterMetricFamily("pequod_backing_feed_failures", text, status.failure_count)
         text = "Rows of the database that have no key under their mapping."

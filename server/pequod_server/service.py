@@ -369,7 +369,8 @@ class PequodService(PequodServicer):
 
     async def Stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
         """Tell what the server holds and did."""
-        return encode.statistics(await collected(self._engine), self._header())
+        backing = None if self._loader is None else self._loader.statistics()
+        return encode.statistics(await collected(self._engine), self._header(), backing)
 
 
 async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:

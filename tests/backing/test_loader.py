@@ -12,7 +12,9 @@ import aiohttp
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import FakeStore, parse_mappings
+from typer.testing import CliRunner
 
+from pequod.cli.app import app
 from pequod.client import AsyncClient
 from pequod.errors import BackedKeyError, PequodError
 
@@ -274,6 +276,25 @@ async def test_a_watch_goes_on_over_a_range_that_was_read_again() -> None:
         assert [tuple(change) for change in event.changes] == [(b"t|ann|0100|bob", b"Hi", b"unheard")]
         assert isinstance(told, AsyncGenerator)
         await told.aclose()
+
+
+async def test_statistics_tell_of_the_database() -> None:
+    async with serving(FOLLOWING) as setting:
+        assert await setting.timeline("ann") == [b"Hi", b"Ho"]
+        setting.store.break_feed("the cable is cut", is_lost=True)
+        await until(lambda: setting.store.status.failure_count > 0)
+        setting.store.commit({b"p|bob|0101": b"unheard"})
+        await setting.caught_up()
+        assert await setting.timeline("ann") == [b"Hi", b"unheard", b"Ho"]
+        backing = (await setting.client.statistics()).backing
+        assert backing is not None
+        assert (backing.mode, backing.state, backing.error) == ("write-around", "ok", "the cable is cut")
+        assert (backing.position, backing.lag) == (await setting.store.position(), 0)
+        assert (backing.loaded_ranges, backing.reloads, backing.feed_failures) == (3, 1, 1)
+        assert (backing.flights, backing.ranges, backing.rows) == (4, 6, 9)
+        for command in (["stats"], ["top", "--once", "--interval", "0.05"]):
+            done = await asyncio.to_thread(CliRunner().invoke, app, [*command, "--target", setting.target])
+            assert "database ok (write-around), position 2, " in done.output
 
 
 async def test_metrics_tell_of_the_database() -> None:
