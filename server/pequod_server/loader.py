@@ -324,10 +324,10 @@ class Loader:
             await asyncio.sleep(_LOOK_S)
             status = self.store.status
             if status.state != state:
-                state = status.state
+                was_down, state = state == "down", status.state
                 if state == "down":
                     log.error("the feed of the database is down", extra={"error": status.error})
-                elif state == "ok":
+                elif was_down and state == "ok":
                     log.info("the feed of the database is back")
             if self.is_stale != was_stale:
                 was_stale = self.is_stale

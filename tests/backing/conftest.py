@@ -17,7 +17,8 @@ import pytest
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-def _binaries() -> Path | None:
+def binaries() -> Path | None:
+    """Return the folder with the newest initdb."""
     found = shutil.which("initdb")
     candidates = [
         *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),
@@ -41,8 +42,8 @@ class Postgres:
         "shared_buffers=32MB",
     )
 
-    def __init__(self, binaries: Path, directory: Path) -> None:
-        self._binaries = binaries
+    def __init__(self, programs: Path, directory: Path) -> None:
+        self._programs = programs
         self.directory = directory
         self._cluster = directory / "cluster"
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,7 +54,7 @@ class Postgres:
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         as_user = ["setpriv", "--reuid=nobody", "--clear-groups", "--"] if os.getuid() == 0 else []
-        return [*as_user, str(self._binaries / program), *arguments]
+        return [*as_user, str(self._programs / program), *arguments]
 
     def _run(self, *command: str) -> None:
         subprocess.run(self._command(*command), check=True, capture_output=True, timeout=60, cwd=self.directory)
@@ -104,12 +105,12 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    binaries = _binaries()
-    if binaries is None:
+    programs = binaries()
+    if programs is None:
         pytest.skip("PostgreSQL is not installed here: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="pequod-pg-", ignore_cleanup_errors=True) as directory:
-        cluster = Postgres(binaries, Path(directory))
+        cluster = Postgres(programs, Path(directory))
         cluster.start()
         yield cluster
         cluster.stop(kill=True)
@@ -119,12 +120,13 @@ def postgres() -> Iterator[Postgres]:
 async def dsn(postgres: Postgres) -> AsyncIterator[str]:
     """A database without tables; making a new one for each test would take a second."""
     dsn = postgres.dsn("postgres")
-    await _clear(dsn)
+    await clear(dsn)
     yield dsn
-    await _clear(dsn)
+    await clear(dsn)
 
 
-async def _clear(dsn: str) -> None:
+async def clear(dsn: str) -> None:
+    """Take out tables, slots and sessions of earlier tests."""
     admin = await asyncpg.connect(dsn)
     await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pequod%'")
     async with asyncio.timeout(30):

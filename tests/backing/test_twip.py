@@ -137,11 +137,11 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 
 async def _postgres_dsn(request: pytest.FixtureRequest) -> str:
-    from tests.backing.conftest import _clear
+    from tests.backing.conftest import clear
 
     postgres: Postgres = request.getfixturevalue("postgres")
     dsn = postgres.dsn("postgres")
-    await _clear(dsn)
+    await clear(dsn)
     return dsn
 
 
