@@ -314,7 +314,13 @@ class AsyncClient:
         return count
 
     async def watch(
-        self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
+        self,
+        first: Data,
+        last: Data | None = None,
+        *,
+        rows: bool = False,
+        reconnect_s: float = 30.0,
+        progress_s: float | None = None,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
 
@@ -324,13 +330,20 @@ class AsyncClient:
         Args:
             rows: Give the rows first.
             reconnect_s: How long to try to reach a server that went away.
+            progress_s: After so long without a change, give an event without changes: nothing is missing up to its
+                revision.
 
         Raises:
             NotWatchableError: A join over the range is not push.
             WatchCompactedError: Some changes are not kept any more, or the joins of the range changed: start again.
             UnavailableError: The server cannot be reached.
         """
-        request = pb.WatchRequest(first=to_bytes(first), last=None if last is None else to_bytes(last), rows=rows)
+        request = pb.WatchRequest(
+            first=to_bytes(first),
+            last=None if last is None else to_bytes(last),
+            rows=rows,
+            progress_ms=0 if progress_s is None else max(1, round(progress_s * 1000)),
+        )
         events = follow(self._connected, self._failures, request, timeout_s=self.timeout_s, reconnect_s=reconnect_s)
         async with aclosing(events):
             async for event in events:
@@ -369,6 +382,22 @@ class AsyncClient:
         start, stop = to_bytes(first), None if last is None else to_bytes(last)
         reply = await self._unary("Explain", pb.ExplainRequest(range=pb.Range(first=start, last=stop)))
         return decode.range_explanation(start, stop, reply.range)
+
+    async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
+        """Have what is computed of ``[first, last)`` forgotten, and what that was computed from; reads compute it anew.
+
+        Returns:
+            How many contexts were forgotten; more may have gone that depend on them.
+        """
+        start, stop = to_range(first, last)
+        reply = await self._unary("Invalidate", pb.InvalidateRequest(range=pb.Range(first=start, last=stop)))
+        count: int = reply.contexts
+        return count
+
+    async def invalidate_join(self, name: str) -> int:
+        """Have everything that a join computed forgotten, as `invalidate_range` does."""
+        count: int = (await self._unary("Invalidate", pb.InvalidateRequest(join=name))).contexts
+        return count
 
     async def statistics(self) -> ServerStatistics:
         """Return what the server holds and did."""

@@ -233,13 +233,20 @@ class Client:
         return self._wait(page)
 
     def watch(
-        self, first: Data, last: Data | None = None, *, rows: bool = False, reconnect_s: float = 30.0
+        self,
+        first: Data,
+        last: Data | None = None,
+        *,
+        rows: bool = False,
+        reconnect_s: float = 30.0,
+        progress_s: float | None = None,
     ) -> Generator[WatchEvent]:
         """Yield what happens in ``[first, last)``; see `AsyncClient.watch`.
 
         Waits for the next event; closing the client from another thread ends that with ClosedError.
         """
-        return self._iterate(self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s), 1)
+        events = self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s)
+        return self._iterate(events, 1)
 
     def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
@@ -272,6 +279,18 @@ class Client:
     def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
         """Return what a read of ``[first, last)`` would find and have to do."""
         return self._wait(self._async.explain_range(first, last))
+
+    def invalidate_range(self, first: Data, last: Data | None = None) -> int:
+        """Have what is computed of ``[first, last)`` forgotten, and what that was computed from; reads compute it anew.
+
+        Returns:
+            How many contexts were forgotten; more may have gone that depend on them.
+        """
+        return self._wait(self._async.invalidate_range(first, last))
+
+    def invalidate_join(self, name: str) -> int:
+        """Have everything that a join computed forgotten, as `invalidate_range` does."""
+        return self._wait(self._async.invalidate_join(name))
 
     def statistics(self) -> ServerStatistics:
         """Return what the server holds and did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -146,6 +147,7 @@ class AsyncEmbedded:
         *,
         rows: bool = False,
         reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
+        progress_s: float | None = None,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included; see `Embedded.watch`."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
@@ -157,10 +159,13 @@ class AsyncEmbedded:
         try:
             yield event
             while True:
-                await news.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(progress_s):
+                        await news.wait()
+                is_late = not news.is_set()
                 news.clear()
                 event = self._store.settle(watch)
-                if event.changes:
+                if event.changes or is_late:
                     yield event
         finally:
             self._store.unfollow(watch)
@@ -188,6 +193,14 @@ class AsyncEmbedded:
     async def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
         """Return what a read of ``[first, last)`` would find and have to do."""
         return self._store.explain_range(first, last)
+
+    async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
+        """Forget what is computed of ``[first, last)``, and what that was computed from; reads compute it anew."""
+        return self._store.invalidate_range(first, last)
+
+    async def invalidate_join(self, name: str) -> int:
+        """Forget everything that a join computed, as `invalidate_range` does."""
+        return self._store.invalidate_join(name)
 
     async def statistics(self) -> Statistics:
         """Return what the store holds and did."""

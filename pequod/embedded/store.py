@@ -217,6 +217,7 @@ class Embedded:
         *,
         rows: bool = False,
         reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
+        progress_s: float | None = None,
     ) -> Generator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
 
@@ -232,10 +233,10 @@ class Embedded:
         try:
             yield event
             while True:
-                news.wait()
+                is_late = not news.wait(progress_s)
                 news.clear()
                 event = self.settle(watch)
-                if event.changes:
+                if event.changes or is_late:
                     yield event
         finally:
             self.unfollow(watch)
@@ -298,6 +299,15 @@ class Embedded:
     def explain_join(self, name: str) -> JoinExplanation:
         """Return how a join is evaluated and kept."""
         return self.run(lambda engine: engine.explain_join(name))
+
+    def invalidate_range(self, first: Data, last: Data | None = None) -> int:
+        """Forget what is computed of ``[first, last)``, and what that was computed from; reads compute it anew."""
+        start, stop = to_range(first, last)
+        return self.run(lambda engine: engine.invalidate(start, stop))
+
+    def invalidate_join(self, name: str) -> int:
+        """Forget everything that a join computed, as `invalidate_range` does."""
+        return self.run(lambda engine: engine.invalidate_join(name))
 
     def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
         """Return what a read of ``[first, last)`` would find and have to do."""

@@ -65,7 +65,7 @@ class Engine:
     def __init__(
         self, *, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20, backed: Iterable[bytes] = ()
     ) -> None:
-        #: Grows with every change of base data and of joins.
+        #: Grows with every change of base data and of joins, and when something is invalidated.
         self.revision = 0
         self._key_bytes_max = key_bytes_max
         self._value_bytes_max = value_bytes_max
@@ -593,6 +593,44 @@ class Engine:
         for context in sorted(idle, key=lambda context: context.last_used)[:context_count]:
             self._changes.drop(context)
         return sum(not context.is_live for context in live)
+
+    def invalidate(self, first: bytes, last: bytes | None) -> int:
+        """Forget what is computed of a range, and what that was computed from; reads compute it anew.
+
+        Returns:
+            How many contexts that were; more may have gone that depend on them.
+
+        Cost:
+            O(frames of what is forgotten).
+        """
+        if last is not None and first >= last:
+            return 0
+        joins = dict.fromkeys(self._catalog.over(first, last))
+        found = [status.context for join in joins for status in join.coverage.overlapping(*_clip(join, first, last))]
+        # A join that keeps nothing shows what others keep.
+        todo = [join for join in joins if join.is_pull]
+        while todo:
+            for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
+                found += [status.context for status in upstream.coverage]
+                todo += [upstream] if upstream.is_pull else []
+        doomed = dict.fromkeys(found)
+        while found:
+            found += [up for up in found.pop().upstreams if up not in doomed]
+            doomed.update(dict.fromkeys(found))
+        for context in doomed:
+            self._changes.drop(context)
+        # So that whoever follows the range can tell what they are told now from what came before.
+        self.revision += bool(doomed)
+        return len(doomed)
+
+    def invalidate_join(self, name: str) -> int:
+        """Forget everything that a join computed, as `invalidate` does.
+
+        Raises:
+            UnknownJoinError: No join has this name.
+        """
+        join = self._catalog.find(name)
+        return self.invalidate(join.first, join.last)
 
     def _bring_up(
         self, joins: list[InstalledJoin], first: bytes, last: bytes | None, now: float

@@ -206,16 +206,18 @@ class CommandError(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("first", "last", "rows", "after")
+    __slots__ = ("first", "last", "rows", "after", "progress_ms")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_MS_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
     rows: bool
     after: Header
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+    progress_ms: int
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ..., progress_ms: _Optional[int] = ...) -> None: ...
 
 class WatchReply(_message.Message):
     __slots__ = ("header", "keys", "values", "ready", "changes")
@@ -346,6 +348,22 @@ class SourceExplanation(_message.Message):
     upkeep: str
     computed_by: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, source: _Optional[str] = ..., reads: _Optional[str] = ..., narrowed_by: _Optional[str] = ..., binds: _Optional[_Iterable[str]] = ..., upkeep: _Optional[str] = ..., computed_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class InvalidateRequest(_message.Message):
+    __slots__ = ("join", "range")
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    join: str
+    range: Range
+    def __init__(self, join: _Optional[str] = ..., range: _Optional[_Union[Range, _Mapping]] = ...) -> None: ...
+
+class InvalidateReply(_message.Message):
+    __slots__ = ("header", "contexts")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CONTEXTS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    contexts: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., contexts: _Optional[int] = ...) -> None: ...
 
 class RangeExplanation(_message.Message):
     __slots__ = ("stored_keys", "joins")

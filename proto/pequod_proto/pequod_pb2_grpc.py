@@ -104,6 +104,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.ExplainReply.FromString,
                 _registered_method=True)
+        self.Invalidate = channel.unary_unary(
+                '/pequod.v1.Pequod/Invalidate',
+                request_serializer=pequod__proto_dot_pequod__pb2.InvalidateRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.InvalidateReply.FromString,
+                _registered_method=True)
         self.Stats = channel.unary_unary(
                 '/pequod.v1.Pequod/Stats',
                 request_serializer=pequod__proto_dot_pequod__pb2.StatsRequest.SerializeToString,
@@ -215,6 +220,14 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Invalidate(self, request, context):
+        """Forget what is computed of a range, or by a join, and what that was computed from: reads compute it anew. Base data
+        stay as they are. Those who watch the range are told what differs then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stats(self, request, context):
         """Tell what the server holds and did.
         """
@@ -294,6 +307,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=pequod__proto_dot_pequod__pb2.ExplainRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.ExplainReply.SerializeToString,
+            ),
+            'Invalidate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Invalidate,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.InvalidateRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.InvalidateReply.SerializeToString,
             ),
             'Stats': grpc.unary_unary_rpc_method_handler(
                     servicer.Stats,
@@ -679,6 +697,33 @@ class Pequod:
             '/pequod.v1.Pequod/Explain',
             pequod__proto_dot_pequod__pb2.ExplainRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.ExplainReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Invalidate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/Invalidate',
+            pequod__proto_dot_pequod__pb2.InvalidateRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.InvalidateReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,7 +25,7 @@ class Right(StrEnum):
     WRITE = "write"
     #: Install and drop joins that compute them.
     JOIN = "join"
-    #: Look at joins, plans and statistics.
+    #: Look at joins, plans and statistics, and have computed keys computed anew.
     ADMIN = "admin"
 
 

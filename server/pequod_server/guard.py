@@ -99,6 +99,7 @@ class AccessGuard(aio.ServerInterceptor):
             "AddJoin": _need_join_rights,
             "DropJoin": self._need_drop,
             "Explain": self._need_explain,
+            "Invalidate": self._need_invalidate,
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
@@ -151,6 +152,14 @@ class AccessGuard(aio.ServerInterceptor):
         for join in self._engine.joins():
             if join.name == request.join:
                 role.need(Right.READ, *_range(join.spec.output), Right.ADMIN)
+
+    def _need_invalidate(self, role: Role, request: pb.InvalidateRequest) -> None:
+        if request.WhichOneof("subject") == "range":
+            role.need(Right.ADMIN, request.range.first, _last(request.range))
+            return
+        for join in self._engine.joins():
+            if join.name == request.join:
+                role.need(Right.ADMIN, *_range(join.spec.output))
 
     def _visible_joins(self, role: Role) -> set[str]:
         shown = (Right.READ, Right.ADMIN, Right.JOIN)

@@ -308,7 +308,8 @@ class PequodService(PequodServicer):
                     yield pb.WatchReply(header=header, changes=changes)
                 if feed.ended is not None:
                     await refuse(context, feed.ended)
-                await feed.news.wait()
+                if not await feed.wait(request.progress_ms / 1000):
+                    yield pb.WatchReply(header=self._header())
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
@@ -366,6 +367,17 @@ class PequodService(PequodServicer):
             return pb.ExplainReply(header=self._header(), join=encode.join_explanation(plan))
         found = self._engine.explain_range(request.range.first, _last(request.range), now=time.monotonic())
         return pb.ExplainReply(header=self._header(), range=encode.range_explanation(found))
+
+    async def Invalidate(self, request: pb.InvalidateRequest, context: Context) -> pb.InvalidateReply:
+        """Forget what is computed of a range or by a join."""
+        subject = request.WhichOneof("subject")
+        if subject is None:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "name a join or a range to invalidate")
+        if subject == "join":
+            count = await _answer(context, lambda: self._engine.invalidate_join(request.join))
+        else:
+            count = self._engine.invalidate(request.range.first, _last(request.range))
+        return pb.InvalidateReply(header=self._header(), contexts=count)
 
     async def Stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
         """Tell what the server holds and did."""

@@ -114,6 +114,24 @@ class Feed:
         self._sent += 1
         return self._batches[self._sent - 1]
 
+    async def wait(self, wait_s: float) -> bool:
+        """Wait for something to take, for so long at most; 0 for as long as it takes.
+
+        Returns:
+            False if there is nothing yet, and nothing is missing up to the engine's present revision.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(wait_s or None):
+                    await self.news.wait()
+                return True
+            except TimeoutError:
+                self.settle()
+                if self.news.is_set():
+                    return True
+                if self._loading is None:
+                    return False
+
     def go_back(self, revision: int) -> bool:
         """Have the batches after ``revision`` taken again; tell whether none of them is missing."""
         if self.ended is not None or revision < self.floor:
@@ -162,6 +180,9 @@ class Watches:
             raise LimitExceededError("watches_max", len(self._attached) + 1, self._config.watches_max)
         if len(self._attached) + len(self._idle) >= self._config.watches_max:
             self._close_idle(next(iter(self._idle)))
+        # Whoever follows several ranges can tell what each was at the revision where the last of them begins.
+        for other in [*self._attached, *self._idle]:
+            other.settle()
         feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._load)
         self._attached.add(feed)
         return feed

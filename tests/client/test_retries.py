@@ -49,6 +49,7 @@ CALLS: dict[str, tuple[Callable[[AsyncClient], Awaitable[object]], bool]] = {
     "multi_get": (lambda client: client.multi_get(["a"]), True),
     "joins": (lambda client: client.joins(), True),
     "explain_range": (lambda client: client.explain_range("a"), True),
+    "invalidate_range": (lambda client: client.invalidate_range("a"), True),
     "statistics": (lambda client: client.statistics(), True),
     "add_join": (lambda client: client.add_join("b|<x> = copy a|<x>"), True),
     "put": (lambda client: client.put("a", "1"), False),

@@ -269,3 +269,12 @@ def test_closing_the_client_ends_a_watch_in_another_thread(server: ServerProcess
     client.close()
     thread.join(10)
     assert [type(error) for error in heard] == [ClosedError]
+
+
+async def test_progress_tells_the_revision_without_changes(server: ServerProcess) -> None:
+    async with AsyncClient(server.target) as client, asyncio.timeout(20):
+        events = client.watch("a|", "a}", progress_s=0.01)
+        assert (await anext(events)).changes == []
+        await client.put("b|1", "x")
+        assert await events_until(events, client.revision) == []
+        await events.aclose()

@@ -173,6 +173,9 @@ class Walker:
     def _evict(self, count: int) -> None:
         self.engine.evict(count)
 
+    def _invalidate(self, first: bytes, last: bytes | None) -> None:
+        self.engine.invalidate(first, last)
+
     def _wait(self, seconds: float) -> None:
         self.now += seconds
 
@@ -268,8 +271,10 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
         return Step(kind, draw_range(random, specs))
     if chance < 0.5:
         return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))
-    if chance < 0.55:
+    if chance < 0.54:
         return Step("evict", (random.randrange(1, 3),))
+    if chance < 0.55:
+        return Step("invalidate", draw_range(random, specs))
     if chance < 0.58:
         return Step("add", (draw_join(random, snapshots=snapshots),))
     if chance < 0.6:

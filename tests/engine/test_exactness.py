@@ -71,6 +71,10 @@ class Exactness(RuleBasedStateMachine):
         self.walker.take(Step("evict", (count,)))
 
     @rule(random=RANDOMS)
+    def invalidate(self, random: Random) -> None:
+        self.walker.take(Step("invalidate", draw_range(random, self.walker.specs)))
+
+    @rule(random=RANDOMS)
     def watch(self, random: Random) -> None:
         self.walker.take(Step("watch", draw_range(random, self.walker.specs)))
 

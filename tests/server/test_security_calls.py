@@ -106,6 +106,7 @@ REQUESTS = {
     "MultiGet": pb.MultiGetRequest(keys=[b"p|bob|0001"]),
     "MultiPut": pb.MultiPutRequest(keys=[b"p|bob|0001"], values=[b""]),
     "Explain": pb.ExplainRequest(join="t"),
+    "Invalidate": pb.InvalidateRequest(join="t"),
     "AddJoin": pb.AddJoinRequest(text="o|<a> = copy p|<b>|<a>"),
     "DropJoin": pb.DropJoinRequest(name="t"),
     "Execute": pb.ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"", b""]),
@@ -208,6 +209,8 @@ REFUSED = [
     ("ann", "Get", pb.GetRequest(key=b"t|anna|0001|bob"), "read", b"t|anna|0001|bob", b"t|anna|0001|bob\0"),
     ("ann", "Explain", pb.ExplainRequest(join="t"), "read", b"t|", b"t}"),
     ("ann", "Explain", pb.ExplainRequest(range=pb.Range(first=b"s|", last=b"s}")), "read", b"s|", b"s}"),
+    ("web", "Invalidate", pb.InvalidateRequest(join="t"), "admin", b"t|", b"t}"),
+    ("web", "Invalidate", pb.InvalidateRequest(range=pb.Range(first=b"t|")), "admin", b"t|", None),
     ("ann", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
     ("watch", "Get", pb.GetRequest(key=b"p|bob|0001"), "read", b"p|bob|0001", b"p|bob|0001\0"),
     ("watch", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
@@ -279,6 +282,7 @@ async def test_what_roles_may_do(stub: Any) -> None:
     await web.Explain(pb.ExplainRequest(range=pb.Range(first=b"t|ann|", last=b"t|ann}")))
     await _As(stub, "watch").Explain(pb.ExplainRequest(join="t"))
     await _As(stub, "watch").Explain(pb.ExplainRequest(range=pb.Range(first=b"")))
+    await _As(stub, "watch").Invalidate(pb.InvalidateRequest(join="t"))
     await author.DropJoin(pb.DropJoinRequest(name="t"))
 
 

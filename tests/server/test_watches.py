@@ -1,0 +1,44 @@
+"""Where one watch's changes end and the next's begin."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pequod_proto import pequod_pb2 as pb
+from pequod_server import PequodServer, ServerConfig
+from pequod_server.watches import Watches
+
+from pequod.engine import Change, Engine
+
+
+async def test_a_new_watch_cuts_the_changes_of_the_others() -> None:
+    engine = Engine()
+    watches = Watches(engine, ServerConfig())
+    one = watches.open((b"a|", b"a}"))
+    engine.put(b"a|1", b"x")
+    other = watches.open((b"b|", b"b}"))
+    engine.put(b"a|1", b"y")
+    await asyncio.sleep(0)
+    assert [one.take(), one.take(), one.take()] == [
+        (other.floor, [Change(b"a|1", None, b"x")]),
+        (engine.revision, [Change(b"a|1", b"x", b"y")]),
+        None,
+    ]
+    one.close()
+    other.close()
+
+
+async def test_progress_is_told_where_nothing_happens(server: PequodServer, stub: object) -> None:
+    call = stub.Watch(pb.WatchRequest(first=b"a|", last=b"a}", progress_ms=1))  # type: ignore[attr-defined]
+    async with asyncio.timeout(20):
+        assert (await call.read()).ready
+        server.engine.put(b"b|1", b"x")
+        revision = server.engine.revision
+        while (reply := await call.read()).header.revision < revision:
+            assert not reply.changes
+        assert not reply.changes
+        server.engine.put(b"a|1", b"x")
+        while not (reply := await call.read()).changes:
+            assert reply.header.revision == revision
+        assert reply.header.revision == revision + 1
+    call.cancel()
