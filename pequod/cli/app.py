@@ -19,6 +19,7 @@ from pequod.cli import (
     token,
     top,
     transfer,
+    verify,
     watch,
 )
 from pequod.cli.connection import Security, present_security
@@ -70,6 +71,7 @@ app.add_typer(inspect.app)
 app.add_typer(top.app)
 app.add_typer(shell.app)
 app.add_typer(watch.app)
+app.add_typer(verify.app)
 app.add_typer(joins.app, name="join")
 app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
 app.add_typer(token.app, name="token")

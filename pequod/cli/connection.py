@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 import typer
 
@@ -33,6 +33,17 @@ Target = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
+class ConnectionSettings(TypedDict):
+    """Settings of a client that say how a server is reached."""
+
+    tls: bool
+    ca: str | None
+    certificate: str | None
+    key: str | None
+    token: str | None
+    insecure: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """The options before the command that say how servers are reached."""
@@ -54,19 +65,22 @@ def connected(target: str) -> Iterator[Client]:
     """Open a client for the length of one command."""
     from pequod.client import Client
 
-    security = present_security.get()
-    with Client(
-        target,
-        tls=security.tls,
-        ca=security.ca,
-        certificate=security.certificate,
-        key=security.key,
-        token=_token(security),
-        insecure=security.insecure,
-        # Whoever typed the command sees at once that there is no server, and can type it again.
-        retries=0,
-    ) as client:
+    # Whoever typed the command sees at once that there is no server, and can type it again.
+    with Client(target, retries=0, **connection_settings()) as client:
         yield client
+
+
+def connection_settings() -> ConnectionSettings:
+    """Return what clients are to be given by the options before the command."""
+    security = present_security.get()
+    return {
+        "tls": security.tls,
+        "ca": security.ca,
+        "certificate": security.certificate,
+        "key": security.key,
+        "token": _token(security),
+        "insecure": security.insecure,
+    }
 
 
 def _token(security: Security) -> str | None:

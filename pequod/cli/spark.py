@@ -1,0 +1,85 @@
+"""What commands that run Spark share: their options, a session, and errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.connection import connection_settings
+from pequod.cli.exits import ExitCode, fail
+
+if TYPE_CHECKING:
+    from pequod_spark.connection import Connection
+    from pyspark.sql import SparkSession
+
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://HOST:7077, yarn, k8s://...")
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="NAME=VALUE", help="A setting of Spark, such as spark.driver.memory=4g; repeatable."
+    ),
+]
+DEFAULT_MASTER: Final = "local[*]"
+
+
+@contextmanager
+def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[SparkSession]:
+    """Run a session for the length of one command, and say on a terminal that something goes on."""
+    settings = dict(map(_setting, conf or ()))
+    from pequod_spark.session import require_spark, spark_session
+
+    require_spark()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    is_ours = SparkSession.getActiveSession() is None
+    console = Console(stderr=True)
+    try:
+        with console.status(f"{doing} ...") if console.is_terminal else _nothing():
+            spark = spark_session(master, settings={"spark.log.level": "ERROR", **settings})
+            try:
+                yield spark
+            finally:
+                if is_ours:
+                    spark.stop()
+    except PySparkException as error:
+        fail(ExitCode.REFUSED, _first_line(str(error)))
+
+
+def spark_connection(target: str) -> Connection:
+    """Return how tasks reach a server, by the options before the command."""
+    from pequod_spark.connection import Connection
+
+    return Connection(target, **connection_settings())
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        fail(ExitCode.USAGE, f"--conf needs NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _first_line(text: str) -> str:
+    """Return what Spark says without the plan and the stack that it says it with."""
+    for line in text.strip().splitlines():
+        if line.startswith("pequod.") and ": " in line:
+            return line.partition(": ")[2]
+    return text.strip().splitlines()[0]
+
+
+def say(message: str) -> None:
+    """Tell something beside the results."""
+    print(f"pequod: {message}", file=sys.stderr)

@@ -1,0 +1,112 @@
+"""verify: compare what a server has computed with what Spark computes."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target
+from pequod.cli.data import Last, Prefix, key_range
+from pequod.cli.exits import ExitCode
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.teaching import examples
+from pequod.cli.text import escaped, json_bytes, json_line
+
+if TYPE_CHECKING:
+    from pequod_spark.verify import Difference, Verification
+
+#: Differences that are repaired at a time, while the next are fetched.
+_REPAIRED_AT_A_TIME: Final = 10_000
+
+app: Final = typer.Typer()
+
+
+@app.command(
+    "verify",
+    epilog=examples(
+        "pequod verify",
+        "pequod verify --join t",
+        "pequod verify --prefix 't|ann|' --repair",
+        "pequod verify --master 'local[4]' --conf spark.driver.memory=8g --json > differences.jsonl",
+    ),
+)
+def verify(
+    first: Annotated[
+        str, typer.Argument(metavar="[FIRST]", help="The first key to verify; without it, all computed keys.")
+    ] = "",
+    last: Last = None,
+    prefix: Prefix = False,
+    join: Annotated[
+        str | None, typer.Option("--join", metavar="NAME", help="Verify the keys of this join alone.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Have what differs computed anew; needs the right `admin`.")
+    ] = False,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Compare the computed keys of a server with what Spark computes from its base keys.
+
+    Both are of one revision, so others may write meanwhile. A line is - for what the server has or + for what it must
+    have, then the key and the value; with --json it is {"key": ..., "have": ..., "want": ...}, where null is a key that
+    is not there. Exit code 1 if anything differs, repaired or not.
+
+    Pull joins cannot be followed: nothing that they read may change while they are verified. Snapshot joins are left
+    out. Needs pip install 'pequod[spark]' and Java 17 or newer.
+    """
+    start, end = key_range(first, last, prefix)
+    with session(master, conf, "verifying") as spark:
+        from pequod_spark.verify import verify as compare
+
+        connection = spark_connection(target)
+        found = compare(spark, connection, join=join, first=start, last=end)
+        for name, reason in found.left_out.items():
+            if join is None:
+                say(f"the join {name} is left out: {reason}")
+        repaired_count = _tell(found, json, target if repair else None)
+    _sum_up(found, repaired_count if repair else None)
+    if found.difference_count:
+        raise typer.Exit(ExitCode.WRONG)
+
+
+def _tell(found: Verification, json: bool, repair_at: str | None) -> int:
+    """Print the differences, and have them repaired; return how many contexts are to be computed anew."""
+    from pequod_spark.verify import repair
+
+    repaired_count = 0
+    remaining = iter(found)
+    while piece := list(islice(remaining, _REPAIRED_AT_A_TIME)):
+        for difference in piece:
+            sys.stdout.write(_json(difference) if json else _text(difference))
+        if repair_at is not None:
+            repaired_count += repair(spark_connection(repair_at), piece)
+    return repaired_count
+
+
+def _text(difference: Difference) -> str:
+    key, have, want = difference
+    lines = [("-", have), ("+", want)]
+    return "".join(f"{sign} {escaped(key)}\t{escaped(value)}\n" for sign, value in lines if value is not None)
+
+
+def _json(difference: Difference) -> str:
+    key, have, want = difference
+    shown = {name: None if value is None else json_bytes(value) for name, value in (("have", have), ("want", want))}
+    return json_line({"key": json_bytes(key), **shown}) + "\n"
+
+
+def _sum_up(found: Verification, repaired_count: int | None) -> None:
+    at = f"of {found.key_count:,} computed keys at revision {found.revision}"
+    if not found.difference_count:
+        say(f"none {at} differs")
+        return
+    say(f"{found.difference_count:,} {at} {'differs' if found.difference_count == 1 else 'differ'}")
+    if repaired_count is None:
+        say("`--repair` has them computed anew")
+    else:
+        say(f"they are computed anew when they are read ({repaired_count:,} contexts); verify again to see it")

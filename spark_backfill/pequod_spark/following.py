@@ -1,0 +1,145 @@
+"""What ranges of a server were at one revision, though they are read later, while others write.
+
+    revision      R ------------ read ------------ E
+    watches       [ changes of each range, (key, old, new) ]
+    key unchanged after R: what was read               key changed: the old value of its first change after R
+
+All watches begin at about the same moment; R is where the last of them does, and the server cuts the changes of the
+others there. E is a revision after the reading: once each watch has told its range up to E, nothing is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from pequod.client import WatchEvent
+from pequod.engine.ranges import Range
+from pequod.errors import NotWatchableError
+from pequod_spark.connection import Connection
+
+T = TypeVar("T")
+
+_PROGRESS_S: Final = 0.1
+
+
+class Follower:
+    """Follows ranges from one revision on, in a thread of its own.
+
+    Raises:
+        WatchCompactedError: From any method: the server does not keep changes for so long, or joins came or went.
+        UnavailableError: From any method: the server cannot be reached.
+    """
+
+    def __init__(self, connection: Connection, ranges: Sequence[Range]) -> None:
+        self._client = connection.async_client()
+        self._ranges = ranges
+        #: Where the last of the watches began.
+        self.revision = 0
+        #: Why a range cannot be followed.
+        self.unwatchable: dict[Range, str] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pequod follower", daemon=True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._began: dict[Range, int] = {}
+        self._seen: dict[Range, int] = {}
+        self._news = asyncio.Event()
+        self._may_go_on = asyncio.Event()
+        self._first_old: dict[bytes, bytes | None] = {}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def before_changes(self, revision: int) -> dict[bytes, bytes | None]:
+        """Return the keys that changed since the start, each with its value then, None where it was absent.
+
+        Args:
+            revision: Wait until everything up to there has been told.
+        """
+        return self._run(self._until(revision))
+
+    async def _start(self) -> None:
+        self._tasks = [asyncio.create_task(self._follow(one)) for one in self._ranges]
+        while len(self._began) + len(self.unwatchable) < len(self._ranges):
+            await self._wait()
+        self.revision = max(self._began.values(), default=0)
+        self._may_go_on.set()
+
+    async def _follow(self, one: Range) -> None:
+        try:
+            async with aclosing(self._client.watch(*one, progress_s=_PROGRESS_S)) as events:
+                async for event in events:
+                    if one not in self._began:
+                        self._began[one] = event.revision
+                        self._news.set()
+                        # What is told meanwhile waits at the server.
+                        await self._may_go_on.wait()
+                    self._take(one, event)
+        except NotWatchableError as error:
+            self.unwatchable[one] = str(error)
+        finally:
+            self._news.set()
+
+    def _take(self, one: Range, event: WatchEvent) -> None:
+        if event.revision > self.revision:
+            for key, old, _ in event.changes:
+                self._first_old.setdefault(key, old)
+        self._seen[one] = event.revision
+        self._news.set()
+
+    async def _until(self, revision: int) -> dict[bytes, bytes | None]:
+        while any(self._seen.get(one, -1) < revision for one in self._began):
+            await self._wait()
+        return dict(self._first_old)
+
+    async def _wait(self) -> None:
+        """Wait for something to happen, and raise what ended a watch."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        await self._news.wait()
+        self._news.clear()
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        pending: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return pending.result()
+        except BaseException:
+            pending.cancel()
+            raise
+
+    def _end(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()

@@ -1,0 +1,241 @@
+r"""Computed keys of a server compared with what Spark computes from its base keys, at one revision, while others write.
+
+joins of the server --> ranges: outputs, and what they are computed from
+                            |                         |
+                   read in tasks (later)       followed from revision R on
+                            \                         /
+                      the rows as of R: what changed since is undone
+                            |                         |
+                   have: the outputs          want: the joins compiled over the base rows
+                            \                         /
+                                   differences
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pequod_grammar import parse
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from pequod.engine.patterns import may_overlap
+from pequod.engine.ranges import Range, united
+from pequod.engine.spec import JoinSpec, Snapshot
+from pequod.errors import PequodError, WatchCompactedError
+from pequod_spark.connection import Connection
+from pequod_spark.following import Follower
+from pequod_spark.keys import take_apart
+from pequod_spark.plan import compile_scan, read_from
+from pequod_spark.ranges import clip, keys_of, meet
+from pequod_spark.reading import read_ranges
+
+#: How often the whole is tried while changes come too fast to be followed.
+ATTEMPTS: Final = 3
+#: Differences that are near each other are invalidated as one range, so that there are no more calls than this.
+_REPAIRS_MAX: Final = 256
+_ROWS: Final = "key binary, value binary"
+
+
+class VerifyError(PequodError):
+    """Something cannot be verified, now or at all."""
+
+
+class Difference(NamedTuple):
+    """A computed key that is not as it must be; None where there is no such key."""
+
+    key: bytes
+    have: bytes | None
+    want: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a comparison found.
+
+    Invariants:
+        1. ``differences`` are columns ``key``, ``have`` and ``want``, and do not change any more.
+    """
+
+    #: Of the state that was compared.
+    revision: int
+    #: How many keys were compared, present or due.
+    key_count: int
+    difference_count: int
+    differences: DataFrame
+    #: Joins that were left out, by name, and why.
+    left_out: dict[str, str]
+
+    def __iter__(self) -> Iterator[Difference]:
+        """Yield the differences in key order."""
+        for row in self.differences.orderBy("key").toLocalIterator():
+            yield Difference(*(None if value is None else bytes(value) for value in row))  # type: ignore[arg-type]
+
+
+class _UnsettledError(PequodError):
+    """The state at one revision could not be told; another attempt may do better."""
+
+
+def verify(
+    spark: SparkSession,
+    connection: Connection,
+    *,
+    join: str | None = None,
+    first: bytes = b"",
+    last: bytes | None = None,
+) -> Verification:
+    """Compare computed keys with what the joins make of the base keys, all as of one revision.
+
+    Others may write meanwhile. Where a join cannot be watched (it is pull, or stands beside one), there must be a
+    moment without changes to what it reads.
+
+    Args:
+        join: Only the keys of this join; without it, those of all.
+        first: Only keys from here on.
+        last: Only keys below this; None for no end.
+
+    Raises:
+        VerifyError: The join cannot be verified or is not there; or no state could be told in `ATTEMPTS` attempts.
+        PequodError: As the clients.
+
+    Cost:
+        All that the ranges hold, and what they are computed from, is read once and kept on Spark's disks; what is not
+        materialised is computed by the server first, in one go.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return _verify(spark, connection, join, first, last)
+        except WatchCompactedError as error:
+            reason = f"the changes could not be followed: {error}; a smaller range or a larger watch_changes_max helps"
+        except _UnsettledError as error:
+            reason = str(error)
+    raise VerifyError(f"not verified after {ATTEMPTS} attempts: {reason}")
+
+
+def repair(connection: Connection, found: Iterable[Difference]) -> int:
+    """Have the server forget what differs, so that the next reads compute it anew; return how many contexts went.
+
+    Others may write meanwhile: what is right already is only computed once more.
+    """
+    keys = sorted(difference.key for difference in found)
+    size = max(1, -(-len(keys) // _REPAIRS_MAX))
+    with connection.client() as client:
+        return sum(
+            client.invalidate_range(keys[start], keys[min(start + size, len(keys)) - 1] + b"\0")
+            for start in range(0, len(keys), size)
+        )
+
+
+def _verify(
+    spark: SparkSession, connection: Connection, join: str | None, first: bytes, last: bytes | None
+) -> Verification:
+    with connection.client() as client:
+        told = client.joins()
+        server_id = client.server_id
+        joins = {each.name: parse(each.text)[0] for each in told}
+        left_out = _left_out(joins)
+        chosen = _chosen(joins, left_out, join)
+        outputs = _outputs(chosen, first, last)
+        specs = list(joins.values())
+        ranges = _needed(spark, specs, outputs)
+        with Follower(connection, ranges) as follower:
+            client.joins()
+            begin = client.revision if follower.unwatchable else follower.revision
+            read = _kept(read_ranges(spark, connection, ranges))
+            if client.joins() != told or client.server_id != server_id:
+                raise _UnsettledError("joins came or went, or the server was started anew")
+            changed = follower.before_changes(client.revision)
+            if follower.unwatchable and (changed or (begin != client.revision and _hides_sources(follower, specs))):
+                why = "; ".join(dict.fromkeys(follower.unwatchable.values()))
+                raise _UnsettledError(f"{why}, so nothing that it reads may change meanwhile; try when writers pause")
+    rows = _undone(read, changed) if changed else read
+    is_due = _matches(chosen) & ~_matches(joins[name] for name in left_out)
+    nothing = spark.createDataFrame([], _ROWS)
+    have = reduce(DataFrame.union, [clip(rows, *one) for one in outputs], nothing)
+    want = reduce(DataFrame.union, [compile_scan(specs, read_from(rows), *one) for one in outputs], nothing)
+    return _compared(have.where(is_due), want.where(is_due), begin, left_out)
+
+
+def _left_out(joins: dict[str, JoinSpec]) -> dict[str, str]:
+    """Return the joins whose rows depend on the clock, and why they do."""
+    found: dict[str, str] = {}
+    for name, spec in joins.items():
+        if isinstance(spec.maintenance, Snapshot):
+            found[name] = "it shows snapshots, which are of any moment within their age"
+    todo = list(found)
+    while todo:
+        timed = todo.pop()
+        for name, spec in joins.items():
+            if name not in found and any(may_overlap(each.pattern, joins[timed].output) for each in spec.sources):
+                found[name] = f"it reads what the snapshot join {timed!r} shows"
+                todo.append(name)
+    return found
+
+
+def _chosen(joins: dict[str, JoinSpec], left_out: dict[str, str], join: str | None) -> list[JoinSpec]:
+    if join is None:
+        return [spec for name, spec in joins.items() if name not in left_out]
+    if join not in joins:
+        raise VerifyError(f"no join is called {join!r}; installed: {', '.join(joins) or 'none'}")
+    if join in left_out:
+        raise VerifyError(f"the join {join!r} cannot be verified: {left_out[join]}")
+    return [joins[join]]
+
+
+def _outputs(specs: Sequence[JoinSpec], first: bytes, last: bytes | None) -> tuple[Range, ...]:
+    """Return the ranges that hold the outputs of joins within ``[first, last)``."""
+    clipped = [Range(*meet(first, last, keys_of(spec.output))) for spec in specs]
+    return united(one for one in clipped if one.first < one.last)
+
+
+def _needed(spark: SparkSession, specs: Sequence[JoinSpec], outputs: Sequence[Range]) -> tuple[Range, ...]:
+    """Return what is read to compute outputs, these included."""
+    nothing = spark.createDataFrame([], _ROWS)
+    asked: list[Range] = []
+
+    def read(first: bytes, last: bytes | None) -> DataFrame:
+        assert last is not None, "outputs and tables have an end"
+        asked.append(Range(first, last))
+        return nothing
+
+    for one in outputs:
+        compile_scan(specs, read, *one)
+    return united(one for one in asked if one.first < one.last)
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """Read rows once and for all: what is lost is an error, never read again."""
+    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def _hides_sources(follower: Follower, specs: Iterable[JoinSpec]) -> bool:
+    """Tell whether changes of what joins read may have gone unseen."""
+    sources = [keys_of(source.pattern) for spec in specs for source in spec.sources]
+    return any(one.first < last and first < one.last for one in follower.unwatchable for first, last in sources)
+
+
+def _undone(read: DataFrame, changed: dict[bytes, bytes | None]) -> DataFrame:
+    """Return the rows as they were before the changes."""
+    spark = read.sparkSession
+    table = pa.table({"key": pa.array(changed.keys(), pa.binary()), "value": pa.array(changed.values(), pa.binary())})
+    before = spark.createDataFrame(table)
+    return read.join(before.select("key"), "key", "left_anti").union(before.where(f.col("value").isNotNull()))
+
+
+def _matches(specs: Iterable[JoinSpec]) -> Column:
+    return reduce(or_, [take_apart(spec.output, f.col("key")).matches for spec in specs], f.lit(col=False))
+
+
+def _compared(have: DataFrame, want: DataFrame, revision: int, left_out: dict[str, str]) -> Verification:
+    left = have.select("key", f.col("value").alias("have"))
+    right = want.select("key", f.col("value").alias("want"))
+    counted = Observation()
+    both = left.join(right, "key", "full_outer").observe(counted, f.count(f.lit(1)).alias("keys"))
+    differences = _kept(both.where(~f.col("have").eqNullSafe(f.col("want"))))
+    return Verification(revision, counted.get["keys"], differences.count(), differences, left_out)
