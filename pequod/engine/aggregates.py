@@ -67,8 +67,8 @@ class Aggregate(Protocol[S]):
     #: Contributions added that a sum could not use.
     not_a_number: int
 
-    def add(self, state: S | None, source_key: bytes, value: bytes) -> S | None:
-        """Return the state with one more contribution."""
+    def add(self, state: S | None, source_key: bytes, value: bytes, times: int = 1) -> S | None:
+        """Return the state with so many more contributions, which are equal."""
 
     def remove(self, state: S | None, source_key: bytes, value: bytes) -> S | None:
         """Return the state with one contribution less, None when none is left."""
@@ -82,8 +82,8 @@ class _Copied:
 
     __slots__ = ("count", "value")
 
-    def __init__(self, value: bytes) -> None:
-        self.count = 1
+    def __init__(self, value: bytes, count: int) -> None:
+        self.count = count
         self.value = value
 
 
@@ -92,14 +92,16 @@ class _Copy:
 
     not_a_number = 0
 
-    def add(self, state: dict[bytes, _Copied] | None, source_key: bytes, value: bytes) -> dict[bytes, _Copied]:
+    def add(
+        self, state: dict[bytes, _Copied] | None, source_key: bytes, value: bytes, times: int = 1
+    ) -> dict[bytes, _Copied]:
         if state is None:
-            return {source_key: _Copied(value)}
+            return {source_key: _Copied(value, times)}
         entry = state.get(source_key)
         if entry is None:
-            state[source_key] = _Copied(value)
+            state[source_key] = _Copied(value, times)
         else:
-            entry.count += 1
+            entry.count += times
             entry.value = value
         return state
 
@@ -124,8 +126,8 @@ class _Count:
 
     not_a_number = 0
 
-    def add(self, state: int | None, _source_key: bytes, _value: bytes) -> int:
-        return 1 if state is None else state + 1
+    def add(self, state: int | None, _source_key: bytes, _value: bytes, times: int = 1) -> int:
+        return times if state is None else state + times
 
     def remove(self, state: int | None, _source_key: bytes, _value: bytes) -> int | None:
         assert state
@@ -141,14 +143,18 @@ class _Sum:
     def __init__(self) -> None:
         self.not_a_number = 0
 
-    def add(self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes) -> tuple[int, Decimal] | None:
+    def add(
+        self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes, times: int = 1
+    ) -> tuple[int, Decimal] | None:
         number = parse_number(value)
         if number is None:
-            self.not_a_number += 1
+            self.not_a_number += times
             return state
+        if times > 1:
+            number = _EXACT.multiply(number, Decimal(times))
         if state is None:
-            return 1, number
-        return state[0] + 1, _EXACT.add(state[1], number)
+            return times, number
+        return state[0] + times, _EXACT.add(state[1], number)
 
     def remove(self, state: tuple[int, Decimal] | None, _source_key: bytes, value: bytes) -> tuple[int, Decimal] | None:
         number = parse_number(value)
@@ -179,10 +185,12 @@ class _Extreme:
     def __init__(self, index: int) -> None:
         self._index = index
 
-    def add(self, state: SortedDict[_Rank, int] | None, _source_key: bytes, value: bytes) -> SortedDict[_Rank, int]:
+    def add(
+        self, state: SortedDict[_Rank, int] | None, _source_key: bytes, value: bytes, times: int = 1
+    ) -> SortedDict[_Rank, int]:
         multiset: SortedDict[_Rank, int] = SortedDict() if state is None else state
         rank = _rank(value)
-        multiset[rank] = multiset.get(rank, 0) + 1
+        multiset[rank] = multiset.get(rank, 0) + times
         return multiset
 
     def remove(

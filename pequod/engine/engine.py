@@ -35,6 +35,7 @@ from pequod.engine.errors import (
 )
 from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_join
 from pequod.engine.joins import InstalledJoin, Join
+from pequod.engine.loading import Backfills
 from pequod.engine.ranges import Range, lower, united
 from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
@@ -76,6 +77,8 @@ class Engine:
         self._reader = Reader(self._changes)
         self._watches = Watches(self._store)
         self._views = Views()
+        #: Ranges of joins taken in as somebody else computed them.
+        self.backfills = Backfills(self._catalog, self._changes, self._reader)
         self._read_number = 0
         for name in backed:
             self._store.back(name)
@@ -446,6 +449,7 @@ class Engine:
         before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)
         self._views.forget()
+        self.backfills.review()
         self.revision += is_new
         for join in self._catalog:
             if join not in before:
@@ -461,6 +465,7 @@ class Engine:
         dropped = self._catalog.find(name)
         self._catalog.drop(name)
         self._views.forget()
+        self.backfills.review()
         self.revision += 1
         self._watches.end_over(dropped)
 
@@ -686,6 +691,7 @@ class Engine:
         self._store._check()
         self._watches._check()
         self._catalog._check()
+        self.backfills._check()
 
 
 def _clip(join: InstalledJoin, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:

@@ -145,6 +145,34 @@ class NotWatchableError(PequodError):
         self.reason = reason
 
 
+class NotBackfillableError(PequodError):
+    """Somebody would backfill a join whose rows nobody else can compute, or keep."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"the join {join!r} cannot be backfilled: {reason}")
+        self.join = join
+        self.reason = reason
+
+
+class BackfillEndedError(PequodError):
+    """Rows came for a backfill that has ended; what was loaded before stays."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"the backfill of the join {join!r} has ended: {reason}")
+        self.join = join
+        self.reason = reason
+
+
+class InvalidPieceError(PequodError):
+    """Rows that a backfill cannot take in."""
+
+    def __init__(self, first: bytes, last: bytes, reason: str) -> None:
+        super().__init__(f"the rows of {_shown(first)} .. {_shown(last)} cannot be loaded: {reason}")
+        self.first = first
+        self.last = last
+        self.reason = reason
+
+
 class InvalidKeyError(PequodError):
     """A key that no store can hold, such as the empty one."""
 

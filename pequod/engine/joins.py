@@ -131,17 +131,20 @@ class InstalledJoin:
             O(length of ``first``); the first read of a level compiles its plan.
         """
         values = fix_slots(self.spec.output, first, last)
-        plan = self.plans.get(len(values))
+        plan = self.plans.get(len(values)) or self.plan_at(len(values))
+        environment = plan.environment(values)
+        return plan, environment, plan.prefix(environment)
+
+    def plan_at(self, level: int) -> Plan:
+        """Return the plan for reads that fix so many slots; compile it the first time."""
+        plan = self.plans.get(level)
         if plan is None:
-            plan = self.plans[len(values)] = Plan(self.spec, len(values), self.numbers, self.matchers)
+            plan = self.plans[level] = Plan(self.spec, level, self.numbers, self.matchers)
             if self.is_push:
                 plan.sites = [Site(self, plan, step) for step in plan.steps]
                 for sites, site in zip(self.sites, plan.sites, strict=True):
                     sites.append(site)
-        environment = [b""] * plan.env_size
-        for number, value in zip(plan.fixed, values, strict=True):
-            environment[number] = value
-        return plan, environment, plan.prefix(environment)
+        return plan
 
     def slots_beyond_output(self, depth: int | None = None) -> list[str]:
         """Return the slots of the sources (or of one source) that the output pattern does not show."""

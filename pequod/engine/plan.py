@@ -204,6 +204,13 @@ class Plan:
         self.sites: list[Site] = []
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
 
+    def environment(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return an environment with the values of the slots that reads fix, in output order."""
+        environment = [b""] * self.env_size
+        for number, value in zip(self.fixed, values, strict=True):
+            environment[number] = value
+        return environment
+
     def end_of(self, prefix: bytes) -> bytes:
         """Return the end of the range of the plan's output keys with this prefix."""
         end = prefix + b"\0" if self.is_point else prefix_end(prefix)

@@ -142,7 +142,7 @@ class Reader:
                 if not gaps:
                     join.counters.hits += was_ready
                     return None if lacking else contexts
-                if not self._absorb(contexts, plan):
+                if not self.absorb(contexts, plan):
                     # All of them before looking again, which is for nothing if there were many. Filling one leaves
                     # the others gaps: no join reads its own output.
                     for gap in gaps:
@@ -150,7 +150,7 @@ class Reader:
                             lacking.add(gap)
             was_ready = False
 
-    def _absorb(self, contexts: list[Context], plan: Plan) -> bool:
+    def absorb(self, contexts: list[Context], plan: Plan) -> bool:
         """Drop contexts of single keys, which earlier gets left, before a wider range around them is computed.
 
         Otherwise a scan after many gets would leave many small ranges, to be found and put together by each read.
@@ -236,7 +236,7 @@ class Reader:
                 continue
             serial = self._changes.serial
             sources = SourceReader(self, context.join, now)
-            batches = self._differences(context, sources)
+            batches = self.differences(context, sources)
             if sources.is_lacking:
                 return False
             if serial != self._changes.serial:
@@ -248,7 +248,7 @@ class Reader:
             self._changes.apply(context.join, context, batches)
         return context.is_live and context.is_fresh
 
-    def _differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
+    def differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
         """Return what the log's changes add and take away.
 
         The deepest source comes first: its frames still are those of the earlier sources as they were, and the

@@ -99,7 +99,7 @@ def select(
 def evaluate_join(spec: JoinSpec, rows: dict[bytes, bytes]) -> dict[bytes, bytes]:
     """Evaluate one join over ``rows``."""
     contributions: dict[bytes, list[Row]] = {}
-    for slots, source_key in _tuples(spec, rows, 0, {}):
+    for slots, source_key in tuples_of(spec, rows):
         output = b"".join(part if isinstance(part, bytes) else slots[part.name] for part in spec.output.parts)
         contributions.setdefault(output, []).append((source_key, rows[source_key]))
     operator = next(source.operator for source in spec.sources if source.operator is not Operator.CHECK)
@@ -107,10 +107,14 @@ def evaluate_join(spec: JoinSpec, rows: dict[bytes, bytes]) -> dict[bytes, bytes
     return {key: value for key, value in combined.items() if value is not None}
 
 
+def tuples_of(spec: JoinSpec, rows: dict[bytes, bytes]) -> Iterator[tuple[dict[str, bytes], bytes]]:
+    """Yield the slots and the value source's key of each tuple of source keys that match consistently."""
+    return _tuples(spec, rows, 0, {})
+
+
 def _tuples(
     spec: JoinSpec, rows: dict[bytes, bytes], number: int, slots: dict[str, bytes]
 ) -> Iterator[tuple[dict[str, bytes], bytes]]:
-    """Yield the slots and the value source's key of each tuple of source keys that match consistently."""
     if number == len(spec.sources):
         yield slots, b""
         return

@@ -40,6 +40,19 @@ class Updaters:
         if self.contexts.pop(context, context) is not context and not self.contexts:
             self._site.discard(self._key)
 
+    def hand_over(self, context: Context, other: Context) -> None:
+        """Let ``other`` wait at all frames here at which ``context`` did, if it did."""
+        if context not in self.contexts:
+            return
+        extras = self.contexts.pop(context)
+        if other not in self.contexts:
+            self.contexts[other] = extras
+            other.updaters.append(self)
+        elif extras is not None:
+            waiting = self.contexts[other]
+            assert waiting is not None, "a step has extras or has none"
+            waiting |= extras
+
 
 class Site:
     """The frames of one step, by frame key.

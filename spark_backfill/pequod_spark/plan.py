@@ -27,12 +27,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from pequod.engine import Engine
+from pequod.engine.containing import containing_range, fixed_slots, keys_of, meet
 from pequod.engine.patterns import may_overlap
 from pequod.engine.plan import number_slots
 from pequod.engine.spec import JoinSpec, Operator, Source
 from pequod_spark.contributions import combine
 from pequod_spark.keys import put_together, take_apart
-from pequod_spark.ranges import clip, containing_range, fixed_slots, keys_of, meet
+from pequod_spark.ranges import clip
 
 #: Return the base rows of a key range as a DataFrame of rows; more rows than asked for do no harm.
 #: A ``last`` of None is unbounded. No key may occur twice.

@@ -18,10 +18,12 @@ from typing import TypeVar
 
 from pequod.engine import (
     BackedKeyError,
+    Backfill,
     Engine,
     JoinError,
     JoinSpec,
     MissingError,
+    NotBackfillableError,
     NotWatchableError,
     Snapshot,
     Watch,
@@ -29,6 +31,7 @@ from pequod.engine import (
     rows,
 )
 from pequod.engine.testing import NaiveModel, select
+from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.draw import BASE_TABLES, VALUES, draw_bound, draw_join, draw_key, draw_range
 
 T = TypeVar("T")
@@ -62,6 +65,8 @@ class Walker:
         self.scanned: list[tuple[bytes, bytes | None, int | None, bool]] = []
         #: Watches, and what somebody who followed their changes has.
         self.followed: list[tuple[Watch, dict[bytes, bytes]]] = []
+        #: Backfills, and the base rows when they began.
+        self.backfills: list[tuple[Backfill, dict[bytes, bytes]]] = []
         self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
 
     @property
@@ -158,6 +163,47 @@ class Walker:
             self.followed.remove((watch, rows))
             return
         self._same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
+
+    def _begin(self, number: int, first: bytes, last: bytes | None, level: int | None, bytes_max: int) -> None:
+        if not self.specs:
+            return
+        name = self.engine.joins()[number % len(self.specs)].name
+        try:
+            backfill = self.engine.backfills.begin(
+                name, first, last, self.engine.revision, level=level, record_bytes_max=bytes_max
+            )
+        except NotBackfillableError:
+            return
+        self.backfills.append((backfill, dict(self.model.base)))
+
+    def _load_pieces(self, seed: int) -> None:
+        """Load some of the pieces that there should be, in any order; some may have been loaded before."""
+        if not self.backfills:
+            return
+        random = Random(seed)
+        backfill, base = random.choice(self.backfills)
+        pieces = draw_pieces(random, backfill, base)
+        if backfill.ended is not None:
+            self.backfills.remove((backfill, base))
+            return
+        within = [row for row in base.items() if any(first <= row[0] < last for first, last in backfill.sources)]
+        self._same(source_rows(backfill, random.choice([1, 2, 100])), dict(within))
+        counters = backfill.join.counters
+        for _ in range(2):
+            chosen = random.sample(pieces, random.randint(0, len(pieces)))
+            computed = counters.computed_ranges
+            self.engine.backfills.load(backfill, chosen, now=self.now)
+            self.engine._check()
+            for piece in chosen:
+                self._same(backfill.join.coverage.gaps(piece.first, piece.last), [])
+                self._loading(lambda piece=piece: self.engine.scan(piece.first, piece.last, now=self.now))  # type: ignore[misc]
+            if not backfill.join.downstreams:
+                self._same(counters.computed_ranges, computed)
+
+    def _end(self, number: int) -> None:
+        if self.backfills:
+            backfill, _ = self.backfills.pop(number % len(self.backfills))
+            self.engine.backfills.end(backfill, "cancelled")
 
     def _remove_range(self, first: bytes, last: bytes | None, limit: int | None) -> None:
         try:
@@ -269,6 +315,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
             key = draw_key(random, specs)
             return Step(kind, (key, key + b"\0"))
         return Step(kind, draw_range(random, specs))
+    if not walker.backed and random.random() < 0.12:
+        return draw_backfill_step(random, walker)
     if chance < 0.5:
         return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))
     if chance < 0.54:
@@ -291,6 +339,18 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
         return Step("again", (random.randrange(10),))
     first, last = draw_range(random, specs)
     return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
+
+
+def draw_backfill_step(random: Random, walker: Walker) -> Step:
+    """Draw a step of a backfill."""
+    chance = random.random()
+    if walker.backfills and chance < 0.65:
+        return Step("load_pieces", (random.randrange(1 << 30),))
+    if chance > 0.95:
+        return Step("end", (random.randrange(3),))
+    first, last = draw_range(random, walker.specs) if random.random() < 0.3 else (b"", None)
+    level = random.choice([None, None, None, 0, 1, 2])
+    return Step("begin", (random.randrange(10), first, last, level, random.choice([1 << 20, 1 << 20, 1000])))
 
 
 def walk(seed: int, step_count: int, *, backed: bool = False) -> list[Step] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from pequod_spark.ranges import SplitsError, clip, containing_range, keys_of, meet, sorted_ranges
+from pequod_spark.ranges import SplitsError, clip, sorted_ranges
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pequod.engine.containing import containing_range, keys_of, meet
 from pequod.engine.testing import NaiveModel, select
 from tests.engine.draw import draw_join, draw_key, draw_range
 from tests.spark.rows import frame_of, rows_of

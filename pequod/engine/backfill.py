@@ -1,0 +1,193 @@
+"""A backfill: what the sources of a join were at a revision, while they go on changing.
+
+    begin      revision R                       record: nothing
+    put p|bob|120 x    it was absent at R       record: p|bob|120 -> None
+    put p|bob|100 y    it was `w` at R          record: p|bob|100 -> w
+    remove p|bob|120                            as before: the first old value is that of R
+    end        the record is forgotten
+
+The rows at R are the stored ones with the record laid over them. Somebody who is slow computes from these, while reads
+and writes go on; `loading` takes in the result.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sortedcontainers import SortedDict
+
+from pequod.engine.errors import BackfillEndedError
+from pequod.engine.joins import InstalledJoin
+from pequod.engine.plan import Plan
+from pequod.engine.ranges import Range
+from pequod.engine.rows import Rows
+
+#: What an entry of the record takes beside its bytes: two objects and their places in the containers.
+_ENTRY_BYTES = 200
+#: How many tails and values are remembered to be shared by later rows.
+_SHARED_MAX = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Contributions to a range of one context, as they follow from the sources at the backfill's revision.
+
+    A join whose output keys have one contribution each gives rows: ``tails`` ascend strictly. Other joins give the
+    tuples of source keys that contribute, equal ones once with their number in ``times``; ``tails`` ascend.
+    """
+
+    first: bytes
+    last: bytes
+    #: What follows the context's prefix in the output keys.
+    tails: Sequence[bytes]
+    #: One for each tail; none for a count, which does not look at them.
+    values: Sequence[bytes]
+    #: One for each tail; none where output keys have one contribution.
+    times: Sequence[int] = ()
+    #: Keys of the value source, one for each tail; only for copies whose output keys may have several contributions.
+    source_keys: Sequence[bytes] = ()
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of pieces."""
+
+    #: Ranges that are materialised now, with so many rows, and pieces that were already.
+    range_count: int = 0
+    row_count: int = 0
+    skipped_count: int = 0
+
+
+class Backfill:
+    """One backfill: a range of a join, and what its sources were at its revision.
+
+    Invariants:
+        1. A row of ``sources`` at the revision is what ``record`` has for its key, else what is stored.
+        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by what a frame knows of them.
+    """
+
+    def __init__(
+        self, join: InstalledJoin, plan: Plan, bounds: Range, revision: int, sources: list[Range], bytes_max: int
+    ) -> None:
+        self.join = join
+        self.plan = plan
+        self.first, self.last = bounds
+        self.revision = revision
+        #: The ranges of source keys that can contribute.
+        self.sources = sources
+        #: Source key -> its value at the revision, None if it was absent; only of keys that changed since.
+        self.record: SortedDict[bytes, bytes | None] = SortedDict()
+        self.record_bytes = 0
+        self.loaded = Loaded()
+        #: Why nothing can be loaded any more; None while it can.
+        self.ended: str | None = None
+        self._bytes_max = bytes_max
+        self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
+        self._shared: dict[bytes, bytes] = {}
+
+    def note(self, key: bytes, old: bytes | None) -> None:
+        """Record what a source key was, unless it changed before.
+
+        Cost:
+            1 µs or so for each source, while a backfill goes on.
+        """
+        if key in self.record:
+            return
+        is_source = False
+        for step, (first, last), by_prefix in zip(self.plan.steps, self.sources, self._by_prefix, strict=True):
+            if not first <= key < last:
+                continue
+            is_source = True
+            match = step.match(key)
+            if match is not None:
+                frame_key = step.frame_key_of(key, match)
+                by_prefix.setdefault(frame_key if isinstance(frame_key, bytes) else frame_key[0], []).append(key)
+        if not is_source:
+            return
+        self.record[key] = old
+        self.record_bytes += len(key) + len(old or b"") + _ENTRY_BYTES
+        if self.record_bytes > self._bytes_max:
+            self.end(
+                f"the changes since it began take more than {self._bytes_max} bytes; begin again for what is left, "
+                "in smaller ranges, or raise backfill_record_bytes_max"
+            )
+
+    def end(self, reason: str) -> None:
+        """Load and record nothing more, and forget the record."""
+        if self.ended is None:
+            self.ended = reason
+            self.record.clear()
+            self.record_bytes = 0
+            self._by_prefix = [{} for _ in self.plan.steps]
+            self._shared.clear()
+
+    def changed(self, depth: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
+        """Return the recorded keys of a source that start with ``prefix`` and go on within ``[first, last)``."""
+        keys = self._by_prefix[depth].get(prefix)
+        if not keys:
+            return []
+        keys.sort()
+        start = bisect_left(keys, prefix + first)
+        return keys[start : None if last is None else bisect_left(keys, prefix + last)]
+
+    def has_changed(self, depth: int) -> bool:
+        """Tell whether any key of a source is recorded."""
+        return bool(self._by_prefix[depth])
+
+    def source_rows(self, first: bytes, last: bytes, limit: int) -> Rows:
+        """Return rows of ``[first, last)`` as they were at the revision, the first of it.
+
+        Returns:
+            About so many rows; none only if there are none.
+
+        Raises:
+            BackfillEndedError: The backfill has ended.
+
+        Cost:
+            O(rows returned), and O(log n) for each that changed.
+        """
+        self.refuse_ended()
+        table = next((table for table in self.join.source_tables if table.prefix <= first < table.end), None)
+        while table is not None and first < last:
+            found = table.slice(first, min(last, table.end), limit)
+            stop = found.keys[-1] + b"\0" if len(found.keys) == limit else last
+            changed = list(self.record.irange(first, stop, inclusive=(True, False)))
+            rows = self.as_they_were(found, changed)
+            if rows.keys:
+                return rows
+            # All that was read has come since the revision.
+            first = stop
+        return Rows([], [])
+
+    def as_they_were(self, rows: Rows, changed: list[bytes]) -> Rows:
+        """Return stored rows as they were at the revision; ``changed`` are the recorded keys among and between them."""
+        if not changed:
+            return rows
+        found = dict(zip(rows.keys, rows.values, strict=True))
+        for key in changed:
+            old = self.record[key]
+            if old is None:
+                found.pop(key, None)
+            else:
+                found[key] = old
+        keys = sorted(found)
+        return Rows(keys, [found[key] for key in keys])
+
+    def share(self, found: Iterable[bytes]) -> list[bytes]:
+        """Return equal bytes, one object for those that occurred before: a post is in many timelines."""
+        if len(self._shared) > _SHARED_MAX:
+            self._shared.clear()
+        known = self._shared.setdefault
+        return [known(one, one) for one in found]
+
+    def refuse_ended(self) -> None:
+        """Raise BackfillEndedError if the backfill has ended."""
+        if self.ended is not None:
+            raise BackfillEndedError(self.join.info.name, self.ended)
+
+    def _check(self) -> None:
+        by_prefix = {key for prefixes in self._by_prefix for keys in prefixes.values() for key in keys}
+        assert by_prefix <= self.record.keys(), "invariant 2"
+        assert self.ended is None or not self.record
