@@ -25,7 +25,12 @@ from pequod.engine import (
     MissingError,
     NotBackfillableError,
     NotWatchableError,
+    Operator,
+    Pattern,
+    Push,
+    Slot,
     Snapshot,
+    Source,
     Watch,
     changes,
     rows,
@@ -67,6 +72,8 @@ class Walker:
         self.followed: list[tuple[Watch, dict[bytes, bytes]]] = []
         #: Backfills, and the base rows when they began.
         self.backfills: list[tuple[Backfill, dict[bytes, bytes]]] = []
+        #: Mostly backfills are drawn.
+        self.is_backfilling = False
         self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
 
     @property
@@ -315,7 +322,7 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
             key = draw_key(random, specs)
             return Step(kind, (key, key + b"\0"))
         return Step(kind, draw_range(random, specs))
-    if not walker.backed and random.random() < 0.12:
+    if not walker.backed and random.random() < (0.4 if walker.is_backfilling else 0.12):
         return draw_backfill_step(random, walker)
     if chance < 0.5:
         return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))
@@ -353,13 +360,35 @@ def draw_backfill_step(random: Random, walker: Walker) -> Step:
     return Step("begin", (random.randrange(10), first, last, level, random.choice([1 << 20, 1 << 20, 1000])))
 
 
-def walk(seed: int, step_count: int, *, backed: bool = False) -> list[Step] | None:
+def draw_timeline(random: Random) -> JoinSpec:
+    """Draw a join of the timeline's kind: a check of one open slot, and a copy of slots with widths."""
+    x, y, z = Slot("x"), Slot("y", random.choice([1, 2])), Slot("z", random.choice([None, 1]))
+    check = Source(Operator.CHECK, Pattern((b"s|", x, b"|", z)))
+    copy = Source(Operator.COPY, Pattern((b"p|", z, b"|", y)))
+    return JoinSpec(Pattern((b"t|", x, b"|", y, b"|", z)), (check, copy))
+
+
+def draw_fit_join(random: Random) -> JoinSpec:
+    """Draw a join that can be backfilled; often the timeline, which has loops of its own."""
+    if random.random() < 0.3:
+        return draw_timeline(random)
+    while True:
+        spec = draw_join(random)
+        tables = {source.pattern.literal_prefix.partition(b"|")[0] for source in spec.sources}
+        if spec.sources[-1].operator is not Operator.CHECK and spec.maintenance == Push() and tables <= {*BASE_TABLES}:
+            return spec
+
+
+def walk(seed: int, step_count: int, *, backed: bool = False, backfills: bool = False) -> list[Step] | None:
     """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
     random = Random(seed)
     snapshots = random.random() < 0.2
     with small_limits(random):
         walker = Walker()
+        walker.is_backfilling = backfills
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
+        if backfills:
+            script = [Step("add", (draw_fit_join(random),)) for _ in range(random.choice([1, 1, 2]))]
         if backed:
             script.insert(0, Step("back", tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
         try:
@@ -423,11 +452,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--backed", action="store_true", help="with a database behind some tables")
+    parser.add_argument("--backfills", action="store_true", help="with joins that can be backfilled, and backfills")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     seed = options.seed
     while time.monotonic() < end:
-        script = walk(seed, options.steps, backed=options.backed)
+        script = walk(seed, options.steps, backed=options.backed, backfills=options.backfills)
         if script is not None:
             print(f"seed {seed}:", *map(describe, script), sep="\n")
             replay(script)

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
-from tests.engine.random_walk import Step, Walker, small_limits, walk
+from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, small_limits, walk
 
 RANDOMS = st.randoms(use_true_random=False)
 
@@ -86,9 +86,22 @@ class Exactness(RuleBasedStateMachine):
     def scan_again(self, number: int) -> None:
         self.walker.take(Step("again", (number,)))
 
+    @rule(random=RANDOMS)
+    def backfill(self, random: Random) -> None:
+        self.walker.take(draw_backfill_step(random, self.walker))
+
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
     def wait(self, seconds: float) -> None:
         self.walker.take(Step("wait", (seconds,)))
+
+
+class ExactnessWithBackfills(Exactness):
+    """The same with joins that can be backfilled among them."""
+
+    @initialize(random=RANDOMS)
+    def start(self, random: Random) -> None:
+        super().start(random)
+        self.walker.take(Step("add", (draw_fit_join(random),)))
 
 
 class ExactnessWithSnapshots(Exactness):
@@ -118,6 +131,8 @@ class ExactnessWithDatabase(Exactness):
 
 TestExactness = Exactness.TestCase
 TestExactness.settings = settings()
+TestExactnessWithBackfills = ExactnessWithBackfills.TestCase
+TestExactnessWithBackfills.settings = settings()
 TestExactnessWithSnapshots = ExactnessWithSnapshots.TestCase
 TestExactnessWithSnapshots.settings = settings()
 TestExactnessWithDatabase = ExactnessWithDatabase.TestCase
@@ -133,3 +148,9 @@ def test_random_walks_with_a_database_agree() -> None:
     for seed in range(300):
         script = walk(seed, 40, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --backed --seed {seed} --steps 40"
+
+
+def test_random_walks_with_backfills_agree() -> None:
+    for seed in range(300):
+        script = walk(seed, 40, backfills=True)
+        assert script is None, f"python -m tests.engine.random_walk --backfills --seed {seed} --steps 40"
