@@ -25,6 +25,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from pequod.engine.containing import keys_of, meet
 from pequod.engine.patterns import may_overlap
 from pequod.engine.ranges import Range, united
 from pequod.engine.spec import JoinSpec, Snapshot
@@ -33,7 +34,7 @@ from pequod_spark.connection import Connection
 from pequod_spark.following import Follower
 from pequod_spark.keys import take_apart
 from pequod_spark.plan import compile_scan, read_from
-from pequod_spark.ranges import clip, keys_of, meet
+from pequod_spark.ranges import clip
 from pequod_spark.reading import read_ranges
 
 #: How often the whole is tried while changes come too fast to be followed.
