@@ -1,5 +1,6 @@
 """All exceptions of Pequod. `PequodError` is the root; each carries its facts as attributes."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pequod.engine.errors import (
@@ -16,6 +17,9 @@ from pequod.engine.errors import (
 
 __all__ = [
     "BackedKeyError",
+    "BackingStaleError",
+    "BackingUnavailableError",
+    "BadRequestError",
     "ClosedError",
     "ComputedKeyError",
     "DeadlineExceededError",
@@ -23,14 +27,17 @@ __all__ = [
     "JoinError",
     "LimitExceededError",
     "NotWatchableError",
+    "PackError",
     "PequodError",
     "PermissionDeniedError",
+    "SchemaError",
     "SettingError",
     "Span",
     "UnauthenticatedError",
     "UnavailableError",
     "UnknownJoinError",
     "WatchCompactedError",
+    "WriteRefusedError",
 ]
 
 
@@ -87,8 +94,20 @@ class SettingError(PequodError):
         self.reason = reason
 
 
+class BadRequestError(PequodError):
+    """A request that is no request: not a message, or its parts do not go together."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class UnauthenticatedError(PequodError):
     """The server does not know who calls: no token or certificate that it takes."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class PermissionDeniedError(PequodError):
@@ -108,6 +127,58 @@ class PermissionDeniedError(PequodError):
         super().__init__(
             f"role {role!r} lacks the right {right!r} on {where}; an operator can grant it in the access file"
         )
+
+
+class SchemaError(PequodError):
+    """The database does not have what the mappings need."""
+
+    def __init__(self, store: str, problems: Sequence[str]) -> None:
+        super().__init__(f"{store} does not fit the mapping:\n" + "\n".join(f"  - {problem}" for problem in problems))
+        self.store = store
+        #: One sentence each: what is wrong, and what would mend it.
+        self.problems = tuple(problems)
+
+
+class PackError(PequodError):
+    """A row has no key under its mapping, or a key and value make no row."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        #: The column, or the key.
+        self.place = place
+        self.reason = reason
+
+
+class BackingUnavailableError(PequodError):
+    """The database does not answer; what was asked for can be asked for again later."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"{store} is not available: {reason}")
+        self.store = store
+        self.reason = reason
+
+
+class BackingStaleError(PequodError):
+    """What the cache has of the database may be older than it may be."""
+
+    def __init__(self, age_s: float, stale_max_s: float, reason: str) -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(
+            f"the feed of the database is {age_s:.1f} s old{why}, and backing_stale_max_s is {stale_max_s:g}; try "
+            "again when it is back"
+        )
+        self.age_s = age_s
+        self.stale_max_s = stale_max_s
+        self.reason = reason
+
+
+class WriteRefusedError(PequodError):
+    """The database refused a write, for instance because of a constraint; nothing was written."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"{store} refused the write: {reason}")
+        self.store = store
+        self.reason = reason
 
 
 def _end(last: bytes | None) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
@@ -23,22 +22,8 @@ from pequod.engine.explain import (
     Upkeep,
 )
 from pequod.engine.statistics import JoinStatistics, TableStatistics
-from pequod.errors import (
-    BackedKeyError,
-    ComputedKeyError,
-    DeadlineExceededError,
-    InvalidKeyError,
-    JoinError,
-    LimitExceededError,
-    NotWatchableError,
-    PequodError,
-    PermissionDeniedError,
-    Span,
-    UnauthenticatedError,
-    UnavailableError,
-    UnknownJoinError,
-    WatchCompactedError,
-)
+from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
+from pequod.refusals import rebuilt
 
 #: How gRPC begins to say that it reached nobody; then nothing was applied.
 _NOT_CONNECTED: Final = ("failed to connect", "DNS resolution failed")
@@ -148,88 +133,51 @@ def _backing(message: pb.BackingStatistics) -> BackingStatistics:
 
 def command_error(error: pb.CommandError) -> PequodError:
     """Return the exception of one command of a batch."""
-    return _rebuild(error.reason, error.message, dict(error.facts), None)
+    return rebuilt(error.reason, error.message, dict(error.facts))
 
 
 def unavailable(target: str, reason: str, metadata: grpc.aio.Metadata | None) -> UnavailableError:
     """Return the exception of a server that is not there, or went away, by what gRPC says of it."""
-    is_unapplied = reason.startswith(_NOT_CONNECTED) or STOPPING in map(_info_reason, _details(metadata))
+    info = _info(metadata)
+    is_unapplied = reason.startswith(_NOT_CONNECTED) or (info is not None and info.reason == STOPPING)
     if not is_unapplied:
         reason += " (whether writes under way were applied is not known)"
     return UnavailableError(target, reason, is_unapplied=is_unapplied)
 
 
-def _details(metadata: grpc.aio.Metadata | None) -> list[Any]:
-    for key, value in metadata or ():
-        if key == "grpc-status-details-bin" and isinstance(value, bytes):
-            return list(status_pb2.Status.FromString(value).details)
-    return []
-
-
-def _info_reason(detail: Any) -> str | None:
-    info = error_details_pb2.ErrorInfo()
-    return info.reason if detail.Unpack(info) else None
-
-
 def call_error(error: grpc.aio.AioRpcError, target: str, timeout_s: float, text: str | None = None) -> PequodError:
     """Return the exception of a failed call; ``text`` is what a join error points into."""
     code = error.code()
-    if code is grpc.StatusCode.UNAVAILABLE:
+    info = _info(error.trailing_metadata())
+    if code is grpc.StatusCode.UNAVAILABLE and (info is None or info.reason == STOPPING):
         return unavailable(target, error.details() or "the connection was lost", error.trailing_metadata())
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceededError(target, timeout_s)
-    return refusal(error, target, text)
+    refused = refusal(error, target)
+    return refused.with_text(text) if isinstance(refused, JoinError) and text is not None else refused
 
 
-def refusal(error: grpc.aio.AioRpcError, target: str, text: str | None = None) -> PequodError:
+def refusal(error: grpc.aio.AioRpcError, target: str) -> PequodError:
     """Return the exception of a call that the server refused."""
     code = error.code()
     message = error.details() or code.name
-    status = rpc_status.from_call(error)
-    for detail in status.details if status is not None else ():
-        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
-            info = error_details_pb2.ErrorInfo()
-            detail.Unpack(info)
-            return _rebuild(info.reason, message, dict(info.metadata), text)
+    info = _info(error.trailing_metadata())
+    if info is not None:
+        return rebuilt(info.reason, message, dict(info.metadata))
     if (sizes := _TOO_LONG.search(message)) is not None:
         size, maximum = map(int, sizes.groups())
         return LimitExceededError("message_bytes_max", size, maximum - MESSAGE_SLACK_BYTES)
     return PequodError(f"{target} answered {code.name}: {message}")
 
 
-def _rebuild(reason: str, message: str, facts: Mapping[str, str], text: str | None) -> PequodError:
-    try:
-        match reason:
-            case "JoinError":
-                return _join_error(facts, text)
-            case "ComputedKeyError":
-                return ComputedKeyError(bytes.fromhex(facts["key_hex"]), facts["join"])
-            case "BackedKeyError":
-                return BackedKeyError(bytes.fromhex(facts["key_hex"]))
-            case "LimitExceededError":
-                return LimitExceededError(facts["setting"], int(facts["size"]), int(facts["maximum"]))
-            case "InvalidKeyError":
-                return InvalidKeyError(bytes.fromhex(facts["key_hex"]), message.partition(" is not valid: ")[2])
-            case "NotWatchableError":
-                return NotWatchableError(facts["join"], facts["reason"])
-            case "WatchCompactedError":
-                return WatchCompactedError(facts["reason"])
-            case "UnknownJoinError":
-                return UnknownJoinError(facts["name"])
-            case "UnauthenticatedError":
-                return UnauthenticatedError(message)
-            case "PermissionDeniedError":
-                last = bytes.fromhex(facts["last_hex"]) if "last_hex" in facts else None
-                return PermissionDeniedError(facts["role"], facts["right"], bytes.fromhex(facts["first_hex"]), last)
-            case _:
-                return PequodError(message)
-    except (KeyError, ValueError):
-        # A server of another version; its message still says what is wrong.
-        return PequodError(message)
-
-
-def _join_error(facts: Mapping[str, str], text: str | None) -> JoinError:
-    span = None
-    if "line" in facts:
-        span = Span(int(facts["start"]), int(facts["end"]), int(facts["line"]), int(facts["column"]))
-    return JoinError(facts["reason"], hint=facts["hint"], span=span, text=text)
+def _info(metadata: grpc.aio.Metadata | None) -> error_details_pb2.ErrorInfo | None:
+    """Return what a status carries beside its message, if it does."""
+    for key, value in metadata or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            info = error_details_pb2.ErrorInfo()
+            try:
+                details = status_pb2.Status.FromString(value).details
+            except DecodeError:
+                return None
+            return next((info for detail in details if detail.Unpack(info)), None)
+    return None

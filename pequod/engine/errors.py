@@ -179,6 +179,7 @@ class InvalidKeyError(PequodError):
     def __init__(self, key: bytes, reason: str) -> None:
         super().__init__(f"key {_shown(key)} is not valid: {reason}")
         self.key = key
+        self.reason = reason
 
 
 class LimitExceededError(PequodError):

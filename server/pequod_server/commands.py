@@ -40,7 +40,7 @@ class GuardedExecute:
         """Run a batch; see `Executor.steps`.
 
         Raises:
-            BadBatchError: The columns do not fit; nothing is applied.
+            BadRequestError: The columns do not fit; nothing is applied.
             UnauthenticatedError: The caller is not known any more; nothing is applied.
 
         Cost:

@@ -1,4 +1,4 @@
-"""From what the engine refuses to gRPC status codes; the facts go along as google.rpc.ErrorInfo."""
+"""From what a server refuses to gRPC status codes; the facts go along as google.rpc.ErrorInfo."""
 
 from __future__ import annotations
 
@@ -10,79 +10,26 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from pequod_proto.commands import STOPPING
 
-from pequod.engine import (
-    BackedKeyError,
-    ComputedKeyError,
-    InvalidKeyError,
-    JoinError,
-    LimitExceededError,
-    NotWatchableError,
-    PequodError,
-    UnknownJoinError,
-)
-from pequod.errors import PermissionDeniedError, UnauthenticatedError, WatchCompactedError
-from pequod_server.backing import (
-    BackingStaleError,
-    BackingUnavailableError,
-    PackError,
-    SchemaError,
-    WriteRefusedError,
-)
+from pequod.engine import PequodError
+from pequod.refusals import REFUSALS
 
 #: The domain of our ErrorInfo reasons.
 DOMAIN: Final = "pequod.v1"
 
-#: Details travel in metadata, which gRPC keeps below 8 KiB: of longer keys and names the beginning must do.
-_KEY_MAX: Final = 1024
-_SPAN: Final = ("start", "end", "line", "column")
-
-_CODES: Final[dict[type[PequodError], grpc.StatusCode]] = {
-    JoinError: grpc.StatusCode.INVALID_ARGUMENT,
-    InvalidKeyError: grpc.StatusCode.INVALID_ARGUMENT,
-    LimitExceededError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    BackedKeyError: grpc.StatusCode.FAILED_PRECONDITION,
-    BackingUnavailableError: grpc.StatusCode.UNAVAILABLE,
-    BackingStaleError: grpc.StatusCode.UNAVAILABLE,
-    SchemaError: grpc.StatusCode.FAILED_PRECONDITION,
-    PackError: grpc.StatusCode.INVALID_ARGUMENT,
-    WriteRefusedError: grpc.StatusCode.FAILED_PRECONDITION,
-    ComputedKeyError: grpc.StatusCode.FAILED_PRECONDITION,
-    UnknownJoinError: grpc.StatusCode.NOT_FOUND,
-    NotWatchableError: grpc.StatusCode.FAILED_PRECONDITION,
-    WatchCompactedError: grpc.StatusCode.OUT_OF_RANGE,
-    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
-    PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
-}
+#: The message travels in metadata twice, in one of them with three characters for each byte that is not ASCII.
+_MESSAGE_BYTES_MAX: Final = 1024
 
 
 def code_of(error: PequodError) -> grpc.StatusCode:
     """Return the canonical code of an error."""
-    return _CODES.get(type(error), grpc.StatusCode.UNKNOWN)
+    refusal = REFUSALS.get(type(error))
+    return grpc.StatusCode.UNKNOWN if refusal is None else grpc.StatusCode[refusal.code]
 
 
 def facts_of(error: PequodError) -> dict[str, str]:
-    """Return the facts that an error carries, as text; keys in hexadecimal, since they may be any bytes."""
-    match error:
-        case JoinError(reason=reason, hint=hint, span=span):
-            place = {} if span is None else {name: str(getattr(span, name)) for name in _SPAN}
-            return {"reason": reason, "hint": hint, **place}
-        case LimitExceededError(setting=setting, size=size, maximum=maximum):
-            return {"setting": setting, "size": str(size), "maximum": str(maximum)}
-        case ComputedKeyError(key=key, join=join):
-            return {"key_hex": key[:_KEY_MAX].hex(), "join": join}
-        case InvalidKeyError(key=key) | BackedKeyError(key=key):
-            return {"key_hex": key[:_KEY_MAX].hex()}
-        case NotWatchableError(join=join, reason=reason):
-            return {"join": join, "reason": reason}
-        case WatchCompactedError(reason=reason):
-            return {"reason": reason}
-        case UnknownJoinError(name=name):
-            return {"name": name[:_KEY_MAX]}
-        case PermissionDeniedError(role=role, right=right, first=first, last=last):
-            end = {} if last is None else {"last_hex": last.hex()}
-            return {"role": role, "right": right, "first_hex": first.hex(), **end}
-        case _:
-            return {}
+    """Return the facts that an error carries, as text."""
+    refusal = REFUSALS.get(type(error))
+    return {} if refusal is None else refusal.say(error)
 
 
 def status_of(error: PequodError) -> grpc.Status:
@@ -104,5 +51,14 @@ def _status(code: grpc.StatusCode, message: str, reason: str, facts: dict[str, s
     detail = any_pb2.Any()
     detail.Pack(info)
     number, _ = code.value
-    status: grpc.Status = rpc_status.to_status(status_pb2.Status(code=number, message=message, details=[detail]))
+    status: grpc.Status = rpc_status.to_status(
+        status_pb2.Status(code=number, message=_shortened(message), details=[detail])
+    )
     return status
+
+
+def _shortened(message: str) -> str:
+    data = message.encode()
+    if len(data) <= _MESSAGE_BYTES_MAX:
+        return message
+    return f"{data[:_MESSAGE_BYTES_MAX].decode(errors='ignore')}…"

@@ -30,11 +30,11 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError, Range, Rows
 from pequod.engine.ranges import united
+from pequod.errors import BadRequestError
 from pequod_server.errors import code_of, facts_of
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
-
 
 #: How many arguments and numbers a command takes.
 TAKES: Final = {
@@ -63,10 +63,6 @@ class Write(NamedTuple):
 Need = MissingError | Write
 #: Yields needs, is sent the time or a status, and returns the reply.
 Steps = Generator[Need, float | int, ExecuteReply]
-
-
-class BadBatchError(Exception):
-    """Columns that do not fit each other; nothing of the batch was applied."""
 
 
 class Executor:
@@ -100,7 +96,7 @@ class Executor:
             PequodError for which it fails.
 
         Raises:
-            BadBatchError: The columns do not fit; nothing is applied.
+            BadRequestError: The columns do not fit; nothing is applied.
             LimitExceededError: The batch has more than ``batch_commands_max`` commands; nothing is applied.
         """
         kinds = request.kinds
@@ -249,7 +245,7 @@ def check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
     """Pass if the columns of a batch fit its kinds.
 
     Raises:
-        BadBatchError: They do not.
+        BadRequestError: They do not.
     """
     count = kinds.count
     scans = count(SCAN)
@@ -263,12 +259,12 @@ def check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
         needed_numbers = count(SCAN_LIMIT) + count(SCAN_DOWN)
         if removes + counts + needed_numbers != rest:
             unknown = sorted(set(kinds) - set(range(GET, COUNT + 1)))
-            raise BadBatchError(f"there is no command of kind {unknown[0]}; kinds are {GET} to {COUNT}")
+            raise BadRequestError(f"there is no command of kind {unknown[0]}; kinds are {GET} to {COUNT}")
         needed += removes + 2 * (counts + needed_numbers)
     if argument_count != needed:
-        raise BadBatchError(f"the kinds of this batch take {needed} arguments, not {argument_count}")
+        raise BadRequestError(f"the kinds of this batch take {needed} arguments, not {argument_count}")
     if number_count != needed_numbers:
-        raise BadBatchError(f"the kinds of this batch take {needed_numbers} numbers, not {number_count}")
+        raise BadRequestError(f"the kinds of this batch take {needed_numbers} numbers, not {number_count}")
 
 
 def _cut(rows: Rows, room: int, rows_max: int, rows_min: int) -> tuple[Rows, int]:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from typing import Any, Final, TypeVar
 
-import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_grammar import parse
@@ -20,17 +19,17 @@ from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
 from pequod.engine.ranges import united, within
-from pequod.errors import WatchCompactedError
+from pequod.errors import BadRequestError, WatchCompactedError
 from pequod_server import encode
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import ROW_BYTES, BadBatchError, Executor, Need, Steps, Write
+from pequod_server.execute import ROW_BYTES, Executor, Need, Steps, Write
 from pequod_server.handlers import Context, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
 from pequod_server.statistics import collected
-from pequod_server.undecodable import refuse_undecodable
+from pequod_server.undecodable import undecodable
 from pequod_server.watches import Bounds, Feed, Watches
 
 Answer = TypeVar("Answer")
@@ -112,8 +111,8 @@ class PequodService(PequodServicer):
         """Write many base keys, all or none."""
         keys, values = request.keys[:], request.values[:]
         if len(keys) != len(values):
-            message = f"each key needs one value: there are {len(keys)} keys and {len(values)} values"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+            reason = f"each key needs one value: there are {len(keys)} keys and {len(values)} values"
+            await refuse(context, BadRequestError(reason))
 
         def put() -> None:
             self._refuse_many(len(keys))
@@ -152,8 +151,8 @@ class PequodService(PequodServicer):
     async def RemoveRange(self, request: pb.RemoveRangeRequest, context: Context) -> pb.RemoveRangeReply:
         """Remove the base keys of a range; between pieces, others have their turn."""
         if not request.HasField("first") and not request.prefix:
-            message = "name the range by first or prefix; an empty first is the very first key"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+            reason = "name the range by first or prefix; an empty first is the very first key"
+            await refuse(context, BadRequestError(reason))
         first, last = _range(request)
         removed = 0
         while keys := await self._removed(context, first, last):
@@ -230,12 +229,10 @@ class PequodService(PequodServicer):
                     reply = await self._finish(steps, need, len(request.kinds))
                 on_batch(request, reply, clock() - started_s)
                 await write(reply)
-        except BadBatchError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except DecodeError as error:
-            await refuse_undecodable(context, error)
-        except LimitExceededError as error:
+        except (BadRequestError, LimitExceededError) as error:
             await refuse(context, error)
+        except DecodeError as error:
+            await refuse(context, undecodable(error))
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
@@ -291,7 +288,7 @@ class PequodService(PequodServicer):
     async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchReply]:
         """Tell the changes of a range as they come."""
         if request.rows and request.HasField("after"):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a watch that goes on has no use for the rows")
+            await refuse(context, BadRequestError("a watch that goes on has no use for the rows"))
         bounds = request.first, _last(request)
         feed, header, rows = await self._read(context, lambda: self._open_watch(request), bounds)
         task = asyncio.current_task()
@@ -361,7 +358,7 @@ class PequodService(PequodServicer):
         """Tell how a join is evaluated, or what a read of a range would find."""
         subject = request.WhichOneof("subject")
         if subject is None:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "name a join or a range to explain")
+            await refuse(context, BadRequestError("name a join or a range to explain"))
         if subject == "join":
             plan = await _answer(context, lambda: self._engine.explain_join(request.join))
             return pb.ExplainReply(header=self._header(), join=encode.join_explanation(plan))
@@ -372,7 +369,7 @@ class PequodService(PequodServicer):
         """Forget what is computed of a range or by a join."""
         subject = request.WhichOneof("subject")
         if subject is None:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "name a join or a range to invalidate")
+            await refuse(context, BadRequestError("name a join or a range to invalidate"))
         if subject == "join":
             count = await _answer(context, lambda: self._engine.invalidate_join(request.join))
         else:

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError
 from pequod_proto.commands import MESSAGE_SLACK_BYTES
 
-from pequod.engine import LimitExceededError
+from pequod.engine import LimitExceededError, PequodError
+from pequod.errors import BadRequestError
 from pequod_server.config import ServerConfig
 from pequod_server.handlers import Context, Handler, method_of, refuse
-
-#: What may stand in the place of a request.
-_ERRORS: Final = (DecodeError, LimitExceededError)
 
 
 def receive_bytes_max(config: ServerConfig) -> int:
@@ -45,9 +42,9 @@ def refusing_undecodable(handler: Handler, bytes_max: int) -> Handler:
     return make(checked(behaviour), _keeping_errors(deserialize), handler.response_serializer)
 
 
-async def refuse_undecodable(context: Context, error: DecodeError) -> None:
-    """End a call whose request cannot be decoded."""
-    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request is no message of this call: {error}")
+def undecodable(error: DecodeError) -> BadRequestError:
+    """Return the refusal of a request that cannot be decoded."""
+    return BadRequestError(f"the request is no message of this call: {error}")
 
 
 def _bounded(deserialize: Callable[[bytes], Any], bytes_max: int) -> Callable[[bytes], Any]:
@@ -63,24 +60,20 @@ def _keeping_errors(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], An
     def deserialized(data: bytes) -> Any:
         try:
             return deserialize(data)
-        except _ERRORS as error:
+        except LimitExceededError as error:
             return error
+        except DecodeError as error:
+            return undecodable(error)
 
     return deserialized
-
-
-async def _refuse(context: Context, error: DecodeError | LimitExceededError) -> None:
-    if isinstance(error, LimitExceededError):
-        await refuse(context, error)
-    await refuse_undecodable(context, error)
 
 
 def _checked_coroutine(
     behaviour: Callable[[Any, Context], Awaitable[Any]],
 ) -> Callable[[Any, Context], Awaitable[Any]]:
     async def checked(request: object, context: Context) -> object:
-        if isinstance(request, _ERRORS):
-            await _refuse(context, request)
+        if isinstance(request, PequodError):
+            await refuse(context, request)
         return await behaviour(request, context)
 
     return checked
@@ -90,8 +83,8 @@ def _checked_generator(
     behaviour: Callable[[Any, Context], AsyncIterator[Any]],
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     async def checked(request: object, context: Context) -> AsyncIterator[Any]:
-        if isinstance(request, _ERRORS):
-            await _refuse(context, request)
+        if isinstance(request, PequodError):
+            await refuse(context, request)
         async for reply in behaviour(request, context):
             yield reply
 
