@@ -8,7 +8,7 @@ PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format proto proto-check coverage soak fuzz bench-micro build-compiled \
+.PHONY: help install demo test check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
         test-compiled docs docs-serve soak-server clean
 
 help: ## list the targets
@@ -59,6 +59,11 @@ soak: $(INSTALLED) ## compare the engine with the naive model at length: 20,000 
 soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
+RUNS ?= 200
+STORE ?= slot
+chaos: $(INSTALLED) ## torment a server and its database RUNS (200) times and compare; STORE is sqlite, slot or notify
+	$(BIN)/python -m tests.backing.chaos --runs $(RUNS) --store $(STORE)
 
 fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -216,7 +216,8 @@ class PostgresSession:
                     rows = await self._rows(connection, facts, ranges)
                 except BaseException:
                     # Cancellation too: the connection goes back to the pool without a transaction.
-                    if not connection.is_closed():
+                    # One that was cut says something else about that than what went wrong.
+                    with suppress(*_AWAY):
                         await transaction.rollback()
                     raise
                 await transaction.commit()

@@ -1,7 +1,7 @@
 """One run of chaos: a server before a database, both tormented; at the end what is served equals a recomputation.
 
     writers    transactions straight into the database        readers    scans of rows and timelines
-    putters    puts through the server (write-through)        faults     kill -9, cut cables, restarts, one after another
+    putters    puts through the server (write-through)        faults     kill -9, cut cables, restarts, one by one
 
 What is checked: a counter that only grows never goes back for a reader; everything that the server serves at the end,
 rows and computed keys, is what the naive model makes of the database's rows; every acknowledged put is in the database.
@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pequod_grammar import parse
 
@@ -39,6 +39,8 @@ _POST: Final = (
     "ON CONFLICT (poster, at) DO UPDATE SET body = excluded.body, hidden = excluded.hidden"
 )
 _SETTLE_S: Final = 60.0
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass
@@ -96,7 +98,7 @@ class Run:
             await self.server.stop()
         return self.report
 
-    def _works(self) -> list[Callable[[], Awaitable[None]]]:
+    def _works(self) -> list[Work]:
         putters = [self._putter(name) for name in PUTTERS] if self._is_written_through else []
         return [self._writer, self._writer, self._reader, self._reader, *putters]
 
@@ -157,7 +159,10 @@ class Run:
         if chance < 0.6:
             return "DELETE FROM posts WHERE poster = $1 AND at = $2", (poster, time)
         if chance < 0.62:
-            return "UPDATE posts SET at = at + 100 WHERE poster = $1 AND at < 100", (poster,)
+            return "UPDATE posts SET at = at + $2 WHERE poster = $1 AND at < 100", (
+                poster,
+                100 * draw.randrange(1, 10**6),
+            )
         if chance < 0.63:
             return "DELETE FROM posts WHERE poster = $1", (poster,)
         if chance < 0.64:
@@ -183,17 +188,14 @@ class Run:
                 except PequodError:
                     await asyncio.sleep(0.02)
 
-    def _putter(self, poster: str) -> Callable[[], Awaitable[None]]:
+    def _putter(self, poster: str) -> Work:
         async def work() -> None:
             draw = random.Random(f"{self._draw.random()} {poster}")
             async with AsyncClient(self.server.target, timeout_s=5.0) as client:
                 for number in range(10**6):
                     # A key of which nobody knows what became of it is left alone: it could still be written.
                     known = [key for key in self._acknowledged if key.startswith(f"p|{poster}|")]
-                    if known and draw.random() < 0.4:
-                        key = draw.choice(known)
-                    else:
-                        key = f"p|{poster}|{number:010}"
+                    key = draw.choice(known) if known and draw.random() < 0.4 else f"p|{poster}|{number:010}"
                     await self._put_one(client, key, None if draw.random() < 0.2 else f"put {number}")
                     await asyncio.sleep(draw.uniform(0, 0.01))
 
@@ -246,7 +248,9 @@ class Run:
             found = rows.get(key.encode())
             allowed = [None if one is None else one.encode() for one in (value, self._before[key])]
             if found not in allowed:
-                self.report.wrongs.append(f"{key} was put once more as {value!r} and is {found!r}, not one of {allowed}")
+                self.report.wrongs.append(
+                    f"{key} was put once more as {value!r} and is {found!r}, not one of {allowed}"
+                )
 
     async def _caught_up(self, client: AsyncClient) -> None:
         position = await self._site.position()

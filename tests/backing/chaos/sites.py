@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sqlite3
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Final, Protocol
 
 import asyncpg
 from pequod_server.backing import SqliteStore, parse_mappings
+from pequod_server.backing.pg_schema import Mode
 from pequod_server.backing.postgres import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
-from tests.backing.conftest import Postgres, clear
+from tests.backing.conftest import Connection, Postgres, clear
 
 MAPPING: Final = """
 [[mapping]]
@@ -89,7 +89,7 @@ class SqliteSite:
 
     def __init__(self, folder: Path, mapping: Path) -> None:
         self._path = folder / "twip.db"
-        self.flags = ("--backing", f"sqlite:{self._path}", "--backing-mapping", str(mapping))
+        self.flags: Sequence[str] = ("--backing", f"sqlite:{self._path}", "--backing-mapping", str(mapping))
         #: Held by who writes, and by who replaces the file.
         self._lock = asyncio.Lock()
 
@@ -153,7 +153,7 @@ class SqliteSite:
                     new.execute("PRAGMA journal_mode = WAL")
                 for name in ("twip.db-wal", "twip.db-shm"):
                     self._path.with_name(name).unlink(missing_ok=True)
-                os.replace(copy, self._path)
+                copy.replace(self._path)
 
         faults: dict[str, Fault] = {"locked": locked, "away": away}
         # Who replaces a file under a server that writes to it loses what it writes.
@@ -163,25 +163,24 @@ class SqliteSite:
 class PostgresSite:
     """A database of a cluster, reached through a proxy by the server and directly by us."""
 
-    def __init__(self, postgres: Postgres, proxy: Proxy, mapping: Path, feed: str) -> None:
+    def __init__(self, postgres: Postgres, proxy: Proxy, mapping: Path, feed: Mode) -> None:
         self._postgres = postgres
         self._proxy = proxy
         self._feed = feed
         self._dsn = postgres.dsn("postgres")
         through = f"postgresql://postgres@/postgres?host={proxy.directory}"
-        self.flags = ("--backing", through, "--backing-mapping", str(mapping), "--backing-feed", feed)
+        self.flags: Sequence[str] = ("--backing", through, "--backing-mapping", str(mapping), "--backing-feed", feed)
 
     async def reset(self) -> None:
         await clear(self._dsn)
         async with self._connected() as connection:
             await connection.execute(_SCHEMA)
-        mode = "slot" if self._feed == "slot" else "notify"
-        store = PostgresStore(self._dsn, parse_mappings(MAPPING), mode=mode)
+        store = PostgresStore(self._dsn, parse_mappings(MAPPING), mode=self._feed)
         await store.install()
         await store.close()
 
     @asynccontextmanager
-    async def _connected(self):  # type: ignore[no-untyped-def]
+    async def _connected(self) -> AsyncIterator[Connection]:
         connection = await asyncpg.connect(self._dsn, timeout=10)
         try:
             yield connection
@@ -193,12 +192,12 @@ class PostgresSite:
             async with self._connected() as connection, connection.transaction():
                 for sql, arguments in statements:
                     await connection.execute(sql, *arguments)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise SiteAwayError(str(error)) from error
 
     async def rows(self) -> dict[bytes, bytes]:
         async with self._connected() as connection:
-            return keys(await connection.fetch(_POSTS), await connection.fetch(_SUBSCRIPTIONS))
+            return keys(*[[(*row,) for row in await connection.fetch(sql)] for sql in (_POSTS, _SUBSCRIPTIONS)])
 
     async def position(self) -> int:
         async with self._connected() as connection:
@@ -245,7 +244,7 @@ class PostgresSite:
 
 
 @asynccontextmanager
-async def site(store: str, folder: Path, postgres: Postgres | None):  # type: ignore[no-untyped-def]
+async def site(store: str, folder: Path, postgres: Postgres | None) -> AsyncIterator[Site]:
     """Yield a database: sqlite, notify or slot."""
     mapping = folder / "mapping.toml"
     mapping.write_text(MAPPING)
@@ -257,6 +256,6 @@ async def site(store: str, folder: Path, postgres: Postgres | None):  # type: ig
         proxy = Proxy(Path(short), postgres.directory)
         await proxy.start()
         try:
-            yield PostgresSite(postgres, proxy, mapping, store)
+            yield PostgresSite(postgres, proxy, mapping, "slot" if store == "slot" else "notify")
         finally:
             await proxy.stop()
