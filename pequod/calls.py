@@ -79,6 +79,29 @@ class ServerStatistics(Statistics):
 
 
 @dataclass(frozen=True, slots=True)
+class SavedSnapshot:
+    """What a server wrote into its file."""
+
+    #: On the server.
+    path: str
+    keys: int
+    #: Ranges of the database that are loaded, and how many of the keys are in them.
+    ranges: int
+    backed_keys: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredSnapshot:
+    """What a server took from its file."""
+
+    path: str
+    keys: int
+    #: When it was saved, in seconds since 1970.
+    saved_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Some rows of a range, and where to go on."""
 

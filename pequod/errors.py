@@ -85,6 +85,16 @@ class WatchCompactedError(PequodError):
         self.reason = reason
 
 
+class SnapshotError(PequodError):
+    """A snapshot cannot be saved or restored; nothing was changed."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"snapshot {place}: {reason}")
+        #: The file, or what stands in its place.
+        self.place = place
+        self.reason = reason
+
+
 class SettingError(PequodError):
     """A setting that cannot be used: a file that is not there, a value that is not safe."""
 

@@ -16,6 +16,7 @@ from pequod.cli import (
     joins,
     serve,
     shell,
+    snapshot,
     token,
     top,
     transfer,
@@ -77,6 +78,7 @@ app.command("addjoin", help="Alias of `join add`, the name that the paper uses."
 app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
+app.add_typer(snapshot.app, name="snapshot")
 bench.app.add_typer(bench_engine.app)
 app.add_typer(bench.app, name="bench")
 

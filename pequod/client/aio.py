@@ -12,7 +12,7 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
@@ -22,8 +22,10 @@ from pequod.calls import (
     Data,
     Join,
     Page,
+    RestoredSnapshot,
     Result,
     Row,
+    SavedSnapshot,
     ServerStatistics,
     WatchEvent,
     Writes,
@@ -47,6 +49,8 @@ from pequod.engine.rows import Rows
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 
 DEFAULT_TARGET = "127.0.0.1:7744"
+#: How long a snapshot may take, if the caller does not say: ten million rows and more.
+SNAPSHOT_S: Final = 600.0
 #: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
 COMMANDS_MAX = 512
 #: Nor, but for its last command, more than so many bytes of arguments: servers take messages of limited size.
@@ -403,6 +407,16 @@ class AsyncClient:
         """Return what the server holds and did."""
         return decode.statistics(await self._unary("Stats", pb.StatsRequest()))
 
+    async def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
+        """Have the server write its base data into its `snapshot_file`."""
+        reply = await self._unary("SaveSnapshot", pb.SaveSnapshotRequest(), timeout_s=timeout_s)
+        return SavedSnapshot(reply.path, reply.key_count, reply.range_count, reply.backed_key_count, reply.file_bytes)
+
+    async def restore_snapshot(self, timeout_s: float = SNAPSHOT_S) -> RestoredSnapshot:
+        """Have the server put the keys of its `snapshot_file`, all or none."""
+        reply = await self._unary("RestoreSnapshot", pb.RestoreSnapshotRequest(), timeout_s=timeout_s)
+        return RestoredSnapshot(reply.path, reply.key_count, reply.saved_s)
+
     # Inside.
 
     def _connected(self) -> Any:
@@ -413,9 +427,11 @@ class AsyncClient:
             self._stub = PequodStub(self._credentials.bearing(self._channel))  # type: ignore[no-untyped-call]
         return self._stub
 
-    async def _unary(self, name: str, request: object, text: str | None = None) -> Any:
+    async def _unary(
+        self, name: str, request: object, text: str | None = None, *, timeout_s: float | None = None
+    ) -> Any:
         clock = asyncio.get_running_loop().time
-        deadline, tries = clock() + self.timeout_s, 0
+        deadline, tries = clock() + (self.timeout_s if timeout_s is None else timeout_s), 0
         while True:
             call = getattr(self._connected(), name)
             try:

@@ -20,7 +20,9 @@ _LONGEST_S: Final = 2.0
 RETRIES: Final = 3
 
 #: Calls that may be tried again whether or not they were applied. Installing a join again changes nothing.
-HARMLESS_TWICE: Final = frozenset({"MultiGet", "AddJoin", "ListJoins", "Explain", "Stats", "Invalidate"})
+HARMLESS_TWICE: Final = frozenset(
+    {"MultiGet", "AddJoin", "ListJoins", "Explain", "Stats", "Invalidate", "SaveSnapshot"}
+)
 
 
 def pause_s(tries: int) -> float:

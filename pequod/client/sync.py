@@ -12,8 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from pequod.calls import Data, Join, Page, Result, Row, ServerStatistics, WatchEvent, Writes
-from pequod.client.aio import DEFAULT_TARGET, AsyncClient
+from pequod.calls import (
+    Data,
+    Join,
+    Page,
+    RestoredSnapshot,
+    Result,
+    Row,
+    SavedSnapshot,
+    ServerStatistics,
+    WatchEvent,
+    Writes,
+)
+from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S, AsyncClient
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
 from pequod.engine.explain import JoinExplanation, RangeExplanation
@@ -295,6 +306,14 @@ class Client:
     def statistics(self) -> ServerStatistics:
         """Return what the server holds and did."""
         return self._wait(self._async.statistics())
+
+    def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
+        """Have the server write its base data into its `snapshot_file`."""
+        return self._wait(self._async.save_snapshot(timeout_s))
+
+    def restore_snapshot(self, timeout_s: float = SNAPSHOT_S) -> RestoredSnapshot:
+        """Have the server put the keys of its `snapshot_file`, all or none."""
+        return self._wait(self._async.restore_snapshot(timeout_s))
 
     def send(self, columns: Columns) -> Future[list[Result]]:
         """Send a batch without waiting; see `SyncBatch.send_nowait`."""

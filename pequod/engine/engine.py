@@ -238,6 +238,10 @@ class Engine:
         """Return the loaded ranges of the backed tables."""
         return [one for table in self._store.backed if table.presence is not None for one in table.presence]
 
+    def base_rows(self) -> Rows:
+        """Return all base rows, of clients and of backed tables, in key order."""
+        return self._store.slice(b"", None)
+
     @property
     def loaded_range_count(self) -> int:
         """How many ranges of the backed tables are loaded."""

@@ -496,3 +496,85 @@ class JoinStatistics(_message.Message):
     not_a_number: int
     age_s: float
     def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ..., age_s: _Optional[float] = ...) -> None: ...
+
+class SaveSnapshotRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SaveSnapshotReply(_message.Message):
+    __slots__ = ("header", "path", "key_count", "range_count", "backed_key_count", "file_bytes")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BACKED_KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    path: str
+    key_count: int
+    range_count: int
+    backed_key_count: int
+    file_bytes: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., path: _Optional[str] = ..., key_count: _Optional[int] = ..., range_count: _Optional[int] = ..., backed_key_count: _Optional[int] = ..., file_bytes: _Optional[int] = ...) -> None: ...
+
+class RestoreSnapshotRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RestoreSnapshotReply(_message.Message):
+    __slots__ = ("header", "path", "key_count", "saved_s")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SAVED_S_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    path: str
+    key_count: int
+    saved_s: float
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., path: _Optional[str] = ..., key_count: _Optional[int] = ..., saved_s: _Optional[float] = ...) -> None: ...
+
+class SnapshotBlock(_message.Message):
+    __slots__ = ("head", "keys", "values", "end")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    head: SnapshotHead
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    end: SnapshotEnd
+    def __init__(self, head: _Optional[_Union[SnapshotHead, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., end: _Optional[_Union[SnapshotEnd, _Mapping]] = ...) -> None: ...
+
+class SnapshotHead(_message.Message):
+    __slots__ = ("format", "version", "saved_s", "server", "backing")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SAVED_S_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    BACKING_FIELD_NUMBER: _ClassVar[int]
+    format: str
+    version: int
+    saved_s: float
+    server: str
+    backing: SnapshotBacking
+    def __init__(self, format: _Optional[str] = ..., version: _Optional[int] = ..., saved_s: _Optional[float] = ..., server: _Optional[str] = ..., backing: _Optional[_Union[SnapshotBacking, _Mapping]] = ...) -> None: ...
+
+class SnapshotBacking(_message.Message):
+    __slots__ = ("position", "mapping", "mark", "firsts", "lasts")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MAPPING_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LASTS_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    mapping: str
+    mark: str
+    firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, position: _Optional[int] = ..., mapping: _Optional[str] = ..., mark: _Optional[str] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class SnapshotEnd(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: int
+    def __init__(self, keys: _Optional[int] = ...) -> None: ...

@@ -114,6 +114,16 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.StatsRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.StatsReply.FromString,
                 _registered_method=True)
+        self.SaveSnapshot = channel.unary_unary(
+                '/pequod.v1.Pequod/SaveSnapshot',
+                request_serializer=pequod__proto_dot_pequod__pb2.SaveSnapshotRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.SaveSnapshotReply.FromString,
+                _registered_method=True)
+        self.RestoreSnapshot = channel.unary_unary(
+                '/pequod.v1.Pequod/RestoreSnapshot',
+                request_serializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotReply.FromString,
+                _registered_method=True)
 
 
 class PequodServicer:
@@ -235,6 +245,20 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SaveSnapshot(self, request, context):
+        """Write what clients wrote, and what is loaded of a database, into the server's file `snapshot_file`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreSnapshot(self, request, context):
+        """Put the client-written keys of that file, all or none; refused where a database is behind the server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -317,6 +341,16 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Stats,
                     request_deserializer=pequod__proto_dot_pequod__pb2.StatsRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.StatsReply.SerializeToString,
+            ),
+            'SaveSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveSnapshot,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.SaveSnapshotRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.SaveSnapshotReply.SerializeToString,
+            ),
+            'RestoreSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreSnapshot,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -751,6 +785,60 @@ class Pequod:
             '/pequod.v1.Pequod/Stats',
             pequod__proto_dot_pequod__pb2.StatsRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.StatsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/SaveSnapshot',
+            pequod__proto_dot_pequod__pb2.SaveSnapshotRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.SaveSnapshotReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/RestoreSnapshot',
+            pequod__proto_dot_pequod__pb2.RestoreSnapshotRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.RestoreSnapshotReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,7 +16,7 @@ from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
 from pequod.engine import Engine
-from pequod.errors import SettingError
+from pequod.errors import SettingError, SnapshotError
 from pequod_server import logs
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
 from pequod_server.calls import Calls
@@ -26,6 +26,7 @@ from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
 from pequod_server.service import PequodService
+from pequod_server.snapshots import Snapshots
 from pequod_server.standard import StandardServices
 from pequod_server.tls import add_port
 from pequod_server.undecodable import receive_bytes_max
@@ -74,7 +75,8 @@ class PequodServer:
                 ("grpc.enable_channelz", int(config.channelz)),
             ],
         )
-        self.service = PequodService(self.engine, config, self.instruments.executed, self.loader)
+        self.snapshots = Snapshots(config.snapshot_file, self.engine, self.loader)
+        self.service = PequodService(self.engine, config, self.instruments.executed, self.snapshots, self.loader)
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
         self._standard = StandardServices(self._server, channelz=config.channelz)
 
@@ -90,10 +92,12 @@ class PequodServer:
             SchemaError: The database does not have what the mapping needs.
             BackingUnavailableError: The database does not answer.
             SettingError: It would be reached in plain text, or the files for TLS are not right.
+            SnapshotError: The snapshot that it starts from is damaged or does not fit.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
+        since = await self.snapshots.restore_at_start()
         if self.loader is not None:
-            await self.loader.start()
+            await self.loader.start(since)
         try:
             await self.instruments.start()
             await self._standard.starting()
@@ -119,7 +123,18 @@ class PequodServer:
         self.service.end_streams()
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
+        await self._save()
         await self._end()
+
+    async def _save(self) -> None:
+        if self._config.snapshot_file is None:
+            return
+        if self.loader is not None:
+            await self.loader.halt()
+        try:
+            await self.snapshots.save()
+        except SnapshotError as error:
+            log.error("the snapshot is not saved", extra={"reason": str(error)})  # noqa: TRY400 - no defect of ours
 
     async def close(self) -> None:
         """Close at once; calls under way are cut off."""
@@ -145,7 +160,7 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from))
-        except (OSError, ImportError, SchemaError, BackingUnavailableError) as error:
+        except (OSError, ImportError, SchemaError, BackingUnavailableError, SnapshotError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return 1
 

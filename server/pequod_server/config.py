@@ -143,6 +143,9 @@ class ServerConfig(BaseModel):
     backing_stale_max_s: Seconds = Field(
         default=0.0, description="Reads of the database's keys fail when its changes are so late; 0 for no bound."
     )
+    snapshot_file: File = Field(
+        default=None, description="Where base data is saved at the end, and restored from at the start; off without it."
+    )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
     slow_ms: Milliseconds = Field(default=100.0, description="Log calls and batches that take as long; 0 for none.")
     log_format: LogFormat = Field(default="console", description="Lines of the log: console (for people) or json.")

@@ -100,6 +100,8 @@ class AccessGuard(aio.ServerInterceptor):
             "DropJoin": self._need_drop,
             "Explain": self._need_explain,
             "Invalidate": self._need_invalidate,
+            "SaveSnapshot": _need_everything,
+            "RestoreSnapshot": _need_everything,
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
@@ -179,6 +181,9 @@ class AccessGuard(aio.ServerInterceptor):
         _keep(reply.tables, lambda kept: _may_see(role, kept.table + b"|", prefix_end(kept.table + b"|")))
         if not _may_see(role, b"", None):
             reply.loose_keys = 0
+            # It may tell where the database is.
+            if reply.HasField("backing"):
+                reply.backing.ClearField("error")
 
 
 def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:

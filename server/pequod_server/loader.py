@@ -103,6 +103,11 @@ class Loader:
         self._failure = ""
 
     @property
+    def position(self) -> int | None:
+        """How far the engine has what the feed told; None until the feed stands."""
+        return self._position
+
+    @property
     def status(self) -> Status:
         """How the feed is."""
         return self.store.status
@@ -137,8 +142,11 @@ class Loader:
         status = self.store.status
         return self._clock() - (status.since_s if status.fresh_s is None else status.fresh_s)
 
-    async def start(self) -> None:
+    async def start(self, since: int | None = None) -> None:
         """Compare the mapping with the database, and wait until the feed stands.
+
+        Args:
+            since: What the engine has loaded already is as of this position: wait until it is as the database is.
 
         Raises:
             SchemaError: The database does not have what the mapping needs.
@@ -146,14 +154,33 @@ class Loader:
         """
         for advice in await self.store.check():
             log.warning("advice about the database", extra={"advice": advice})
-        self._tasks = [asyncio.create_task(self._follow(), name="pequod database feed")]
+        self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
         try:
             await self._wait(lambda: self._position is not None)
+            if since is not None:
+                await self._catch_up()
         except BackingUnavailableError:
             await self.stop()
             raise
         self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
         log.info("following the database", extra={"position": self._position})
+
+    async def _catch_up(self) -> None:
+        """Wait until the cache has everything that is in the database now, for as long as it gets on."""
+        target = await self.store.position()
+        while True:
+            before = self._position
+            try:
+                return await self._wait(lambda: self._position is not None and self._position >= target)
+            except BackingUnavailableError:
+                if self._failure or self._position == before:
+                    raise
+
+    async def halt(self) -> None:
+        """Take no more events: what the engine has stays as it is now."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def stop(self) -> None:
         """End the feed and the loads."""
@@ -284,9 +311,9 @@ class Loader:
         if self._failure:
             raise BackingUnavailableError("the database", self._failure)
 
-    async def _follow(self) -> None:
+    async def _follow(self, since: int | None) -> None:
         try:
-            async for event in self.store.changes():
+            async for event in self.store.changes(since):
                 self._take(event)
                 async with self._moved:
                     self._position = max(self._position or 0, event.position)

@@ -19,7 +19,7 @@ from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
 from pequod.engine.ranges import united, within
-from pequod.errors import BadRequestError, WatchCompactedError
+from pequod.errors import BadRequestError, SnapshotError, WatchCompactedError
 from pequod_server import encode
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
@@ -28,6 +28,7 @@ from pequod_server.execute import ROW_BYTES, Executor, Need, Steps, Write
 from pequod_server.handlers import Context, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
+from pequod_server.snapshots import Snapshots
 from pequod_server.statistics import collected
 from pequod_server.undecodable import undecodable
 from pequod_server.watches import Bounds, Feed, Watches
@@ -43,8 +44,16 @@ _REMOVED_AT_A_TIME: Final = 256
 class PequodService(PequodServicer):
     """One engine behind the wire contract."""
 
-    def __init__(self, engine: Engine, config: ServerConfig, on_batch: BatchSink, loader: Loader | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: ServerConfig,
+        on_batch: BatchSink,
+        snapshots: Snapshots,
+        loader: Loader | None = None,
+    ) -> None:
         self._engine = engine
+        self._snapshots = snapshots
         self._loader = loader
         self._on_batch = on_batch
         self._config = config
@@ -380,6 +389,31 @@ class PequodService(PequodServicer):
         """Tell what the server holds and did."""
         backing = None if self._loader is None else self._loader.statistics()
         return encode.statistics(await collected(self._engine), self._header(), backing)
+
+    async def SaveSnapshot(self, _request: pb.SaveSnapshotRequest, context: Context) -> pb.SaveSnapshotReply:
+        """Write the base data into the server's file."""
+        try:
+            saved = await self._snapshots.save()
+        except SnapshotError as error:
+            await refuse(context, error)
+        return pb.SaveSnapshotReply(
+            header=self._header(),
+            path=str(saved.path),
+            key_count=saved.key_count,
+            range_count=saved.range_count,
+            backed_key_count=saved.backed_key_count,
+            file_bytes=saved.file_bytes,
+        )
+
+    async def RestoreSnapshot(self, _request: pb.RestoreSnapshotRequest, context: Context) -> pb.RestoreSnapshotReply:
+        """Put the keys of the server's file."""
+        try:
+            restored = await self._snapshots.restore()
+        except SnapshotError as error:
+            await refuse(context, error)
+        return pb.RestoreSnapshotReply(
+            header=self._header(), path=str(restored.path), key_count=restored.key_count, saved_s=restored.saved_s
+        )
 
 
 async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:

@@ -28,6 +28,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.NotWatchableError("top", "it is a snapshot"),
         errors.WriteRefusedError("sqlite:posts.db", "UNIQUE constraint failed: posts.id"),
         errors.SchemaError("postgresql://db/twip", ["there is no table posts", "there is no table größe"]),
+        errors.SnapshotError("pequod.snapshot", "it is damaged"),
         errors.WatchCompactedError("the server was started anew"),
         errors.LimitExceededError("value_bytes_max", 12, 11),
         errors.UnauthenticatedError("the server wants a token"),

@@ -22,6 +22,7 @@ from pequod_proto.pequod_pb2_grpc import PequodServicer, PequodStub, add_PequodS
 from pequod_server import ServerConfig
 from pequod_server.observe import CallObserver
 from pequod_server.service import PequodService
+from pequod_server.snapshots import Snapshots
 from pequod_server.traces import CallTraces
 
 from pequod import Client
@@ -41,7 +42,9 @@ async def stub(exporter: InMemorySpanExporter) -> AsyncIterator[Any]:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     server = aio.server(interceptors=[CallObserver([CallTraces(provider)])])
-    service = PequodService(Engine(), ServerConfig(), lambda _request, _reply, _duration_s: None)
+    engine = Engine()
+    snapshots = Snapshots(None, engine, None)
+    service = PequodService(engine, ServerConfig(), lambda _request, _reply, _duration_s: None, snapshots)
     add_PequodServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

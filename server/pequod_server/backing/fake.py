@@ -47,6 +47,8 @@ class FakeStore:
         self.mappings = tuple(mappings)
         #: What the database holds, for tests to compare with.
         self.rows: dict[bytes, bytes] = {}
+        #: What it knows itself by.
+        self.name = "fake"
         #: The ranges of each load, in the order of their snapshots.
         self.loads: list[tuple[KeyRange, ...]] = []
         self._log: list[tuple[Change, ...]] = []
@@ -137,6 +139,15 @@ class FakeStore:
         """Return the number of commits."""
         await self._pass("position")
         return len(self._log)
+
+    async def mark(self) -> str:
+        """Return the name of the store."""
+        await self._pass("position")
+        return self.name
+
+    async def knows(self, mark: str) -> bool:
+        """Tell whether the mark is the name of the store."""
+        return mark == self.name
 
     async def close(self) -> None:
         """End the feed."""

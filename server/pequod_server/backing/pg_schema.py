@@ -73,6 +73,8 @@ class ColumnFacts:
     kind: Kind
     #: Whether it orders by bytes without being told to.
     is_bytewise: bool
+    #: Another one when the column is altered, which may rewrite its values without telling anybody.
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ SELECT a.attname, t.typname, t.typcategory::text AS category,
        CASE WHEN a.attcollation = 0 THEN false
             WHEN c.collname = 'default' THEN (SELECT datcollate IN ('C', 'POSIX') FROM pg_database
                                               WHERE datname = current_database())
-            ELSE c.collcollate IN ('C', 'POSIX') END AS is_bytewise
+            ELSE c.collcollate IN ('C', 'POSIX') END AS is_bytewise,
+       a.xmin::text AS version
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
@@ -164,8 +167,8 @@ async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dic
         if row is None:
             continue
         columns = {
-            name: ColumnFacts(kind, _kind(kind, category), bool(is_bytewise))
-            for name, kind, category, is_bytewise in await connection.fetch(_COLUMNS, row["oid"])
+            name: ColumnFacts(kind, _kind(kind, category), bool(is_bytewise), version)
+            for name, kind, category, is_bytewise, version in await connection.fetch(_COLUMNS, row["oid"])
         }
         indexes = await connection.fetch(_INDEXES, row["oid"])
         facts[table] = TableFacts(
@@ -443,4 +446,16 @@ async def check_installed(
         ]
     if problems:
         raise SchemaError(store, problems)
-    return repr([dict(record) for record in records]) + repr(facts)
+    return repr([dict(record) for record in records]) + repr([_ordered(facts[table]) for table in sorted(facts)])
+
+
+def _ordered(facts: TableFacts) -> tuple[object, ...]:
+    """Return the facts in an order that is the same in every process."""
+    return (
+        facts.oid,
+        facts.schema,
+        sorted(facts.columns.items(), key=lambda found: found[0]),
+        sorted(facts.identity),
+        sorted(map(sorted, facts.unique)),
+        sorted(facts.leading),
+    )

@@ -121,6 +121,8 @@ class PostgresSession:
         self._pool: Pool | None = None
         self._opening = asyncio.Lock()
         self._facts: Facts | None = None
+        #: Of what the last feed needed: what was away for a while may have cost changes.
+        self.fingerprint: str | None = None
         self._number = 0
         #: Held while a snapshot is taken, so that numbers are in the order of snapshots.
         self._order = asyncio.Lock()

@@ -45,7 +45,11 @@ _PING_S: Final = 1.0
 async def slot_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
     """Yield what the slot tells after ``since``; None starts it anew."""
     facts, fingerprint = await session.check_installed()
+    is_altered = session.fingerprint not in {None, fingerprint}
+    session.fingerprint = fingerprint
     start, lost = await _place(session, since)
+    if since is not None and is_altered and not lost:
+        lost = "the tables or the publication have changed"
     yield Reload(start, session.everything, lost) if lost else Progress(start)
     decoder = _Decoder(session, facts, start)
     async with _streaming(session, start) as stream:

@@ -6,6 +6,8 @@ resumed at its position) or from triggers (`notify`: nothing to configure, every
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -144,6 +146,29 @@ class PostgresStore:
         """Return how far the log is flushed."""
         async with self._session.connection() as connection:
             return await flushed(connection)
+
+    async def mark(self) -> str:
+        """Return what tells the cluster, its timeline, the slot and the tables from others."""
+        return (await self._mark())[0]
+
+    async def knows(self, mark: str) -> bool:
+        """Tell whether the slot may still tell what happened since; notifications are not kept for anybody."""
+        if self._session.mode == "notify":
+            return False
+        present, self._session.fingerprint = await self._mark()
+        return mark == present
+
+    async def _mark(self) -> tuple[str, str]:
+        session = self._session
+        _, fingerprint = await session.check_installed()
+        async with session.connection() as connection:
+            place = await connection.fetchrow(
+                "SELECT system_identifier, timeline_id, current_database() AS name "
+                "FROM pg_control_system(), pg_control_checkpoint()"
+            )
+        assert place is not None
+        facts = json.dumps([*map(str, place.values()), session.mode, session.feed_name, fingerprint])
+        return hashlib.sha256(facts.encode()).hexdigest(), fingerprint
 
     async def close(self) -> None:
         """End the feed and close the connections; a slot stays, for a feed that resumes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: Notes of changes that are kept for a feed that comes back.
 _KEPT: Final = 100_000
+#: Stands among the changes in the place of a mapping's name.
+_MARK: Final = "mark"
 #: A feed reads more keys than this again as whole patterns.
 _KEYS_MAX: Final = 50_000
 
@@ -96,6 +99,8 @@ class SqliteStore:
         self._backoff = backoff or Backoff()
         self._health = Health()
         self._closing = asyncio.Event()
+        #: The version of the schema that the last feed saw: what was away for a while may have cost changes.
+        self._schema: int | None = None
         self._loads = _Line(self._path)
         self._feed = _Line(self._path, is_feed=True)
         self._writes = _Line(self._path)
@@ -173,6 +178,30 @@ class SqliteStore:
         """Return the number of the last change."""
         return await self._loads.run(_seq)
 
+    async def mark(self) -> str:
+        """Leave a note among the changes, which copies of the file from before do not have."""
+
+        def mark(connection: sqlite3.Connection) -> str:
+            note = secrets.token_hex(8)
+            with _transaction(connection, "IMMEDIATE"):
+                connection.execute(f"INSERT INTO {CHANGES} (mapping, slots) VALUES (?, ?)", (_MARK, note))
+                return f"{_seq(connection)} {_schema_version(connection)} {note}"
+
+        return await self._writes.run(mark)
+
+    async def knows(self, mark: str) -> bool:
+        """Tell whether the note is there, and the schema is that of then."""
+
+        def knows(connection: sqlite3.Connection) -> bool:
+            with _transaction(connection):
+                self._schema = _schema_version(connection)
+                row = connection.execute(
+                    f"SELECT max(seq), slots FROM {CHANGES} WHERE mapping = ?", (_MARK,)
+                ).fetchone()
+            return bool(row) and mark == f"{row[0]} {self._schema} {row[1]}"
+
+        return await self._loads.run(knows)
+
     async def close(self) -> None:
         """End the feed and close the connections."""
         self._closing.set()
@@ -189,10 +218,13 @@ class SqliteStore:
     async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
         oldest, now, schema = await self._feed.run(self._start)
         position = now if since is None else since
-        if oldest <= position <= now:
+        is_altered = since is not None and self._schema not in {None, schema}
+        self._schema = schema
+        if oldest <= position <= now and not is_altered:
             yield Progress(position)
         else:
-            yield Reload(now, self._everything(), f"the changes after {position} are no longer listed")
+            reason = "the schema has changed" if is_altered else f"the changes after {position} are no longer listed"
+            yield Reload(now, self._everything(), reason)
             position = now
         version = None
         while not self._closing.is_set():
@@ -220,7 +252,7 @@ class SqliteStore:
 
     def _start(self, connection: sqlite3.Connection) -> tuple[int, int, int]:
         with _transaction(connection):
-            schema = int(connection.execute("PRAGMA schema_version").fetchone()[0])
+            schema = _schema_version(connection)
             sqlite_schema.check_schema(connection, self._name, self.mappings)
             sqlite_schema.check_triggers(connection, self._name, self.mappings)
             now = _seq(connection)
@@ -229,7 +261,7 @@ class SqliteStore:
 
     def _batch(self, connection: sqlite3.Connection, position: int, schema: int) -> _Batch:
         with _transaction(connection):
-            if connection.execute("PRAGMA schema_version").fetchone()[0] != schema:
+            if _schema_version(connection) != schema:
                 # A trigger may have been away for a while, and be back.
                 raise FeedBrokenError("the schema has changed", is_lost=True)
             seq = _seq(connection)
@@ -400,6 +432,10 @@ def _text(data: bytes) -> str:
 def _seq(connection: sqlite3.Connection) -> int:
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (CHANGES,)).fetchone()
     return int(row[0]) if row else 0
+
+
+def _schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA schema_version").fetchone()[0])
 
 
 def _data_version(connection: sqlite3.Connection) -> int:

@@ -3,6 +3,7 @@
     load(ranges)    -> Loaded(rows, horizon)         base data as of one moment
     changes(since)  -> Progress, Changes, Reload...  what happened after it, in commit order
     write(changes)  -> position                      write-through, in one transaction
+    mark, knows                                      whether what was known of it yesterday holds today
 
 A position is a number that grows with every commit. A writer that knows the position of its write waits until the
 feed has passed it. Which changes a load already holds is for its horizon to say: databases show commits to readers
@@ -180,6 +181,26 @@ class BackingStore(Protocol):
 
     async def position(self) -> int:
         """Return the position of the database now: a feed that has passed it has told everything until now."""
+        ...
+
+    async def mark(self) -> str:
+        """Return a text by which the database knows itself again, as it is now; for `knows`.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            SchemaError: It no longer has what the mappings need.
+        """
+        ...
+
+    async def knows(self, mark: str) -> bool:
+        """Tell whether this is the database that gave the mark, with the past that it had then.
+
+        If so, a feed that starts after a position of then tells all that happened since, or has everything reloaded.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            SchemaError: It no longer has what the mappings need.
+        """
         ...
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -38,6 +39,8 @@ parser.add_argument("--runs", type=int, default=200, help="how many (200)")
 parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
 parser.add_argument("--store", choices=["sqlite", "notify", "slot"], default="slot", help="the database and its feed")
 arguments = parser.parse_args()
+# So that the server and the cluster end, too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 programs = binaries()
 with (
     tempfile.TemporaryDirectory(prefix="pequod-chaos-", ignore_cleanup_errors=True) as folder_name,

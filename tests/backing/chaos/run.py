@@ -220,24 +220,31 @@ class Run:
 
     async def _compare(self, moment: str) -> None:
         async with AsyncClient(self.server.target, timeout_s=_SETTLE_S) as client:
-            await self._caught_up(client)
-            rows = await self._site.rows()
-            model = NaiveModel()
-            for spec in parse(JOINS):
-                model.add(spec)
-            model.base = rows
-            expected = model.evaluate()
-            names = [*USERS, *PUTTERS, "counter"]
-            ranges = [f"{table}|{name}|" for table in "tps" for name in names] + ["n|", "p|", "s|"]
-            for prefix in ranges:
-                served = dict(await client.scan(prefix=prefix))
-                wanted = {key: value for key, value in expected.items() if key.startswith(prefix.encode())}
-                if served != wanted:
-                    missing, extra = wanted.items() - served.items(), served.items() - wanted.items()
-                    self.report.wrongs.append(
-                        f"{moment}, {prefix}: missing {sorted(missing)[:5]}, extra {sorted(extra)[:5]}"
-                    )
+            while True:
+                await self._caught_up(client)
+                rows = await self._site.rows()
+                wrongs = await self._differences(client, rows)
+                # A put that waited for a lock may come through while we compare.
+                if rows == await self._site.rows():
+                    break
+        self.report.wrongs += [f"{moment}, {wrong}" for wrong in wrongs]
         self._compare_puts(rows)
+
+    async def _differences(self, client: AsyncClient, rows: dict[bytes, bytes]) -> list[str]:
+        model = NaiveModel()
+        for spec in parse(JOINS):
+            model.add(spec)
+        model.base = rows
+        expected = model.evaluate()
+        names = [*USERS, *PUTTERS, "counter"]
+        wrongs = []
+        for prefix in [f"{table}|{name}|" for table in "tps" for name in names] + ["n|", "p|", "s|"]:
+            served = dict(await client.scan(prefix=prefix))
+            wanted = {key: value for key, value in expected.items() if key.startswith(prefix.encode())}
+            if served != wanted:
+                missing, extra = wanted.items() - served.items(), served.items() - wanted.items()
+                wrongs.append(f"{prefix}: missing {sorted(missing)[:5]}, extra {sorted(extra)[:5]}")
+        return wrongs
 
     def _compare_puts(self, rows: dict[bytes, bytes]) -> None:
         for key, value in self._acknowledged.items():

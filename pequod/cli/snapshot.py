@@ -1,0 +1,57 @@
+"""snapshot save and snapshot restore: what a server holds, in a file for its next start."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.teaching import examples
+from pequod.cli.text import json_line
+
+_HELP: Final = """Save what a server holds into its file, and restore it from there.
+
+\b
+The file is that of the setting snapshot_file, on the server's machine. A server that has one
+    restores it when it starts, before it takes calls,
+    saves it when it is stopped (SIGTERM or Ctrl-C), whole or not at all.
+With an access file, both commands need a role that may do everything.
+"""
+
+app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("save", epilog=examples("pequod snapshot save", "pequod snapshot save --json"))
+def save(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
+    """Write the base data of this moment into the server's file; the server goes on meanwhile.
+
+    Computed keys are not in it: they are computed again when they are read. Of a database, the loaded ranges are in
+    it, for a start that finds out what has changed since (docs/operations.md).
+    """
+    with connected(target) as client:
+        saved = client.save_snapshot()
+    if json:
+        print(json_line(asdict(saved)))
+        return
+    backed = f", {saved.backed_keys} of them in {saved.ranges} ranges of the database" if saved.ranges else ""
+    print(f"saved {saved.keys} keys{backed}: {saved.path}, {saved.file_bytes} bytes")
+
+
+@app.command("restore", epilog=examples("pequod snapshot restore"))
+def restore(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
+    """Put the keys of the server's file, all or none; other keys stay as they are.
+
+    What was written after the file was saved and is in it, too, goes back to what it was then. Where a database is
+    behind the server, this is refused: restart the server.
+    """
+    with connected(target) as client:
+        restored = client.restore_snapshot()
+    if json:
+        print(json_line(asdict(restored)))
+        return
+    from datetime import UTC, datetime
+
+    saved = datetime.fromtimestamp(restored.saved_s, UTC).isoformat(sep=" ", timespec="seconds")
+    print(f"restored {restored.keys} keys as of {saved}: {restored.path}")

@@ -1,0 +1,179 @@
+"""The file of a snapshot: base rows, and what the loaded ranges among them are worth.
+
+    gzip( length block | length block | ... )       head   rows   rows ...   end
+
+gzip's checksum covers everything, and the end says how many rows there are. A file is read to its end before anything
+of it is used. It is written beside its place and renamed, so that there is always a whole one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from google.protobuf.message import DecodeError
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Range, Rows
+from pequod.errors import SnapshotError
+
+_FORMAT: Final = "pequod snapshot"
+_VERSION: Final = 1
+_LENGTH: Final = struct.Struct(">I")
+_BLOCK_ROWS: Final = 4096
+#: More than rows of the largest settings make; a length beyond it is no length.
+_BLOCK_BYTES_MAX: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class BackedPart:
+    """What the loaded ranges are worth."""
+
+    #: All that the database did up to here is in the rows of the ranges; some of what it did later may be.
+    position: int
+    mapping: str
+    mark: str
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is in a file."""
+
+    #: When it was saved, in seconds since 1970.
+    saved_s: float
+    #: Base rows in key order, those of the ranges among them.
+    rows: Rows
+    backed: BackedPart | None
+
+
+def write_snapshot(path: Path, rows: Rows, backed: BackedPart | None) -> int:
+    """Write a snapshot in the place of the present one, and return how large the file is.
+
+    Raises:
+        SnapshotError: It cannot be written; the present one stays.
+    """
+    try:
+        return _write(path, rows, backed)
+    except OSError as error:
+        raise SnapshotError(str(path), f"it cannot be written: {error.strerror}") from error
+
+
+def _write(path: Path, rows: Rows, backed: BackedPart | None) -> int:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            # Level 1 makes keys of one prefix small as well, five times as fast as the default.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1) as stream:
+                for block in _blocks(rows, backed):
+                    data = block.SerializeToString()
+                    stream.write(_LENGTH.pack(len(data)) + data)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return size
+
+
+def _blocks(rows: Rows, backed: BackedPart | None) -> Iterator[pb.SnapshotBlock]:
+    head = pb.SnapshotHead(format=_FORMAT, version=_VERSION, saved_s=time.time(), server=version("pequod"))
+    if backed is not None:
+        firsts, lasts = [one.first for one in backed.ranges], [one.last for one in backed.ranges]
+        part = pb.SnapshotBacking(
+            position=backed.position, mapping=backed.mapping, mark=backed.mark, firsts=firsts, lasts=lasts
+        )
+        head.backing.CopyFrom(part)
+    yield pb.SnapshotBlock(head=head)
+    for at in range(0, len(rows.keys), _BLOCK_ROWS):
+        yield pb.SnapshotBlock(keys=rows.keys[at : at + _BLOCK_ROWS], values=rows.values[at : at + _BLOCK_ROWS])
+    yield pb.SnapshotBlock(end=pb.SnapshotEnd(keys=len(rows.keys)))
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read a whole file.
+
+    Raises:
+        FileNotFoundError: There is none.
+        SnapshotError: It is no snapshot, or damaged, or cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return _parse(path, file)
+    except FileNotFoundError:
+        raise
+    except gzip.BadGzipFile as error:
+        raise SnapshotError(str(path), f"it is no snapshot, or damaged ({error})") from error
+    except (EOFError, ValueError, zlib.error, DecodeError) as error:
+        raise SnapshotError(str(path), f"it is damaged ({error})") from error
+    except OSError as error:
+        raise SnapshotError(str(path), f"it cannot be read ({error.strerror})") from error
+
+
+def _parse(path: Path, file: BinaryIO) -> Snapshot:
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    with gzip.GzipFile(fileobj=file, mode="rb") as stream:
+        head = _first_block(path, stream).head
+        if head.format != _FORMAT:
+            raise SnapshotError(str(path), "it is no snapshot of Pequod")
+        if head.version != _VERSION:
+            raise SnapshotError(
+                str(path), f"it is of version {head.version} of the format, and this server knows {_VERSION}"
+            )
+        while (block := _block(path, stream)) is not None:
+            if block.HasField("end"):
+                break
+            keys += block.keys
+            values += block.values
+        # To the end of the file, where the checksum is.
+        if block is None or stream.read(1) or block.end.keys != len(keys) or len(keys) != len(values):
+            raise SnapshotError(str(path), "it is damaged (it does not end where it should)")
+    return Snapshot(head.saved_s, Rows(keys, values), _backed(head))
+
+
+def _first_block(path: Path, stream: gzip.GzipFile) -> pb.SnapshotBlock:
+    try:
+        block = _block(path, stream)
+    except (DecodeError, EOFError) as error:
+        raise SnapshotError(str(path), "it is no snapshot of Pequod") from error
+    return block or pb.SnapshotBlock()
+
+
+def _block(path: Path, stream: gzip.GzipFile) -> pb.SnapshotBlock | None:
+    prefix = stream.read(_LENGTH.size)
+    if not prefix:
+        return None
+    if len(prefix) < _LENGTH.size:
+        raise EOFError("it ends in the middle of a block")
+    (length,) = _LENGTH.unpack(prefix)
+    if length > _BLOCK_BYTES_MAX:
+        raise SnapshotError(str(path), "it is no snapshot of Pequod, or damaged (a block is impossibly long)")
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError("it ends in the middle of a block")
+    return pb.SnapshotBlock.FromString(data)
+
+
+def _backed(head: pb.SnapshotHead) -> BackedPart | None:
+    if not head.HasField("backing"):
+        return None
+    part = head.backing
+    ranges: Sequence[Range] = [Range(*pair) for pair in zip(part.firsts, part.lasts, strict=True)]
+    return BackedPart(part.position, part.mapping, part.mark, tuple(ranges))
