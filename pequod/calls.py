@@ -144,6 +144,17 @@ def to_limit(limit: int | None) -> int | None:
     return min(index(limit), _LIMIT_MAX)
 
 
+def to_part_count(count: int) -> int:
+    """Return into how many parts a range is to be cut, as the wire takes it.
+
+    Raises:
+        ValueError: It is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"count is {count}; a range has one part at least")
+    return min(index(count), _LIMIT_MAX)
+
+
 def to_page_limit(limit: int | None) -> int | None:
     """Return the limit of a page as the wire takes it.
 

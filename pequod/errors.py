@@ -32,6 +32,7 @@ __all__ = [
     "PermissionDeniedError",
     "SchemaError",
     "SettingError",
+    "SnapshotError",
     "Span",
     "UnauthenticatedError",
     "UnavailableError",

@@ -35,6 +35,7 @@ from pequod.calls import (
     to_limit,
     to_page_limit,
     to_page_range,
+    to_part_count,
     to_range,
 )
 from pequod.client import decode
@@ -230,6 +231,25 @@ class AsyncClient:
                 for row in zip(chunk.keys, chunk.values, strict=True):
                     yield row
 
+    async def scan_chunks(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        keys_only: bool = False,
+    ) -> AsyncGenerator[Rows]:
+        """Yield the rows of a large range in chunks, as columns: for those who have many and want them in bulk.
+
+        Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
+        """
+        start, stop = to_range(first, last, prefix)
+        request = pb.ScanRequest(first=start, last=stop, keys_only=keys_only)
+        async with aclosing(self._chunks(request)) as chunks:
+            async for chunk in chunks:
+                if chunk.keys:
+                    yield Rows(chunk.keys[:], chunk.values[:])
+
     async def keys_iter(
         self,
         first: Data = b"",
@@ -316,6 +336,21 @@ class AsyncClient:
         self._open().count(first, last, prefix=prefix)
         count: int = _outcome(await self._turn(len(first) + len(last or b"") + len(prefix)))
         return count
+
+    async def splits(
+        self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b""
+    ) -> list[bytes]:
+        """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
+
+        They ascend. What the server holds counts: a computed range that nobody has read yet is one part.
+
+        Raises:
+            ValueError: ``count`` is below 1.
+            LimitExceededError: There would be too many parts.
+        """
+        start, stop = to_range(first, last, prefix)
+        request = pb.SplitsRequest(first=start, last=stop, count=to_part_count(count))
+        return list((await self._unary("Splits", request)).keys)
 
     async def watch(
         self,

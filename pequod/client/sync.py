@@ -28,6 +28,7 @@ from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S, AsyncClient
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
 from pequod.engine.explain import JoinExplanation, RangeExplanation
+from pequod.engine.rows import Rows
 from pequod.errors import ClosedError, PequodError
 
 T = TypeVar("T")
@@ -201,6 +202,20 @@ class Client:
         """
         return self._iterate(self._async.scan_iter(first, last, prefix=prefix, limit=limit, reverse=reverse))
 
+    def scan_chunks(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        keys_only: bool = False,
+    ) -> Generator[Rows]:
+        """Yield the rows of a large range in chunks, as columns: for those who have many and want them in bulk.
+
+        Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
+        """
+        return self._iterate(self._async.scan_chunks(first, last, prefix=prefix, keys_only=keys_only), 1)
+
     def keys_iter(
         self,
         first: Data = b"",
@@ -262,6 +277,17 @@ class Client:
     def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
         return self._wait(self._async.count(first, last, prefix=prefix))
+
+    def splits(self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> list[bytes]:
+        """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
+
+        They ascend. What the server holds counts: a computed range that nobody has read yet is one part.
+
+        Raises:
+            ValueError: ``count`` is below 1.
+            LimitExceededError: There would be too many parts.
+        """
+        return self._wait(self._async.splits(count, first, last, prefix=prefix))
 
     def batch(self) -> SyncBatch:
         """Return an empty batch of commands, to be sent as one message."""

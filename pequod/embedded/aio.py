@@ -11,7 +11,7 @@ from typing import Self
 from pequod.calls import Data, Join, Page, Row, WatchEvent, Writes
 from pequod.embedded.batch import AsyncEmbeddedBatch
 from pequod.embedded.store import Embedded
-from pequod.engine import JoinExplanation, RangeExplanation, Statistics
+from pequod.engine import JoinExplanation, RangeExplanation, Rows, Statistics
 
 
 class AsyncEmbedded:
@@ -98,6 +98,18 @@ class AsyncEmbedded:
         for row in self._store.scan_iter(first, last, prefix=prefix, limit=limit, reverse=reverse):
             yield row
 
+    async def scan_chunks(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        keys_only: bool = False,
+    ) -> AsyncGenerator[Rows]:
+        """Yield the rows of a range in chunks; see `Embedded.scan_chunks`."""
+        for chunk in self._store.scan_chunks(first, last, prefix=prefix, keys_only=keys_only):
+            yield chunk
+
     async def keys_iter(
         self,
         first: Data = b"",
@@ -139,6 +151,12 @@ class AsyncEmbedded:
     async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
         return self._store.count(first, last, prefix=prefix)
+
+    async def splits(
+        self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b""
+    ) -> list[bytes]:
+        """Return keys that cut a range into parts of about equal numbers of rows; see `Embedded.splits`."""
+        return self._store.splits(count, first, last, prefix=prefix)
 
     async def watch(
         self,

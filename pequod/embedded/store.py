@@ -24,6 +24,7 @@ from pequod.calls import (
     to_limit,
     to_page_limit,
     to_page_range,
+    to_part_count,
     to_range,
 )
 from pequod.embedded.batch import EmbeddedBatch
@@ -157,6 +158,23 @@ class Embedded:
             if remaining is not None:
                 remaining -= len(page.rows)
 
+    def scan_chunks(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        keys_only: bool = False,
+    ) -> Generator[Rows]:
+        """Yield the rows of a range in chunks, as columns, each as it is then; with ``keys_only`` without values."""
+        resume_key, has_more = None, True
+        while has_more:
+            page = self.scan_page(first, last, prefix=prefix, resume_key=resume_key)
+            if page.rows:
+                keys, values = zip(*page.rows, strict=True)
+                yield Rows(list(keys), [] if keys_only else list(values))
+            resume_key, has_more = page.resume_key, page.resume_key is not None
+
     def keys_iter(
         self,
         first: Data = b"",
@@ -209,6 +227,18 @@ class Embedded:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
         start, stop = to_range(first, last, prefix)
         return self.run(lambda engine: engine.count(start, stop, now=time.monotonic()))
+
+    def splits(self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> list[bytes]:
+        """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
+
+        They ascend. What is held counts: a computed range that nobody has read yet is one part.
+
+        Raises:
+            ValueError: ``count`` is below 1.
+        """
+        start, stop = to_range(first, last, prefix)
+        parts = to_part_count(count)
+        return self.run(lambda engine: engine.splits(start, stop, parts))
 
     def watch(
         self,

@@ -156,6 +156,14 @@ class Context:
         lower = first[length:] if first > self.prefix else b""
         return self.rows.count(lower, None if last >= self.end else last[length:])
 
+    def sample(self, first: bytes, last: bytes, step: int) -> Iterator[tuple[bytes, int]]:
+        """Yield about every ``step``-th key of ``[first, last)``; see `SortedRows.sample`."""
+        prefix = self.prefix
+        lower = first[len(prefix) :] if first > prefix else b""
+        upper = None if last >= self.end else last[len(prefix) :]
+        for tail, count in self.rows.sample(lower, upper, step):
+            yield prefix + tail, count
+
     def contribute(
         self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None
     ) -> tuple[bytes | None, bytes | None]:
@@ -300,6 +308,20 @@ class Coverage:
             status.context.count(max(first, status.first), min(last, status.last))
             for status in self.overlapping(first, last)
         )
+
+    def sample(self, first: bytes, last: bytes, step: int, ranges_max: int) -> Iterator[tuple[bytes, int]]:
+        """Yield materialised keys of ``[first, last)``, each with the number of rows that it about stands for.
+
+        Args:
+            step: At most so many rows of one status range for a key.
+            ranges_max: Look at so many status ranges, or twice as many; each stands for its neighbours too.
+        """
+        begin, end = max(0, self._by_first.bisect_right(first) - 1), self._by_first.bisect_left(last)
+        stride = max(1, (end - begin) // ranges_max)
+        for key in islice(self._by_first.islice(begin, max(begin, end)), 0, None, stride):
+            status = self._by_first[key]
+            for found, count in status.context.sample(max(first, status.first), min(last, status.last), step):
+                yield found, count * stride
 
     def reach(self, first: bytes, last: bytes, row_count: int) -> bytes:
         """Return the end of the range, counted from ``first`` on, in which so many rows are met; ``last`` if none is.

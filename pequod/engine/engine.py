@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 
+from pequod.engine import splits
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
 from pequod.engine.errors import (
@@ -440,6 +441,16 @@ class Engine:
         if pulled or any(join.rivals for join in joins):
             return len(self._scan(first, last, None, reverse=False, now=now).keys)
         return self._store.count(first, last) + sum(join.coverage.count(*_clip(join, first, last)) for join in joins)
+
+    def splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
+        """Return keys that cut ``[first, last)`` into about ``count`` parts of about equal numbers of rows.
+
+        What is held counts: nothing is computed or loaded for it. They ascend, and lie above ``first``.
+
+        Cost:
+            O(groups and status ranges in the range, some thousands of them at most): a few ms.
+        """
+        return splits.find(self._store, self._catalog.over(first, last), first, last, count)
 
     def add_joins(self, specs: Sequence[JoinSpec]) -> list[Join]:
         """Install joins, all or none; one that is installed already is left as it is.

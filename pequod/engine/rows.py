@@ -172,6 +172,20 @@ class SortedRows:
             total += max(0, stop - bisect_left(keys, first))
         return total
 
+    def sample(self, first: bytes, last: bytes | None, step: int) -> Iterator[tuple[bytes, int]]:
+        """Yield about every ``step``-th key of ``[first, last)``, each with the number of rows that it stands for.
+
+        Ensures:
+            The numbers add up to the count of the range.
+
+        Cost:
+            O(log n + leaves in the range + keys yielded).
+        """
+        for keys, _ in self._leaves_of(first, last):
+            stop = len(keys) if last is None else bisect_left(keys, last)
+            for at in range(bisect_left(keys, first), stop, step):
+                yield keys[at], min(step, stop - at)
+
     def leaves(self) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield the leaves in key order; they must not be changed."""
         yield from self._older

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedList
@@ -204,6 +205,22 @@ class Table:
             groups[prefix].count(first, last) for prefix in self._prefixes(first, last)
         )
 
+    def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
+        """Yield keys of ``[first, last)``, each with the number of rows that it about stands for.
+
+        Args:
+            step: At most so many rows of one group for a key.
+            groups_max: Look at so many groups, or twice as many; each stands for its neighbours too.
+        """
+        yield from self.loose.sample(first, last, step)
+        start = self._group_of(first)
+        begin = self._order.bisect_left(first if start is None else start)
+        end = len(self._order) if last is None else self._order.bisect_left(last)
+        stride = max(1, (end - begin) // groups_max)
+        for prefix in islice(self._order.islice(begin, max(begin, end)), 0, None, stride):
+            for key, count in self._groups[prefix].sample(first, last, step):
+                yield key, count * stride
+
     def clip(self, first: bytes, last: bytes | None) -> Range:
         """Return the part of ``[first, last)`` that lies in the table; empty if it ends at or below its first key."""
         return Range(max(first, self.prefix), self.end if last is None else min(last, self.end))
@@ -312,6 +329,12 @@ class Store:
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
         return self.loose.count(first, last) + sum(table.count(first, last) for table in self.tables_of(first, last))
+
+    def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
+        """Yield keys of ``[first, last)`` as `Table.sample` does it."""
+        yield from self.loose.sample(first, last, step)
+        for table in self.tables_of(first, last):
+            yield from table.sample(max(first, table.prefix), lower(last, table.end), step, groups_max)
 
     def _check(self) -> None:
         self.loose._check()

@@ -154,6 +154,26 @@ class CountReply(_message.Message):
     count: int
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
 
+class SplitsRequest(_message.Message):
+    __slots__ = ("first", "last", "prefix", "count")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    prefix: bytes
+    count: int
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., prefix: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
+
+class SplitsReply(_message.Message):
+    __slots__ = ("header", "keys")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class ExecuteRequest(_message.Message):
     __slots__ = ("batch", "kinds", "arguments", "numbers")
     BATCH_FIELD_NUMBER: _ClassVar[int]

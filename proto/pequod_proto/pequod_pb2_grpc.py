@@ -74,6 +74,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.CountRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.CountReply.FromString,
                 _registered_method=True)
+        self.Splits = channel.unary_unary(
+                '/pequod.v1.Pequod/Splits',
+                request_serializer=pequod__proto_dot_pequod__pb2.SplitsRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.SplitsReply.FromString,
+                _registered_method=True)
         self.Execute = channel.stream_stream(
                 '/pequod.v1.Pequod/Execute',
                 request_serializer=pequod__proto_dot_pequod__pb2.ExecuteRequest.SerializeToString,
@@ -181,6 +186,14 @@ class PequodServicer:
 
     def Count(self, request, context):
         """Count the keys of a range.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Splits(self, request, context):
+        """Tell keys that cut a range into parts of about equal numbers of rows, for readers that share it out. Only what the
+        server holds counts: nothing is computed or loaded for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,6 +314,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Count,
                     request_deserializer=pequod__proto_dot_pequod__pb2.CountRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.CountReply.SerializeToString,
+            ),
+            'Splits': grpc.unary_unary_rpc_method_handler(
+                    servicer.Splits,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.SplitsRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.SplitsReply.SerializeToString,
             ),
             'Execute': grpc.stream_stream_rpc_method_handler(
                     servicer.Execute,
@@ -569,6 +587,33 @@ class Pequod:
             '/pequod.v1.Pequod/Count',
             pequod__proto_dot_pequod__pb2.CountRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.CountReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Splits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/Splits',
+            pequod__proto_dot_pequod__pb2.SplitsRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.SplitsReply.FromString,
             options,
             channel_credentials,
             insecure,

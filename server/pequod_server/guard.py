@@ -92,6 +92,7 @@ class AccessGuard(aio.ServerInterceptor):
             "Scan": lambda role, request: role.need(Right.READ, *_narrowed(request)),
             "Watch": lambda role, request: role.need(Right.READ, request.first, _last(request)),
             "Count": lambda role, request: role.need(Right.READ, *_narrowed(request)),
+            "Splits": lambda role, request: role.need(Right.READ, *_narrowed(request)),
             # Its commands are looked at one by one, and these two show what the caller may see.
             "Execute": _need_nothing,
             "ListJoins": _need_nothing,
@@ -319,7 +320,9 @@ def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
     messages.extend(kept)
 
 
-def _narrowed(request: pb.ScanRequest | pb.CountRequest | pb.RemoveRangeRequest) -> tuple[bytes, bytes | None]:
+def _narrowed(
+    request: pb.ScanRequest | pb.CountRequest | pb.SplitsRequest | pb.RemoveRangeRequest,
+) -> tuple[bytes, bytes | None]:
     """Return the range that the service will take: its part with the prefix."""
     return within(request.prefix, request.first, request.last if request.HasField("last") else None)
 

@@ -35,6 +35,9 @@ from pequod_server.watches import Bounds, Feed, Watches
 
 Answer = TypeVar("Answer")
 
+#: Requests that name a range, or the part of it with a prefix.
+Ranged = pb.ScanRequest | pb.CountRequest | pb.SplitsRequest | pb.RemoveRangeRequest
+
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
 #: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: others wait for a few ms at most.
@@ -177,6 +180,12 @@ class PequodService(PequodServicer):
         first, last = bounds = _range(request)
         count = await self._read(context, lambda: self._engine.count(first, last, now=time.monotonic()), bounds)
         return pb.CountReply(header=self._header(), count=count)
+
+    async def Splits(self, request: pb.SplitsRequest, context: Context) -> pb.SplitsReply:
+        """Tell where a range can be cut."""
+        await _answer(context, lambda: self._refuse_many(request.count))
+        keys = self._engine.splits(*_range(request), request.count)
+        return pb.SplitsReply(header=self._header(), keys=keys)
 
     async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanReply]:
         """Read a range in chunks; between them, others have their turn."""
@@ -429,7 +438,7 @@ def _last(request: pb.WatchRequest | pb.Range) -> bytes | None:
     return request.last if request.HasField("last") else None
 
 
-def _range(request: pb.ScanRequest | pb.CountRequest | pb.RemoveRangeRequest) -> tuple[bytes, bytes | None]:
+def _range(request: Ranged) -> tuple[bytes, bytes | None]:
     return within(request.prefix, request.first, request.last if request.HasField("last") else None)
 
 

@@ -104,6 +104,7 @@ async def stub(server: PequodServer) -> AsyncIterator[Any]:
 METHODS = list(pb.DESCRIPTOR.services_by_name["Pequod"].methods)
 REQUESTS = {
     "MultiGet": pb.MultiGetRequest(keys=[b"p|bob|0001"]),
+    "Splits": pb.SplitsRequest(prefix=b"p|", count=4),
     "MultiPut": pb.MultiPutRequest(keys=[b"p|bob|0001"], values=[b""]),
     "Explain": pb.ExplainRequest(join="t"),
     "Invalidate": pb.InvalidateRequest(join="t"),
@@ -195,6 +196,7 @@ REFUSED = [
     ("web", "Scan", pb.ScanRequest(first=b"", last=b"p}", reverse=True, limit=1), "read", b"", b"p}"),
     ("web", "Count", pb.CountRequest(first=b""), "read", b"", None),
     ("web", "Count", pb.CountRequest(first=b"s|", last=b"s}"), "read", b"s|", b"s}"),
+    ("web", "Splits", pb.SplitsRequest(first=b"s|", last=b"s}", count=2), "read", b"s|", b"s}"),
     ("web", "MultiGet", pb.MultiGetRequest(keys=[b"p|bob|0001", b"secret"]), "read", b"secret", b"secret\0"),
     ("web", "MultiPut", pb.MultiPutRequest(keys=[b"p|x", b"t|x"], values=[b"", b""]), "write", b"t|x", b"t|x\0"),
     ("web", "RemoveRange", pb.RemoveRangeRequest(first=b""), "write", b"", None),

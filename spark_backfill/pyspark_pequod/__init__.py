@@ -1,0 +1,15 @@
+"""The Spark data source `pequod`: ranges of a server as DataFrames, and DataFrames into a server.
+
+Spark looks for modules whose names begin with `pyspark_` and takes their `DefaultSource`, so there is nothing to
+register: `spark.read.format("pequod")` works where this is installed.
+
+source.py   DefaultSource: options in, readers and writers out
+options.py  what the options say: the server, the range, the pattern
+columns.py  rows as Arrow batches, keys taken apart into slot columns
+filters.py  conditions on columns -> a range of keys
+reader.py   batch reads, one task for each range
+"""
+
+from pyspark_pequod.source import DefaultSource
+
+__all__ = ["DefaultSource"]
