@@ -18,8 +18,8 @@ from pequod.errors import PequodError
 
 #: What calls take as keys and values; text goes as UTF-8.
 Data = bytes | str
-#: What calls take as rows.
-Writes = Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Data, Data]]
+#: What calls take as rows; as columns if there are many.
+Writes = Rows | Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Data, Data]]
 Row = tuple[bytes, bytes]
 #: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count; or the error of a command that failed.
@@ -195,6 +195,8 @@ def to_page_range(
 
 def to_columns(rows: Writes) -> tuple[list[bytes], list[bytes]]:
     """Return rows as keys and values."""
+    if isinstance(rows, Rows):
+        return rows.keys, rows.values
     pairs: Iterable[tuple[Data, Data]] = rows.items() if isinstance(rows, Mapping) else rows
     keys, values = [], []
     for key, value in pairs:

@@ -10,6 +10,7 @@ The whole store stays one ordered map: groups and tables are kept in key order b
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -129,6 +130,39 @@ class Table:
         else:
             self.value_bytes += len(value) - len(old)
         return old
+
+    def put_run(self, keys: list[bytes], values: list[bytes]) -> int:
+        """Set ascending keys; return how many rows are new or have another value now.
+
+        Keys of one group that come between two rows there go in as one slice.
+
+        Requires:
+            ``keys`` ascend strictly.
+        """
+        changed = start = 0
+        while start < len(keys):
+            prefix = self._group_of(keys[start])
+            if prefix is not None:
+                end = prefix_end(prefix)
+                stop = len(keys) if end is None else bisect_left(keys, end, start)
+            else:
+                stop = len(keys) if self.cut is None else start + 1
+            changed += self._put_into(prefix, keys[start:stop], values[start:stop])
+            start = stop
+        return changed
+
+    def _put_into(self, prefix: bytes | None, keys: list[bytes], values: list[bytes]) -> int:
+        rows = self.loose if prefix is None else self._groups.get(prefix)
+        if rows is None:
+            assert prefix is not None
+            rows = self._groups[prefix] = SortedRows()
+            self._order.add(prefix)
+        if not rows.insert(keys, values):
+            return sum(self.put(key, value) != value for key, value in zip(keys, values, strict=True))
+        self.entry_count += len(keys)
+        self.key_bytes += sum(map(len, keys))
+        self.value_bytes += sum(map(len, values))
+        return len(keys)
 
     def remove(self, key: bytes) -> bytes | None:
         """Take ``key`` out and return the value that it had, None if it was absent."""

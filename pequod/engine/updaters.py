@@ -73,6 +73,10 @@ class Site:
         self.is_direct = plan.tail_slots <= {number for _, number in step.bindings}
         self._by_key: dict[FrameKey, Updaters] = {}
 
+    def __bool__(self) -> bool:
+        """Tell whether anybody waits here."""
+        return bool(self._by_key)
+
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
         """Return the updaters that a change of ``key`` concerns; ``match`` is the step's match of it.
 

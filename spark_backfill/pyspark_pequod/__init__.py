@@ -8,6 +8,8 @@ options.py  what the options say: the server, the range, the pattern
 columns.py  rows as Arrow batches, keys taken apart into slot columns
 filters.py  conditions on columns -> a range of keys
 reader.py   batch reads, one task for each range
+packing.py  columns -> keys and values, checked
+writer.py   writes of batches and streams
 """
 
 from pyspark_pequod.source import DefaultSource

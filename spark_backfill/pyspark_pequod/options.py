@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Final
 
 from pequod_grammar.patterns import parse_pattern
 
-from pequod.client import Client
+from pequod.client import AsyncClient, Client
 from pequod.client.aio import DEFAULT_TARGET
 from pequod.engine.errors import Span
 from pequod.engine.ranges import prefix_end, within
@@ -51,16 +51,11 @@ class Connection:
 
     def open(self) -> Client:
         """Return a client; gRPC channels neither travel nor survive a fork, so tasks call this."""
-        return Client(
-            self.target,
-            timeout_s=self.timeout_s,
-            tls=self.tls,
-            ca=self.ca,
-            certificate=self.certificate,
-            key=self.key,
-            token=self.token,
-            insecure=self.insecure,
-        )
+        return Client(**asdict(self))
+
+    def open_async(self) -> AsyncClient:
+        """Return a client for an event loop."""
+        return AsyncClient(**asdict(self))
 
 
 def refuse_unknown(options: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from pyspark_pequod.filters import narrow
 from pequod.engine.errors import Span
 
 TEXT = st.text(alphabet="ab|}", max_size=3)
-KINDS = {
+KINDS: dict[type[Filter], Callable[[str, str], bool]] = {
     EqualTo: lambda value, bound: value == bound,
     GreaterThan: lambda value, bound: value > bound,
     GreaterThanOrEqual: lambda value, bound: value >= bound,
@@ -45,7 +46,7 @@ PATTERNS = {
 def test_every_key_that_meets_the_conditions_is_in_the_range(
     text: str, conditions: list[tuple[str, type[Filter], str]], keys: list[str]
 ) -> None:
-    filters: list[Filter] = [kind((name,), bound) for name, kind, bound in conditions]  # type: ignore[no-untyped-call,call-arg]
+    filters: list[Filter] = [kind((name,), bound) for name, kind, bound in conditions]  # type: ignore[call-arg]
     left, (first, last) = narrow(filters, parse_pattern(text, Span(0, len(text), 1, 1)), b"", None)
     assert left == filters, "Spark looks at all of them again"
     for key in keys:

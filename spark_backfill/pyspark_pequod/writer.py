@@ -1,0 +1,144 @@
+"""Writes, of batches and of streams: each task takes in all its rows, looks at them, sorts them, and sends them.
+
+    rows of a task --> packed, checked --> in key order, each key once --> messages of some thousand rows, 4 under way
+
+A message is written whole or not at all. A task is not, nor is a job: readers see rows come. Putting a row again
+changes nothing, so a task that Spark runs twice does no harm, and a job that failed is simply run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pequod.client import AsyncClient
+from pequod.engine.rows import Rows
+from pequod.errors import LimitExceededError, PequodError
+from pyspark_pequod.options import Connection
+from pyspark_pequod.packing import Packing, sorted_once
+
+#: A message ends at either. The server has others wait while it takes one in: a few ms.
+ROWS_MAX: Final = 8192
+BYTES_MAX: Final = 1 << 20
+#: Messages under way at once, so that the server never waits for the next one.
+WINDOW: Final = 4
+
+
+class RefusedError(PequodError):
+    """The server refused rows of a task; some of its other rows may be written."""
+
+    def __init__(self, error: PequodError, row: str) -> None:
+        super().__init__(
+            f"{error}{row} (nothing of its message of up to {ROWS_MAX} rows is written, of others some may be; "
+            "mend it and write again)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task wrote."""
+
+    row_count: int
+
+
+class TaskWriter:
+    """Writes the rows of one task."""
+
+    def __init__(self, connection: Connection, packing: Packing) -> None:
+        self._connection = connection
+        self._packing = packing
+
+    def write(self, batches: Iterator[Any]) -> Written:
+        """Write the rows of a task, none before all have been looked at.
+
+        Raises:
+            ColumnError, RowError: A row cannot be written; nothing was.
+            RefusedError: The server refused some.
+        """
+        staged = [self._packing.pack(batch) for batch in batches]
+        if not sum(map(len, staged)):
+            return Written(0)
+        rows = sorted_once(staged)
+        staged.clear()
+        asyncio.run(self._send(rows))
+        return Written(len(rows))
+
+    async def _send(self, rows: Any) -> None:
+        waiting = messages(rows)
+        async with self._connection.open_async() as client:
+
+            async def send() -> None:
+                # Each takes the next message as soon as its last one is written.
+                for message in waiting:
+                    await _put(client, message)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(WINDOW):
+                        group.create_task(send())
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+
+
+def messages(rows: Any) -> Iterator[Rows]:
+    """Cut rows into what messages hold, one row at least."""
+    for batch in rows.to_batches(max_chunksize=ROWS_MAX):
+        todo = [batch]
+        while todo:
+            piece = todo.pop()
+            keys, values = (piece.column(name) for name in ("key", "value"))
+            if piece.num_rows > 1 and piece.nbytes > BYTES_MAX:
+                middle = piece.num_rows // 2
+                todo += [piece.slice(middle), piece.slice(0, middle)]
+            else:
+                yield Rows(keys.to_pylist(), values.to_pylist())
+
+
+async def _put(client: AsyncClient, rows: Rows) -> None:
+    try:
+        await client.multi_put(rows)
+    except LimitExceededError as error:
+        # The server names the limit; which row is over it can be seen here.
+        sizes = {"key_bytes_max": rows.keys, "value_bytes_max": rows.values}.get(error.setting, [])
+        longest = max(range(len(sizes)), key=lambda at: len(sizes[at]), default=None)
+        raise RefusedError(error, "" if longest is None else f", the key {rows.keys[longest]!r:.200}") from None
+    except PequodError as error:
+        raise RefusedError(error, "") from None
+
+
+class Writer(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, task: TaskWriter) -> None:
+        self._task = task
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write the rows of a task."""
+        return self._task.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what tasks wrote is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what tasks wrote stays, and the next try puts the same rows."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream; a batch that Spark repeats puts the same rows."""
+
+    def __init__(self, task: TaskWriter) -> None:
+        self._task = task
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write the rows of a task."""
+        return self._task.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Do nothing: what tasks wrote is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Do nothing: the batch will be written again."""
