@@ -17,6 +17,7 @@ from pequod.cli import (
     serve,
     shell,
     snapshot,
+    spark_workloads,
     token,
     top,
     transfer,
@@ -79,6 +80,7 @@ app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
 app.add_typer(snapshot.app, name="snapshot")
+app.add_typer(spark_workloads.app, name="spark")
 bench.app.add_typer(bench_engine.app)
 app.add_typer(bench.app, name="bench")
 

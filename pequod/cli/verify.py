@@ -16,7 +16,8 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
-    from pequod_spark.verify import Difference, Verification
+    from pequod_spark.comparing import Comparison, Difference
+    from pequod_spark.verify import Verification
 
 #: Differences that are repaired at a time, while the next are fetched.
 _REPAIRED_AT_A_TIME: Final = 10_000
@@ -64,17 +65,17 @@ def verify(
         from pequod_spark.verify import verify as compare
 
         connection = spark_connection(target)
-        found = compare(spark, connection, join=join, first=start, last=end)
-        for name, reason in found.left_out.items():
+        verification = compare(spark, connection, join=join, first=start, last=end)
+        for name, reason in verification.left_out.items():
             if join is None:
                 say(f"the join {name} is left out: {reason}")
-        repaired_count = _tell(found, json, target if repair else None)
-    _sum_up(found, repaired_count if repair else None)
-    if found.difference_count:
+        repaired_count = _tell(verification.found, json, target if repair else None)
+    _sum_up(verification, repaired_count if repair else None)
+    if verification.found.difference_count:
         raise typer.Exit(ExitCode.WRONG)
 
 
-def _tell(found: Verification, json: bool, repair_at: str | None) -> int:
+def _tell(found: Comparison, json: bool, repair_at: str | None) -> int:
     """Print the differences, and have them repaired; return how many contexts are to be computed anew."""
     from pequod_spark.verify import repair
 
@@ -100,8 +101,9 @@ def _json(difference: Difference) -> str:
     return json_line({"key": json_bytes(key), **shown}) + "\n"
 
 
-def _sum_up(found: Verification, repaired_count: int | None) -> None:
-    at = f"of {found.key_count:,} computed keys at revision {found.revision}"
+def _sum_up(verification: Verification, repaired_count: int | None) -> None:
+    found = verification.found
+    at = f"of {found.key_count:,} computed keys at revision {verification.revision}"
     if not found.difference_count:
         say(f"none {at} differs")
         return

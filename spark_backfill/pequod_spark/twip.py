@@ -30,6 +30,7 @@ from pyspark.sql import functions as f
 
 from pequod.errors import PequodError
 from pequod_spark.draws import draw_items, uniform, uniform_below
+from pequod_spark.texts import digits, text
 
 T = TypeVar("T")
 
@@ -47,7 +48,6 @@ _FOLLOWS_MIN, _FOLLOWS_MAX = 20, 200
 _POWER_LAW_FOLLOWS_MEAN, _POWER_LAW_FOLLOWS_MAX = 40, 5_000
 #: Operations that are numbered together.
 _BLOCK_TICKS: Final = 65_536
-_FILLER: Final = "the sea was calm and the whale was nowhere to be seen "
 
 
 class GraphModel(StrEnum):
@@ -147,16 +147,15 @@ def operations(graph: DataFrame, twip: Twip) -> DataFrame:
 
 def subscription_rows(graph: DataFrame) -> DataFrame:
     """Return the base rows of subscriptions."""
-    key = f.concat(f.lit("s|"), _digits("user", 8), f.lit("|"), _digits("poster", 8))
+    key = f.concat(f.lit("s|"), digits(f.col("user"), 8), f.lit("|"), digits(f.col("poster"), 8))
     return graph.select(key.cast("binary").alias("key"), f.lit(b"1").alias("value"))
 
 
 def post_rows(posts: DataFrame, twip: Twip) -> DataFrame:
     """Return the base rows of operations that are posts; others are left out."""
-    key = f.concat(f.lit("p|"), _digits("user", 8), f.lit("|"), _digits("tick", 10))
-    tweet = f.rpad(f.concat(f.col("tick").cast("string"), f.lit(" ")), twip.tweet_bytes, _FILLER)
+    key = f.concat(f.lit("p|"), digits(f.col("user"), 8), f.lit("|"), digits(f.col("tick"), 10))
     rows = posts.where(f.col("kind") == "post")
-    return rows.select(key.cast("binary").alias("key"), tweet.cast("binary").alias("value"))
+    return rows.select(key.cast("binary").alias("key"), text(f.col("tick"), twip.tweet_bytes).alias("value"))
 
 
 def write_twip(spark: SparkSession, twip: Twip, path: str) -> None:
@@ -293,7 +292,3 @@ def _posts(kinds: DataFrame, graph: DataFrame, twip: Twip) -> DataFrame:
 
 def _shuffle(items: list[T], seed: int) -> None:
     Random(seed).shuffle(items)  # noqa: S311 -- a workload, no secret
-
-
-def _digits(name: str, width: int) -> Column:
-    return f.lpad(f.col(name).cast("string"), width, "0")

@@ -13,16 +13,15 @@ joins of the server --> ranges: outputs, and what they are computed from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 from pequod_grammar import parse
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.engine.containing import keys_of, meet
@@ -30,6 +29,7 @@ from pequod.engine.patterns import may_overlap
 from pequod.engine.ranges import Range, united
 from pequod.engine.spec import JoinSpec, Snapshot
 from pequod.errors import PequodError, WatchCompactedError
+from pequod_spark.comparing import Comparison, Difference, compare, kept
 from pequod_spark.connection import Connection
 from pequod_spark.following import Follower
 from pequod_spark.keys import take_apart
@@ -48,35 +48,15 @@ class VerifyError(PequodError):
     """Something cannot be verified, now or at all."""
 
 
-class Difference(NamedTuple):
-    """A computed key that is not as it must be; None where there is no such key."""
-
-    key: bytes
-    have: bytes | None
-    want: bytes | None
-
-
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a comparison found.
-
-    Invariants:
-        1. ``differences`` are columns ``key``, ``have`` and ``want``, and do not change any more.
-    """
+    """What is wrong, and of what."""
 
     #: Of the state that was compared.
     revision: int
-    #: How many keys were compared, present or due.
-    key_count: int
-    difference_count: int
-    differences: DataFrame
+    found: Comparison
     #: Joins that were left out, by name, and why.
     left_out: dict[str, str]
-
-    def __iter__(self) -> Iterator[Difference]:
-        """Yield the differences in key order."""
-        for row in self.differences.orderBy("key").toLocalIterator():
-            yield Difference(*(None if value is None else bytes(value) for value in row))  # type: ignore[arg-type]
 
 
 class _UnsettledError(PequodError):
@@ -148,7 +128,7 @@ def _verify(
         with Follower(connection, ranges) as follower:
             client.joins()
             begin = client.revision if follower.unwatchable else follower.revision
-            read = _kept(read_ranges(spark, connection, ranges))
+            read = kept(read_ranges(spark, connection, ranges))
             if client.joins() != told or client.server_id != server_id:
                 raise _UnsettledError("joins came or went, or the server was started anew")
             changed = follower.before_changes(client.revision)
@@ -160,7 +140,7 @@ def _verify(
     nothing = spark.createDataFrame([], _ROWS)
     have = reduce(DataFrame.union, [clip(rows, *one) for one in outputs], nothing)
     want = reduce(DataFrame.union, [compile_scan(specs, read_from(rows), *one) for one in outputs], nothing)
-    return _compared(have.where(is_due), want.where(is_due), begin, left_out)
+    return Verification(begin, compare(have.where(is_due), want.where(is_due)), left_out)
 
 
 def _left_out(joins: dict[str, JoinSpec]) -> dict[str, str]:
@@ -210,11 +190,6 @@ def _needed(spark: SparkSession, specs: Sequence[JoinSpec], outputs: Sequence[Ra
     return united(one for one in asked if one.first < one.last)
 
 
-def _kept(rows: DataFrame) -> DataFrame:
-    """Read rows once and for all: what is lost is an error, never read again."""
-    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
-
-
 def _hides_sources(follower: Follower, specs: Iterable[JoinSpec]) -> bool:
     """Tell whether changes of what joins read may have gone unseen."""
     sources = [keys_of(source.pattern) for spec in specs for source in spec.sources]
@@ -231,12 +206,3 @@ def _undone(read: DataFrame, changed: dict[bytes, bytes | None]) -> DataFrame:
 
 def _matches(specs: Iterable[JoinSpec]) -> Column:
     return reduce(or_, [take_apart(spec.output, f.col("key")).matches for spec in specs], f.lit(col=False))
-
-
-def _compared(have: DataFrame, want: DataFrame, revision: int, left_out: dict[str, str]) -> Verification:
-    left = have.select("key", f.col("value").alias("have"))
-    right = want.select("key", f.col("value").alias("want"))
-    counted = Observation()
-    both = left.join(right, "key", "full_outer").observe(counted, f.count(f.lit(1)).alias("keys"))
-    differences = _kept(both.where(~f.col("have").eqNullSafe(f.col("want"))))
-    return Verification(revision, counted.get["keys"], differences.count(), differences, left_out)

@@ -9,8 +9,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from pequod_spark.comparing import Difference
 from pequod_spark.connection import Connection
-from pequod_spark.verify import Difference, VerifyError, repair, verify
+from pequod_spark.verify import VerifyError, repair, verify
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -59,11 +60,11 @@ def writing(target: str) -> Iterator[None]:
 
 def test_a_sound_server_is_clean_also_while_others_write(spark: SparkSession) -> None:
     with faulty_server(TIMELINE, POSTS | FOLLOWS, [("t|ann|", "t|ann}")]) as target:
-        found = verify(spark, Connection(target))
+        found = verify(spark, Connection(target)).found
         assert (found.difference_count, found.key_count) == (0, 20 * len(FOLLOWS))
         assert list(found) == []
         with writing(target):
-            found = verify(spark, Connection(target))
+            found = verify(spark, Connection(target)).found
             assert list(found) == []
             assert found.key_count > 100
 
@@ -77,10 +78,10 @@ def test_faults_are_found_and_repaired_while_others_write(spark: SparkSession) -
             Difference(b"t|bob|0101|liz", None, b"lost"),
             Difference(b"t|bob|0102|ann", b"from nowhere", None),
         ]
-        assert list(verify(spark, Connection(target))) == differences
-        assert list(verify(spark, Connection(target), first=b"t|ann|", last=b"t|ann}")) == differences[:1]
+        assert list(verify(spark, Connection(target)).found) == differences
+        assert list(verify(spark, Connection(target), first=b"t|ann|", last=b"t|ann}").found) == differences[:1]
         assert repair(Connection(target), differences) >= 2
-        assert list(verify(spark, Connection(target))) == []
+        assert list(verify(spark, Connection(target)).found) == []
 
 
 def test_what_a_wrong_row_led_to_is_repaired_with_it(spark: SparkSession) -> None:
@@ -90,22 +91,22 @@ def test_what_a_wrong_row_led_to_is_repaired_with_it(spark: SparkSession) -> Non
             client.invalidate_range("rank|", "rank}")
             client.put("comment|bob|1|0002|ann", "more")
             assert client.get("page|bob|1|k|0002|ann") == b"99"
-        found = verify(spark, Connection(target))
+        found = verify(spark, Connection(target)).found
         assert {difference.key for difference in found} == {b"karma|ann", b"page|bob|1|k|0002|ann"}
-        page = verify(spark, Connection(target), join="page.4")
+        page = verify(spark, Connection(target), join="page.4").found
         assert list(page) == [Difference(b"page|bob|1|k|0002|ann", b"99", b"8")]
         repair(Connection(target), page)
-        assert list(verify(spark, Connection(target))) == []
+        assert list(verify(spark, Connection(target)).found) == []
 
 
 def test_pull_joins_are_read_and_snapshots_left_out(spark: SparkSession) -> None:
     joins = CELEBRITY + "top|<user> = snapshot 60 count p|<user>|<time:4>; best|<user> = copy top|<user>;"
     celebrity = {"cp|liz|0500": "hello", "s|ann|zoë": "1"}
     with faulty_server(joins, POSTS | FOLLOWS | celebrity, [("t|ann|", "t|ann}")]) as target:
-        found = verify(spark, Connection(target))
-        assert found.difference_count == 0
-        assert found.key_count == 20 * len(FOLLOWS) + 1 + 2
-        assert found.left_out == {
+        verification = verify(spark, Connection(target))
+        assert verification.found.difference_count == 0
+        assert verification.found.key_count == 20 * len(FOLLOWS) + 1 + 2
+        assert verification.left_out == {
             "top": "it shows snapshots, which are of any moment within their age",
             "best": "it reads what the snapshot join 'top' shows",
         }
@@ -119,7 +120,7 @@ def test_pull_joins_are_read_and_snapshots_left_out(spark: SparkSession) -> None
 
 def test_a_server_without_joins_is_clean(spark: SparkSession) -> None:
     with faulty_server("", {"a|1": "x"}) as target:
-        found = verify(spark, Connection(target))
+        found = verify(spark, Connection(target)).found
         assert (found.key_count, list(found)) == (0, [])
 
 

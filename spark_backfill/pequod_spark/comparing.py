@@ -1,0 +1,53 @@
+"""Rows that there are beside rows that there must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
+
+
+class Difference(NamedTuple):
+    """A key that is not as it must be; None where there is no such key."""
+
+    key: bytes
+    have: bytes | None
+    want: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison found.
+
+    Invariants:
+        1. ``differences`` are columns ``key``, ``have`` and ``want``, and do not change any more.
+    """
+
+    #: How many keys were compared, present or due.
+    key_count: int
+    difference_count: int
+    differences: DataFrame
+
+    def __iter__(self) -> Iterator[Difference]:
+        """Yield the differences in key order."""
+        for row in self.differences.orderBy("key").toLocalIterator():
+            yield Difference(*(None if value is None else bytes(value) for value in row))  # type: ignore[arg-type]
+
+
+def compare(have: DataFrame, want: DataFrame) -> Comparison:
+    """Compare rows by key."""
+    left = have.select("key", f.col("value").alias("have"))
+    right = want.select("key", f.col("value").alias("want"))
+    counted = Observation()
+    both = left.join(right, "key", "full_outer").observe(counted, f.count(f.lit(1)).alias("keys"))
+    differences = kept(both.where(~f.col("have").eqNullSafe(f.col("want"))))
+    return Comparison(counted.get["keys"], differences.count(), differences)
+
+
+def kept(rows: DataFrame) -> DataFrame:
+    """Compute rows once and for all: what is lost is an error, never computed again."""
+    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

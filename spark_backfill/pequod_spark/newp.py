@@ -1,0 +1,152 @@
+"""Newp's articles, comments, votes and sessions as DataFrames: drawn from one seed, whatever the partitioning.
+
+    rows         key, value                                    the base rows of the start, in order of key:
+                                                               article|<author:8>|<id:8>
+                                                               comment|<author:8>|<id:8>|<cid:8>|<commenter:8>
+                                                               vote|<author:8>|<id:8>|<voter:8>
+    operations   session, author, article, voter, commenter    who reads which article; a voter votes on it, a commenter
+                                                               comments on it; null where nobody does
+
+Comment j of the start has the id j; the comment of session k has the id of all comments of the start plus k.
+
+Source:
+    Paper §2.3 and §5.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pequod_spark.draws import uniform, uniform_below
+from pequod_spark.texts import digits, text
+from pequod_spark.twip import WorkloadError
+
+#: Of the sessions, whatever the rate of votes.
+COMMENT_PART: Final = 0.01
+#: The paper's population, for each article: half a user, ten comments, twenty votes.
+USERS_PER_ARTICLE: Final = 0.5
+COMMENTS_PER_ARTICLE: Final = 10
+VOTES_PER_ARTICLE: Final = 20
+#: Keys have eight digits for an article, a user and a comment.
+IDS_MAX: Final = 10**8
+
+
+@dataclass(frozen=True, slots=True)
+class Newp:
+    """A Newp to generate.
+
+    Raises:
+        WorkloadError: A number is out of its range.
+    """
+
+    article_count: int
+    session_count: int
+    #: Of a hundred sessions, how many vote.
+    vote_percent: float = 10.0
+    seed: int = 1
+    text_bytes: int = 100
+
+    def __post_init__(self) -> None:
+        if self.article_count < 1:
+            raise WorkloadError(f"Newp needs at least one article, not {self.article_count}")
+        if self.session_count < 0:
+            raise WorkloadError("the number of sessions cannot be negative")
+        if self.article_count * COMMENTS_PER_ARTICLE + self.session_count > IDS_MAX:
+            raise WorkloadError(f"ten comments an article and the sessions cannot be more than {IDS_MAX} together")
+        if not 0 <= self.vote_percent <= 100:
+            raise WorkloadError(f"of a hundred sessions, 0 to 100 can vote, not {self.vote_percent}")
+        if self.text_bytes < 1:
+            raise WorkloadError(f"a text has at least one byte, not {self.text_bytes}")
+
+    @property
+    def user_count(self) -> int:
+        """How many write, comment and vote."""
+        return max(2, round(self.article_count * USERS_PER_ARTICLE))
+
+    @property
+    def comment_count(self) -> int:
+        """How many comments are there at the start."""
+        return self.article_count * COMMENTS_PER_ARTICLE
+
+
+def rows(spark: SparkSession, newp: Newp) -> DataFrame:
+    """Return the base rows of the start, no key twice: of two equal votes one counts."""
+    users, articles = newp.user_count, newp.article_count
+    article = f.col("article")
+    written = spark.range(articles).select(f.col("id").alias("article"))
+    comments = spark.range(newp.comment_count).select(
+        uniform_below(articles, newp.seed, "commented", "id").alias("article"),
+        f.col("id").alias("comment"),
+        uniform_below(users, newp.seed, "commenter", "id").alias("commenter"),
+    )
+    votes = spark.range(articles * VOTES_PER_ARTICLE).select(
+        uniform_below(articles, newp.seed, "voted", "id").alias("article"),
+        uniform_below(users, newp.seed, "voter", "id").alias("voter"),
+    )
+    author = _author(newp)
+    parts = [
+        written.select(article_key(author, article).alias("key"), text(article, newp.text_bytes).alias("value")),
+        comments.select(
+            comment_key(author, article, f.col("comment"), f.col("commenter")).alias("key"),
+            text(f.col("comment"), newp.text_bytes).alias("value"),
+        ),
+        votes.distinct().select(vote_key(author, article, f.col("voter")).alias("key"), f.lit(b"1").alias("value")),
+    ]
+    return parts[0].union(parts[1]).union(parts[2])
+
+
+def operations(spark: SparkSession, newp: Newp) -> DataFrame:
+    """Return all sessions: ``session``, ``author``, ``article``, ``voter``, ``commenter``."""
+    sessions = spark.range(newp.session_count).select(
+        f.col("id").alias("session"), uniform_below(newp.article_count, newp.seed, "read", "id").alias("article")
+    )
+
+    def sometimes(percent: float, what: str) -> Column:
+        who = uniform_below(newp.user_count, newp.seed, f"{what}: who", "session")
+        return f.when(uniform(newp.seed, what, "session") * 100 < percent, who)
+
+    return sessions.select(
+        "session",
+        _author(newp).alias("author"),
+        "article",
+        sometimes(newp.vote_percent, "session votes").alias("voter"),
+        sometimes(100 * COMMENT_PART, "session comments").alias("commenter"),
+    )
+
+
+def article_key(author: Column, article: Column) -> Column:
+    """Return the key of an article's text."""
+    return _key("article", author, article)
+
+
+def comment_key(author: Column, article: Column, comment: Column, commenter: Column) -> Column:
+    """Return the key of a comment."""
+    return _key("comment", author, article, comment, commenter)
+
+
+def vote_key(author: Column, article: Column, voter: Column) -> Column:
+    """Return the key of a vote."""
+    return _key("vote", author, article, voter)
+
+
+def write_newp(spark: SparkSession, newp: Newp, path: str) -> None:
+    """Write ``rows`` (in key order) and ``operations`` (in order) as Parquet under ``path``.
+
+    Raises:
+        pyspark.errors.AnalysisException: Something is there already; it is left as it is.
+    """
+    rows(spark, newp).sort("key").write.parquet(f"{path}/rows")
+    operations(spark, newp).sort("session").write.parquet(f"{path}/operations")
+
+
+def _author(newp: Newp) -> Column:
+    """Return who wrote an ``article``."""
+    return uniform_below(newp.user_count, newp.seed, "author", "article")
+
+
+def _key(table: str, *numbers: Column) -> Column:
+    return f.concat_ws("|", f.lit(table), *[digits(number, 8) for number in numbers]).cast("binary")

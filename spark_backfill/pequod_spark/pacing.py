@@ -1,0 +1,128 @@
+"""Requests sent one after another or by the clock, and how long they took.
+
+closed loop   so many at a time; the next one starts when one is done      latency: from its start to its end
+open loop     each at its own moment, whether or not the others are done   latency: from that moment to its end, so that
+                                                                           a server that stalls is charged for all
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from hdrh.histogram import HdrHistogram
+
+from pequod.errors import PequodError
+
+#: Latencies are kept in microseconds, with three digits, up to an hour.
+_US_MAX: Final = 3_600_000_000
+_DIGITS: Final = 3
+
+
+class Request(NamedTuple):
+    """A row of `workloads`' requests."""
+
+    at: int
+    kind: str
+    home: int | None
+    key: bytes
+    last: bytes | None
+    value: bytes | None
+
+
+Send = Callable[[Request], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What requests came to; adding outcomes gives that of all."""
+
+    #: By kind of request, the failed ones left out.
+    latencies: dict[str, HdrHistogram] = field(default_factory=dict)
+    #: By name of the error, how many.
+    errors: Counter[str] = field(default_factory=Counter)
+    #: From the first start to the last end.
+    seconds: float = 0.0
+
+    def record(self, kind: str, seconds: float) -> None:
+        """Note a request that succeeded."""
+        if kind not in self.latencies:
+            self.latencies[kind] = histogram()
+        self.latencies[kind].record_value(min(_US_MAX, max(1, round(seconds * 1e6))))
+
+    def encoded(self) -> Encoded:
+        """Return the same as plain values, which pickle."""
+        return Encoded(
+            {kind: latencies.encode() for kind, latencies in self.latencies.items()}, dict(self.errors), self.seconds
+        )
+
+    def add(self, other: Encoded) -> None:
+        """Add what others came to at the same time."""
+        for kind, latencies in other.latencies.items():
+            self.latencies.setdefault(kind, histogram()).decode_and_add(latencies)
+        self.errors.update(other.errors)
+        self.seconds = max(self.seconds, other.seconds)
+
+
+class Encoded(NamedTuple):
+    """An outcome on its way."""
+
+    latencies: dict[str, bytes]
+    errors: dict[str, int]
+    seconds: float
+
+
+def histogram() -> HdrHistogram:
+    """Return an empty histogram of microseconds."""
+    return HdrHistogram(1, _US_MAX, _DIGITS)
+
+
+async def closed_loop(requests: Iterable[Request], send: Send, window: int) -> Outcome:
+    """Send requests in their order, ``window`` of them under way at once."""
+    outcome = Outcome()
+    remaining: Iterator[Request] = iter(requests)
+    start = time.perf_counter()
+
+    async def work() -> None:
+        for request in remaining:
+            await _timed(request, send, time.perf_counter(), outcome)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(window):
+            workers.create_task(work())
+    outcome.seconds = time.perf_counter() - start
+    return outcome
+
+
+async def open_loop(requests: Iterable[Request], send: Send, rate: float) -> Outcome:
+    """Send requests at their moments: ``rate`` of the numbers in their ``at`` are a second.
+
+    Requires:
+        They come in the order of ``at``.
+    """
+    outcome = Outcome()
+    start = time.perf_counter()
+    async with asyncio.TaskGroup() as under_way:
+        for request in requests:
+            due = start + request.at / rate
+            if (wait_s := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait_s)
+            elif request.at % 64 == 0:
+                # Behind the clock: those under way must have their turn all the same.
+                await asyncio.sleep(0)
+            under_way.create_task(_timed(request, send, due, outcome))
+    outcome.seconds = time.perf_counter() - start
+    return outcome
+
+
+async def _timed(request: Request, send: Send, start: float, outcome: Outcome) -> None:
+    try:
+        await send(request)
+    except PequodError as error:
+        outcome.errors[type(error).__name__] += 1
+    else:
+        outcome.record(request.kind, time.perf_counter() - start)

@@ -1,0 +1,217 @@
+"""A generated workload sent to servers by Spark's tasks, and what the servers hold afterwards compared.
+
+    rows      --> loaded, by all tasks              requests --> parted among tasks that start together, paced
+                                                                     |
+    rows and what requests wrote --> plan --> want                histograms, merged
+                        what the servers hold --> have
+
+Requests of different tasks overtake each other. No write of these workloads depends on another, so what must be there
+in the end does not either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple
+
+from pequod_grammar import parse
+from pyspark import BarrierTaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pequod.client import AsyncClient
+from pequod.engine.ranges import Range, prefix_end
+from pequod.errors import PequodError
+from pequod_spark.comparing import Comparison, compare
+from pequod_spark.connection import Connection
+from pequod_spark.pacing import Encoded, Outcome, Request, closed_loop, open_loop
+from pequod_spark.plan import compile_scan, read_from
+from pequod_spark.reading import read_ranges
+from pequod_spark.workloads import Generated, read, writes
+
+_LOAD_ROWS: Final = 1000
+
+
+class ReplayError(PequodError):
+    """A replay that cannot begin."""
+
+
+class Latency(NamedTuple):
+    """Latencies of one kind of request, in ms."""
+
+    requests: int
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay came to."""
+
+    seconds: float
+    #: By kind of request.
+    latencies: dict[str, Latency]
+    #: By name of the error, how many.
+    errors: dict[str, int]
+    #: For each server, what it holds beside what it must hold; nothing if that was not asked for.
+    comparisons: list[Comparison]
+
+    @property
+    def request_count(self) -> int:
+        """How many requests succeeded."""
+        return sum(latency.requests for latency in self.latencies.values())
+
+
+def replay(
+    spark: SparkSession,
+    path: str,
+    servers: Sequence[Connection],
+    *,
+    rate: float | None = None,
+    window: int = 64,
+    task_count: int | None = None,
+    is_checked: bool = True,
+) -> Replayed:
+    """Load a workload into empty servers, replay its operations, and compare all that they hold then.
+
+    Args:
+        path: Where `workloads.write` has written it.
+        rate: Operations a second, all tasks together; latencies count from when each is due. Without it, each task
+            keeps ``window`` requests under way.
+        window: Requests under way in each task, without a rate.
+        task_count: Tasks that send requests; there must be as many slots. Without it, as many as there are slots.
+        is_checked: Compare.
+
+    Raises:
+        NoWorkloadError: There is no workload at ``path``.
+        ReplayError: A server is not empty.
+        PequodError: As the clients.
+    """
+    generated = read(spark, path)
+    for server in servers:
+        _prepare(server, generated.workload.joins)
+    _load(generated, servers)
+    outcome = _run(generated, servers, rate, window, task_count or spark.sparkContext.defaultParallelism)
+    comparisons = _comparisons(generated, servers) if is_checked else []
+    latencies = {
+        kind: Latency(
+            found.get_total_count(),
+            *(found.get_value_at_percentile(percentile) / 1000 for percentile in (50, 99, 99.9, 100)),
+        )
+        for kind, found in sorted(outcome.latencies.items())
+    }
+    return Replayed(outcome.seconds, latencies, dict(outcome.errors), comparisons)
+
+
+def _prepare(server: Connection, joins: str) -> None:
+    with server.client() as client:
+        installed = [join.name for join in client.joins()]
+        if installed or client.count():
+            has = f"{client.count()} keys and the joins {', '.join(installed) or 'none'}"
+            raise ReplayError(f"the server at {server.target} is not empty (it has {has}); start one for the replay")
+        client.add_join(joins)
+
+
+def _load(generated: Generated, servers: Sequence[Connection]) -> None:
+    def load(part: Iterable[Any]) -> Iterator[int]:
+        yield asyncio.run(_write_rows(part, servers))
+
+    placed = generated.rows.withColumn("home", generated.workload.home()).select("key", "value", "home")
+    placed.rdd.mapPartitions(load).count()
+
+
+async def _write_rows(part: Iterable[Any], servers: Sequence[Connection]) -> int:
+    rows = iter(part)
+    count = 0
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(server.async_client()) for server in servers]
+        while group := list(islice(rows, _LOAD_ROWS)):
+            batches = [client.batch() for client in clients]
+            for key, value, home in group:
+                for number in _homes(home, len(servers)):
+                    batches[number].put(bytes(key), bytes(value))
+            for results in await asyncio.gather(*(batch.send() for batch in batches if len(batch))):
+                for result in results:
+                    if isinstance(result, PequodError):
+                        raise result
+            count += len(group)
+    return count
+
+
+def _run(
+    generated: Generated, servers: Sequence[Connection], rate: float | None, window: int, task_count: int
+) -> Outcome:
+    def send(part: Iterable[Any]) -> Iterator[Encoded]:
+        rows = iter(part)
+        # The first one comes once all of the task's are there and sorted.
+        first = list(islice(rows, 1))
+        BarrierTaskContext.get().barrier()
+        yield asyncio.run(_send(map(_request, chain(first, rows)), servers, rate, window)).encoded()
+
+    parted = generated.requests.repartition(task_count, "at").sortWithinPartitions("at")
+    outcome = Outcome()
+    for encoded in parted.rdd.barrier().mapPartitions(send).collect():
+        outcome.add(Encoded(*encoded))
+    return outcome
+
+
+async def _send(requests: Iterator[Request], servers: Sequence[Connection], rate: float | None, window: int) -> Outcome:
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(server.async_client()) for server in servers]
+        send = partial(_send_one, clients)
+        if rate is None:
+            return await closed_loop(requests, send, window)
+        return await open_loop(requests, send, rate)
+
+
+async def _send_one(clients: Sequence[AsyncClient], request: Request) -> None:
+    homes = _homes(request.home, len(clients))
+    if request.value is None:
+        await asyncio.gather(*(clients[number].scan(request.key, request.last) for number in homes))
+    else:
+        await asyncio.gather(*(clients[number].put(request.key, request.value) for number in homes))
+
+
+def _homes(home: int | None, server_count: int) -> Sequence[int]:
+    return range(server_count) if home is None else (home % server_count,)
+
+
+def _request(row: Any) -> Request:
+    at, kind, home, key, last, value = row
+    return Request(
+        at, kind, home, bytes(key), None if last is None else bytes(last), None if value is None else bytes(value)
+    )
+
+
+def _comparisons(generated: Generated, servers: Sequence[Connection]) -> list[Comparison]:
+    """Compare all rows of each server with what it must hold."""
+    specs = parse(generated.workload.joins)
+    patterns = [pattern for spec in specs for pattern in (spec.output, *(source.pattern for source in spec.sources))]
+    tables = sorted({pattern.literal_prefix.partition(b"|")[0] + b"|" for pattern in patterns})
+    ranges = [Range(table, end) for table in tables if (end := prefix_end(table)) is not None]
+    # Whoever writes a key of these workloads writes the same value.
+    base = generated.rows.union(writes(generated.requests)).distinct()
+    base = base.withColumn("home", generated.workload.home()).persist()
+    try:
+        return [
+            _comparison(base.where(_is_at(number, len(servers))), server, specs, ranges)
+            for number, server in enumerate(servers)
+        ]
+    finally:
+        base.unpersist()
+
+
+def _comparison(base: DataFrame, server: Connection, specs: Sequence[Any], ranges: Sequence[Range]) -> Comparison:
+    have = read_ranges(base.sparkSession, server, ranges)
+    return compare(have, compile_scan(specs, read_from(base)))
+
+
+def _is_at(number: int, server_count: int) -> Any:
+    return f.col("home").isNull() | (f.col("home") % server_count == number)

@@ -1,0 +1,189 @@
+"""Workloads as requests to servers: what is there first, what is asked, which server has which part, which joins.
+
+    requests   at        when, counted in operations from the first on
+               kind      check, subscribe, post; page, vote, comment
+               home      which servers take it: that of this number modulo their count; null: all of them
+               key       what is written, or where a scan begins
+               last      the end of a scan; null: a write
+               value     of a write; null: a scan
+
+Several servers share the work without knowing of each other: each computes the pages of its part, and has the base keys
+that these need. Twip's users are parted, and everybody's posts are everywhere; Newp's authors are parted with their
+articles and comments, and all votes are everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pequod.errors import PequodError
+from pequod_spark.newp import Newp, comment_key, vote_key, write_newp
+from pequod_spark.texts import digits, text
+from pequod_spark.twip import Twip, write_twip
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is the same for all sizes of a workload."""
+
+    joins: str
+    #: Which byte of the keys of a table begins the eight digits of their home, from 1 on; other tables are everywhere.
+    homes: Mapping[str, int]
+
+    def home(self) -> Column:
+        """Return the home of a row by its ``key``, null if it is everywhere."""
+        table = f.substring_index(f.decode("key", "UTF-8"), "|", 1)
+        number = f.lit(None).cast("bigint")
+        for name, place in self.homes.items():
+            found = f.decode(f.substring("key", place, 8), "UTF-8").cast("bigint")
+            number = f.when(table == name, found).otherwise(number)
+        return number
+
+
+TWIP: Final = Workload(
+    "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster>|<time>;",
+    {"s": 3, "t": 3},
+)
+NEWP: Final = Workload(
+    """
+    karma|<author:8> = count vote|<author>|<id:8>|<voter:8>;
+    rank|<author:8>|<id:8> = count vote|<author>|<id>|<voter:8>;
+    page|<author:8>|<id:8>|a = copy article|<author>|<id>;
+    page|<author:8>|<id:8>|r = copy rank|<author>|<id>;
+    page|<author:8>|<id:8>|c|<cid:8>|<commenter:8> = copy comment|<author>|<id>|<cid>|<commenter>;
+    page|<author:8>|<id:8>|k|<cid:8>|<commenter:8> =
+        check comment|<author>|<id>|<cid>|<commenter> copy karma|<commenter>;
+    """,
+    {"article": 9, "comment": 9, "page": 6},
+)
+_WORKLOADS: Final = {"twip": TWIP, "newp": NEWP}
+
+
+class NoWorkloadError(PequodError):
+    """A place that holds no workload."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} holds no workload: {reason}; `pequod spark generate` makes one")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A workload that has been written.
+
+    Shape:
+        ``rows`` are base rows; ``requests`` are as above, in no order.
+    """
+
+    workload: Workload
+    rows: DataFrame
+    requests: DataFrame
+
+
+def write(spark: SparkSession, settings: Twip | Newp, path: str) -> None:
+    """Generate a workload as Parquet under ``path``, with what is needed to replay it.
+
+    Raises:
+        pyspark.errors.AnalysisException: Something is there already; it is left as it is.
+    """
+    if isinstance(settings, Twip):
+        write_twip(spark, settings, path)
+        name, text_bytes, comment_count = "twip", settings.tweet_bytes, 0
+    else:
+        write_newp(spark, settings, path)
+        name, text_bytes, comment_count = "newp", settings.text_bytes, settings.comment_count
+    kept = [(name, text_bytes, comment_count)]
+    spark.createDataFrame(kept, "name string, text_bytes int, comment_count bigint").write.parquet(f"{path}/settings")
+
+
+def read(spark: SparkSession, path: str) -> Generated:
+    """Return what has been written under ``path``.
+
+    Raises:
+        NoWorkloadError: There is nothing, or something else.
+    """
+    try:
+        settings = spark.read.parquet(f"{path}/settings").first()
+        operations = spark.read.parquet(f"{path}/operations")
+        rows = spark.read.parquet(f"{path}/rows").select("key", "value")
+    except AnalysisException as error:
+        raise NoWorkloadError(path, str(error).splitlines()[0]) from error
+    if settings is None or settings["name"] not in _WORKLOADS:
+        raise NoWorkloadError(path, f"its settings are {settings}")
+    if settings["name"] == "twip":
+        requests = _twip(operations, settings["text_bytes"])
+    else:
+        requests = _newp(operations, settings["text_bytes"], settings["comment_count"])
+    return Generated(_WORKLOADS[settings["name"]], rows, requests)
+
+
+def writes(requests: DataFrame) -> DataFrame:
+    """Return the rows that requests write."""
+    return requests.where(f.col("last").isNull()).select("key", "value")
+
+
+def _request(rows: DataFrame, kind: str, home: Column | None, key: Column, **others: Column) -> DataFrame:
+    nothing = f.lit(None).cast("binary")
+    return rows.select(
+        "at",
+        f.lit(kind).alias("kind"),
+        (f.lit(None) if home is None else home).cast("bigint").alias("home"),
+        key.cast("binary").alias("key"),
+        others.get("last", nothing).cast("binary").alias("last"),
+        others.get("value", nothing).cast("binary").alias("value"),
+    )
+
+
+def _twip(operations: DataFrame, tweet_bytes: int) -> DataFrame:
+    first = operations.agg(f.min("tick").alias("first_tick"))
+    timed = operations.crossJoin(f.broadcast(first)).withColumn("at", f.col("tick") - f.col("first_tick"))
+    user, detail, tick = f.col("user"), f.col("detail"), f.col("tick")
+    timeline = f.concat(f.lit("t|"), digits(user, 8))
+    subscription = f.concat(f.lit("s|"), digits(user, 8), f.lit("|"), digits(detail, 8))
+    post = f.concat(f.lit("p|"), digits(user, 8), f.lit("|"), digits(tick, 10))
+
+    def of(kind: str) -> DataFrame:
+        return timed.where(f.col("kind") == kind)
+
+    check = f.concat(timeline, f.lit("|"), digits(detail, 10))
+    return reduce(
+        DataFrame.union,
+        [
+            _request(of("check"), "check", user, check, last=f.concat(timeline, f.lit("}"))),
+            _request(of("subscribe"), "subscribe", user, subscription, value=f.lit("1")),
+            _request(of("post"), "post", None, post, value=text(tick, tweet_bytes)),
+        ],
+    )
+
+
+def _newp(operations: DataFrame, text_bytes: int, comment_count: int) -> DataFrame:
+    timed = operations.withColumn("at", f.col("session"))
+    author, article = f.col("author"), f.col("article")
+    page = f.concat(f.lit("page|"), digits(author, 8), f.lit("|"), digits(article, 8))
+    comment = f.col("session") + comment_count
+    return reduce(
+        DataFrame.union,
+        [
+            _request(timed, "page", author, f.concat(page, f.lit("|")), last=f.concat(page, f.lit("}"))),
+            _request(
+                timed.where(f.col("voter").isNotNull()),
+                "vote",
+                None,
+                vote_key(author, article, f.col("voter")),
+                value=f.lit("1"),
+            ),
+            _request(
+                timed.where(f.col("commenter").isNotNull()),
+                "comment",
+                author,
+                comment_key(author, article, comment, f.col("commenter")),
+                value=text(comment, text_bytes),
+            ),
+        ],
+    )
