@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pequod_spark.session import SparkUnavailableError, require_spark, spark_session
+from typer.testing import CliRunner
+
+from pequod.cli.app import app
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +53,28 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+#: The workloads that tests share, as the command generates them.
+TWIP = "--users 300 --ticks 6000 --seed 7 --initial-posts 500 --tweet-bytes 20"
+NEWP = "--articles 50 --sessions 4000 --votes 25 --seed 3 --text-bytes 30"
+
+
+@pytest.fixture(scope="session")
+def twip_path(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _generated("twip", TWIP, tmp_path_factory.mktemp("twip") / "data")
+
+
+@pytest.fixture(scope="session")
+def newp_path(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _generated("newp", NEWP, tmp_path_factory.mktemp("newp") / "data")
+
+
+def _generated(name: str, options: str, path: Path) -> Path:
+    result = CliRunner().invoke(app, ["spark", "generate", name, str(path), *options.split()])
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert f"is in {path}" in result.stderr
+    return path
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from pequod_spark.newp import Newp, operations, rows, write_newp
+from pequod_spark.newp import Newp, operations, rows
 from pequod_spark.twip import WorkloadError
 from pyspark.sql import SparkSession
 
@@ -17,10 +17,8 @@ NEWP = Newp(article_count=50, session_count=4_000, vote_percent=25, seed=3, text
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("newp") / "data"
-    write_newp(spark, NEWP, str(path))
-    return path
+def written(newp_path: Path) -> Path:
+    return newp_path
 
 
 def sessions_of(spark: SparkSession, path: Path) -> list[tuple[int | None, ...]]:

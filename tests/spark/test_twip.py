@@ -21,10 +21,8 @@ JOIN = "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("twip") / "data"
-    write_twip(spark, TWIP, str(path))
-    return path
+def written(twip_path: Path) -> Path:
+    return twip_path
 
 
 def operations_of(spark: SparkSession, path: Path) -> list[tuple[int, str, int, int]]:
