@@ -50,7 +50,13 @@ def twip(
     ticks: Annotated[int, typer.Option("--ticks", help="Operations.")] = 200_000,
     seed: Seed = 1,
     graph: Annotated[
-        str, typer.Option("--graph", metavar="synthetic|power-law", help="Who follows whom.")
+        str,
+        typer.Option(
+            "--graph",
+            metavar="synthetic|power-law|FILE",
+            help="Who follows whom; a file has a line user<TAB>poster for each, or is .parquet, and tells the number "
+            "of users.",
+        ),
     ] = "synthetic",
     initial_posts: Annotated[int, typer.Option("--initial-posts", help="Posts before the first operation.")] = 0,
     tweet_bytes: Annotated[int, typer.Option("--tweet-bytes", help="Size of a post.")] = 140,
@@ -59,12 +65,15 @@ def twip(
 ) -> None:
     """Generate Twip, a service like Twitter: who follows whom, and what users do, one operation a tick."""
     with session(master, conf, "generating") as spark:
-        from pequod_spark.twip import GraphModel, Twip, WorkloadError
+        from pequod_spark.edges import read_edges, user_count
+        from pequod_spark.twip import GraphModel, Twip
         from pequod_spark.workloads import write
 
+        edges = None
         if graph not in list(GraphModel):
-            raise WorkloadError(f"--graph must be {' or '.join(GraphModel)}, not {graph!r}")
-        write(spark, Twip(users, ticks, seed, GraphModel(graph), initial_posts, tweet_bytes), path)
+            edges = read_edges(spark, graph)
+            users, graph = user_count(edges), GraphModel.SYNTHETIC
+        write(spark, Twip(users, ticks, seed, GraphModel(graph), initial_posts, tweet_bytes), path, edges)
     say(f"Twip of {users:,} users and {ticks:,} operations is in {path}")
 
 

@@ -158,13 +158,16 @@ def post_rows(posts: DataFrame, twip: Twip) -> DataFrame:
     return rows.select(key.cast("binary").alias("key"), text(f.col("tick"), twip.tweet_bytes).alias("value"))
 
 
-def write_twip(spark: SparkSession, twip: Twip, path: str) -> None:
+def write_twip(spark: SparkSession, twip: Twip, path: str, edges: DataFrame | None = None) -> None:
     """Write ``follows``, ``operations`` (in order) and ``rows`` (in key order) as Parquet under ``path``.
+
+    Args:
+        edges: Who follows whom, if not drawn: columns ``user`` and ``poster`` below the number of users.
 
     Raises:
         pyspark.errors.AnalysisException: Something is there already; it is left as it is.
     """
-    graph = follows(spark, twip)
+    graph = follows(spark, twip) if edges is None else edges.persist()
     graph.sort("user", "poster").write.parquet(f"{path}/follows")
     stream = operations(graph, twip).persist()
     initial = stream.where(f.col("tick") < twip.initial_post_count)

@@ -86,14 +86,17 @@ class Generated:
     requests: DataFrame
 
 
-def write(spark: SparkSession, settings: Twip | Newp, path: str) -> None:
+def write(spark: SparkSession, settings: Twip | Newp, path: str, edges: DataFrame | None = None) -> None:
     """Generate a workload as Parquet under ``path``, with what is needed to replay it.
+
+    Args:
+        edges: Who follows whom in Twip, if not drawn.
 
     Raises:
         pyspark.errors.AnalysisException: Something is there already; it is left as it is.
     """
     if isinstance(settings, Twip):
-        write_twip(spark, settings, path)
+        write_twip(spark, settings, path, edges)
         name, text_bytes, comment_count = "twip", settings.tweet_bytes, 0
     else:
         write_newp(spark, settings, path)

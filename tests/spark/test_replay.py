@@ -80,7 +80,7 @@ def test_what_cannot_be_generated_is_said(workloads: dict[str, str]) -> None:
     assert "Traceback" not in result.stderr
     result = CliRunner().invoke(app, ["spark", "generate", "twip", "/nowhere", "--graph", "star"])
     assert result.exit_code == 3
-    assert "--graph must be synthetic or power-law, not 'star'" in result.stderr
+    assert "there is no graph at 'star'" in result.stderr
 
 
 def requests(count: int) -> list[Request]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pequod_grammar import parse
 from pequod_spark.draws import alias_table
+from pequod_spark.edges import read_edges, user_count
 from pequod_spark.plan import compile_join, read_from
 from pequod_spark.twip import GraphModel, Twip, WorkloadError, follows, operations, write_twip
 from pyspark.errors import AnalysisException
@@ -116,6 +117,25 @@ def test_timelines_computed_from_what_was_written_are_the_engines(spark: SparkSe
     expected = list(zip(scanned.keys, scanned.values, strict=True))
     assert len(expected) > 1000
     assert rows_of(compile_join(spec, read_from(frame), b"t|00000010", b"t|00000050")) == expected
+
+
+def test_a_graph_of_others_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    text = tmp_path / "edges.tsv"
+    text.write_text("# who follows whom\n1\t2\n2 1\n\n 1\t2\n3\t3\n0\t4\n")
+    graph = read_edges(spark, str(text))
+    assert sorted(tuple(row) for row in graph.collect()) == [(0, 4), (1, 2), (2, 1)]
+    assert user_count(graph) == 5
+    graph.select("user", "poster").write.parquet(str(tmp_path / "edges.parquet"))
+    assert read_edges(spark, str(tmp_path / "edges.parquet")).count() == 3
+    posts = operations(graph, Twip(user_count=5, tick_count=500)).where("kind = 'post'")
+    assert {row.user for row in posts.select("user").distinct().collect()} <= {1, 2, 4}
+
+
+@pytest.mark.parametrize("line", ["1", "1\tx", "1\t-2", "1\t123456789"])
+def test_a_file_that_is_no_graph_is_refused(spark: SparkSession, tmp_path: Path, line: str) -> None:
+    (tmp_path / "edges").write_text(f"1\t2\n{line}\n")
+    with pytest.raises(WorkloadError, match="is no graph: a line must be user<TAB>poster, numbers below 100000000"):
+        read_edges(spark, str(tmp_path / "edges"))
 
 
 def test_what_is_there_is_not_overwritten(spark: SparkSession, written: Path) -> None:
