@@ -18,6 +18,12 @@ Mode = Literal["push", "pull"]
 
 PUSH_JOIN: Final = "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster>|<time>;"
 PULL_JOIN: Final = "t|<user:8>|<time:10>|<poster:8> = pull check s|<user>|<poster> copy p|<poster>|<time>;"
+#: Posts under cp| go into no timeline: each read looks through all of them, in the order of time (paper §2.3).
+CELEBRITY_JOINS: Final = (
+    "ct|<time:10>|<poster:8> = copy cp|<poster>|<time>;"
+    + PUSH_JOIN
+    + "t|<user:8>|<time:10>|<poster:8> = pull copy ct|<time>|<poster> check s|<user>|<poster>;"
+)
 JOINS: Final[dict[Mode, str]] = {"push": PUSH_JOIN, "pull": PULL_JOIN}
 
 #: The value of every subscription.
@@ -33,6 +39,11 @@ def subscription_key(user: int, poster: int) -> bytes:
 def post_key(poster: int, tick: int) -> bytes:
     """Return the key of what poster wrote at that tick."""
     return b"p|%08d|%010d" % (poster, tick)
+
+
+def celebrity_key(poster: int, tick: int) -> bytes:
+    """Return the key of what poster wrote at that tick, where celebrities' posts are kept apart."""
+    return b"cp|%08d|%010d" % (poster, tick)
 
 
 def timeline_key(user: int, tick: int, poster: int) -> bytes:

@@ -305,23 +305,29 @@ def clients(
 @app.command(
     "compare",
     epilog=examples(
-        "pequod bench compare --quick --out report",
+        "pequod bench compare --quick --out report                   (two minutes)",
+        "pequod bench compare --reference --out report               (a quarter of an hour, on a quiet machine)",
         "pequod bench compare --systems pequod,redis --figures 7",
-        "pequod bench compare --users 20000 --ticks 1000000 --repeat 5 --out report",
+        "pequod bench compare --figures latency,ycsb",
+        "pequod bench compare --reference --users 20000 --ticks 1000000 --figures 7 --out report   (an hour)",
     ),
 )
 def compare(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: one to three minutes in all.")] = False,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="The sizes that bench/README.md shows: a quarter of an hour.")
+    ] = False,
     users: Annotated[
-        int | None, typer.Option("--users", min=2, help="Users of figure 7 (5,000; quick 1,000).", show_default=False)
+        int | None,
+        typer.Option("--users", min=2, help="Users of figure 7 (2,000; 500; 5,000).", show_default=False),
     ] = None,
     ticks: Annotated[
         int | None,
-        typer.Option("--ticks", min=1, help="Operations of figure 7 (200,000; quick 40,000).", show_default=False),
+        typer.Option("--ticks", min=1, help="Operations of figure 7 (100,000; 20,000; 200,000).", show_default=False),
     ] = None,
     repeat: Annotated[
         int | None,
-        typer.Option("--repeat", min=1, help="Repetitions of everything (3; quick 3, 1, 1).", show_default=False),
+        typer.Option("--repeat", min=1, help="Repetitions: figure 7 (3; 2; 5), others (1; 1; 3).", show_default=False),
     ] = None,
     systems: Annotated[
         str,
@@ -331,10 +337,18 @@ def compare(
             help="Of pequod, redis, client-pequod, memcached, postgres, postgres-query; ratios are to the first.",
         ),
     ] = "pequod,redis,client-pequod,memcached,postgres,postgres-query",
-    figures: Annotated[str, typer.Option("--figures", metavar="N,...", help="Of 7, 8 and 9.")] = "7,8,9",
+    figures: Annotated[
+        str,
+        typer.Option(
+            "--figures", metavar="NAME,...", help="Of 7, 8, 9, maintenance, celebrity, latency, ycsb, factors."
+        ),
+    ] = "7,8,9,maintenance,celebrity,latency,ycsb,factors",
     graph: Graph = "synthetic",
     seed: Seed = 1,
     tweet_bytes: TweetBytes = 140,
+    pin: Annotated[
+        bool, typer.Option("--pin", help="Keep the client on the first core, servers of one thread on the others.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write compare.html, compare.md and compare.json there."),
@@ -343,21 +357,28 @@ def compare(
 ) -> None:
     """Repeat the Pequod paper's evaluation beside real peers: Redis, memcached and PostgreSQL.
 
-    Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins.
-    Each server is started for its run, in a directory of its own, if it is on PATH; all get the same operations,
-    and what they hold at the end must be equal.
+    Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins. Then push, pull
+    and snapshots; celebrities kept apart; latencies at fixed rates and how late posts show; YCSB; and what each
+    structure of the engine is worth. Each server is started for its run, in a directory of its own, if it is
+    installed; all get the same operations, and what they hold at the end must be equal. One that fails is reported,
+    and the others go on. Sizes in brackets: plain, --quick, --reference.
     """
     from dataclasses import replace
 
     from pequod_bench.compare.markdown import to_markdown
-    from pequod_bench.compare.page import to_html
-    from pequod_bench.compare.study import QUICK, Scale, Settings, chosen, run
+    from pequod_bench.compare.report import write_report
+    from pequod_bench.compare.scale import FEW_MINUTES, QUICK, REFERENCE
+    from pequod_bench.compare.study import SECTIONS, Settings, chosen, run
 
     from pequod.errors import PequodError
 
-    numbers = _figures(figures)
+    if quick and reference:
+        fail(ExitCode.USAGE, "--quick and --reference are two sizes: take one")
+    sections = {part.strip() for part in figures.split(",")}
+    if not sections <= set(SECTIONS):
+        fail(ExitCode.USAGE, f"--figures takes {', '.join(SECTIONS)}, with commas between them, not {figures!r}")
     names = [name.strip() for name in systems.split(",") if name.strip()]
-    scale = QUICK if quick else Scale()
+    scale = QUICK if quick else REFERENCE if reference else FEW_MINUTES
     scale = replace(
         scale,
         users=users or scale.users,
@@ -373,28 +394,22 @@ def compare(
         fail(ExitCode.USAGE, str(error))
     for name, reason in skipped.items():
         print(f"pequod: {name} is left out: {reason}", file=sys.stderr)
-    settings = Settings(scale, names, numbers, graph=graph, tweet_bytes=tweet_bytes, seed=seed)
+    settings = Settings(scale, names, frozenset(sections), graph, tweet_bytes, seed, pin)
     # Being told to end is like Ctrl-C: the server of the moment is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        found = run(settings, progress_bars(json))
+        found = run(settings, progress_bars(json), lambda some: None if out is None else write_report(some, out))
     finally:
         signal.signal(signal.SIGTERM, before)
     if out is not None:
-        (out / "compare.json").write_text(found.to_json(), "utf-8")
-        (out / "compare.md").write_text(to_markdown(found), "utf-8")
-        (out / "compare.html").write_text(to_html(found), "utf-8")
         print(f"pequod: the report is in {out / 'compare.html'}", file=sys.stderr)
     print(found.to_json() if json else to_markdown(found))
+    for failure in found.failures:
+        print(f"pequod: {failure.section}: {failure.title} failed: {failure.reason}", file=sys.stderr)
     if differences := found.differences():
         fail(ExitCode.WRONG, f"the answers are wrong: {differences[0]}")
-
-
-def _figures(text: str) -> frozenset[int]:
-    numbers = {part.strip() for part in text.split(",")}
-    if not numbers <= {"7", "8", "9"}:
-        fail(ExitCode.USAGE, f"--figures takes 7, 8 and 9, with commas between them, not {text!r}")
-    return frozenset(map(int, numbers))
+    if found.failures:
+        fail(ExitCode.WRONG, "not everything could be measured; the report says what")
 
 
 def _read(path: str | None) -> str | None:

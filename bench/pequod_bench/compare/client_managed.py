@@ -14,6 +14,7 @@ What stands after the dots needs a reply, so it goes into a message some message
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,29 @@ class _Sent(Generic[Post]):
     published: list[Post]
 
 
+async def check(message: Message[Post], user: int, since: int) -> int:
+    """Read a timeline with a message of its own."""
+    message.check(user, since)
+    return (await message.send()).row_count
+
+
+async def post(
+    active: frozenset[int], new_message: Callable[[], Message[Post]], poster: int, tick: int, text: bytes
+) -> Awaitable[None]:
+    """Write a post and read the poster's followers; the task that comes back puts it into their timelines."""
+    message = new_message()
+    published = message.publish(poster, tick, text)
+    (followers,) = (await message.send()).followers
+
+    async def deliver() -> None:
+        message = new_message()
+        message.deliver(active.intersection(followers), published)
+        if message.command_count:
+            await message.send()
+
+    return asyncio.create_task(deliver())
+
+
 async def run(workload: Workload, new_message: Callable[[], Message[Post]]) -> Work:
     """Carry out all operations; ``WINDOW`` messages of ``BATCH`` operations are under way at once.
 
@@ -81,7 +105,7 @@ async def run(workload: Workload, new_message: Callable[[], Message[Post]]) -> W
     post before followers are. So each post reaches each follower, whoever comes first.
     """
     stream = workload.stream
-    active = set(stream.active.tolist())
+    active = workload.active
     under_way: deque[_Sent[Post]] = deque()
     row_count = command_count = message_count = 0
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
-import psutil
-
+from pequod_bench.compare.freshness import Freshness
+from pequod_bench.compare.machine import Machine
 from pequod_bench.compare.measure import Outcome
+from pequod_bench.compare.openloop import LatencyResult
+from pequod_bench.compare.trials import Failure
+from pequod_bench.factors import Factors
+from pequod_bench.phases import PhaseCost
 
 #: Runtime as a multiple of Pequod's, in the paper's figure 7.
 PAPER_RATIOS: Final = {"pequod": 1.0, "redis": 1.33, "client-pequod": 1.64, "memcached": 3.98, "postgres": 9.55}
+#: Up to this share the paper has dynamic materialisation (figure 8) and interleaved joins (figure 9) ahead.
+PAPER_AHEAD_PERCENT: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """One system of figure 7."""
+    """One system, or one way of using it, on one workload."""
 
     name: str
     title: str
@@ -64,21 +65,17 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """Where it was measured."""
+class StoreResults:
+    """All stores on one of YCSB's workloads."""
 
-    system: str
-    processor: str
-    cores: int
-    memory_gib: float
-    python: str
-    #: Mean number of runnable processes at the start: others that work at the same time.
-    load_at_start: float
+    letter: str
+    text: str
+    stores: list[SystemResult]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
-    """The whole of it."""
+    """The whole of it; what is not measured, or not yet, is empty."""
 
     command: str
     commit: str
@@ -86,15 +83,25 @@ class Comparison:
     machine: Machine
     seed: int
     repetitions: int
-    #: Sizes of each figure, as text.
-    twip_size: str
-    materialisation_size: str
-    newp_size: str
+    is_pinned: bool
+    #: Sizes of each section, as text.
+    sizes: dict[str, str]
     #: Systems that could not be run, and why.
     skipped: dict[str, str]
-    twip: list[SystemResult]
-    materialisation: list[Line]
-    newp: list[Line]
+    #: What was tried and failed.
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+    twip: list[SystemResult] = field(default_factory=list)
+    #: What figure 7's operations cost in the engine alone, by kind.
+    phases: list[PhaseCost] = field(default_factory=list)
+    materialisation: list[Line] = field(default_factory=list)
+    newp: list[Line] = field(default_factory=list)
+    maintenance: list[SystemResult] = field(default_factory=list)
+    celebrities: list[SystemResult] = field(default_factory=list)
+    latencies: list[LatencyResult] = field(default_factory=list)
+    freshness: list[Freshness] = field(default_factory=list)
+    ycsb: list[StoreResults] = field(default_factory=list)
+    factors: Factors | None = None
 
     def where(self) -> str:
         """Say in one sentence what was measured, when and where."""
@@ -102,16 +109,20 @@ class Comparison:
         return (
             f"{self.started_at}, commit {self.commit}, seed {self.seed}. {machine.processor}, {machine.cores} cores, "
             f"{machine.memory_gib:.0f} GiB; {machine.system}; {machine.python}; load at the start "
-            f"{machine.load_at_start:.1f}."
+            f"{machine.load_at_start:.1f}; took {self.seconds / 60:.1f} minutes."
         )
 
     def differences(self) -> list[str]:
         """Return what was wrong, if anything was."""
         lines = [(line.title, point.outcomes) for line in self.materialisation + self.newp for point in line.points]
-        runs = [(result.title, result.outcomes) for result in self.twip] + lines
-        return [
-            f"{title}: {outcome.difference}" for title, outcomes in runs for outcome in outcomes if outcome.difference
-        ]
+        results = self.twip + self.maintenance + self.celebrities
+        results += [store for workload in self.ycsb for store in workload.stores]
+        runs = [(result.title, result.outcomes) for result in results] + lines
+        found = [(title, outcome.difference) for title, outcomes in runs for outcome in outcomes]
+        found += [(result.title, result.difference) for result in self.latencies]
+        found += [(result.title, result.difference) for result in self.freshness]
+        found += [("factors", self.factors.difference)] if self.factors else []
+        return [f"{title}: {difference}" for title, difference in found if difference]
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
@@ -128,40 +139,3 @@ def paper_ratio(result: SystemResult, base: SystemResult) -> float | None:
     """Return the paper's ratio of two systems, None if it has one of them not."""
     theirs, ours = PAPER_RATIOS.get(result.name), PAPER_RATIOS.get(base.name)
     return None if theirs is None or ours is None else theirs / ours
-
-
-def this_machine() -> Machine:
-    """Describe the machine."""
-    return Machine(
-        system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        processor=_processor(),
-        cores=psutil.cpu_count() or 1,
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        load_at_start=round(os.getloadavg()[0], 2),
-    )
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text("utf-8", "replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
-
-
-def this_commit() -> str:
-    """Return the commit of the sources, with ``+`` if they were changed since; ``unknown`` outside a checkout."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return commit.stdout.strip() + ("+" if status.stdout.strip() else "")
-
-
-def this_command() -> str:
-    """Return the command line, to be typed again."""
-    return " ".join(["pequod", *sys.argv[1:]])

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from pequod_bench.compare.comparison import Comparison
-from pequod_bench.compare.tables import Table, tables, verdicts
+from pequod_bench.compare.method import method
+from pequod_bench.compare.tables import Table, tables
+from pequod_bench.compare.verdicts import goals, verdicts
 
 
 def to_markdown(comparison: Comparison) -> str:
     """Return the whole report."""
-    lines = [
-        "# Pequod beside other systems",
-        "",
-        f"    {comparison.command}",
-        "",
-        comparison.where(),
-        "",
-    ]
+    lines = ["# Pequod beside other systems", "", f"    {comparison.command}", "", comparison.where(), ""]
     lines += [f"Skipped: {name}: {reason}.\n" for name, reason in comparison.skipped.items()]
+    lines += [f"FAILED: {each.section}: {each.title}: {each.reason}\n" for each in comparison.failures]
     lines += [f"WRONG: {difference}\n" for difference in comparison.differences()]
+    if held := goals(comparison):
+        rows = [[goal.wanted, goal.found, "met" if goal.is_met else "missed"] for goal in held]
+        table = Table("goals", "Goals", "From the paper's figures.", ["goal", "found", ""], rows)
+        lines += ["## Goals", "", table_text(table), "", table.note, ""]
+    if sentences := verdicts(comparison):
+        lines += ["## Where Pequod wins, where it loses, and why", "", *(f"- {each}" for each in sentences), ""]
     for table in tables(comparison):
         lines += [f"## {table.title}", "", table_text(table), "", table.note, ""]
-    lines += ["## Where Pequod wins and loses", "", *(f"- {sentence}" for sentence in verdicts(comparison)), ""]
+    lines += ["## Method", "", *(f"- {sentence}" for sentence in method(comparison)), ""]
     if comparison.twip:
         lines += ["## Systems and what was done for them", ""]
         lines += [f"- **{result.title}** ({result.version}). {result.tuning}" for result in comparison.twip]

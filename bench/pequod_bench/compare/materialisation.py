@@ -14,6 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from pequod_bench import keys
+from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
 from pequod_bench.graph import make_graph
 from pequod_bench.stream import CHECK, POST, Stream, post_weights
@@ -22,19 +24,24 @@ from pequod_bench.stream import CHECK, POST, Stream, post_weights
 POSTS_PER_USER: Final = 1 / 1.8
 ACTIVE_PERCENTS: Final = (1, 10, 25, 50, 75, 90, 100)
 STRATEGIES: Final = (
-    PequodSystem("none", "no materialisation", "none", "A pull join."),
-    PequodSystem("full", "full materialisation", "full", "Every timeline is read before the clock starts."),
-    PequodSystem("dynamic", "dynamic materialisation", "dynamic", "A push join, as it is."),
+    PequodSystem("none", "no materialisation", "A pull join.", Timelines(keys.PULL_JOIN)),
+    PequodSystem(
+        "full", "full materialisation", "Every timeline is read before the clock starts.", Timelines(is_whole=True)
+    ),
+    PequodSystem("dynamic", "dynamic materialisation", "A push join, as it is.", Timelines()),
 )
 
 
-def make_stream(graph_choice: str, user_count: int, active_percent: int, seed: int) -> Stream:
+def make_stream(
+    graph_choice: str, user_count: int, active_percent: int, seed: int, post_count: int | None = None
+) -> Stream:
     """Draw checks and posts; graph and posters are the same for every percentage."""
     graph_rng, post_rng, rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     graph = make_graph(graph_choice, user_count, graph_rng)
     active = post_rng.permutation(graph.user_count)[: max(1, graph.user_count * active_percent // 100)]
     cumulative = np.cumsum(post_weights(graph.follower_counts(), post_rng))
-    post_count = max(1, round(graph.user_count * POSTS_PER_USER))
+    if post_count is None:
+        post_count = max(1, round(graph.user_count * POSTS_PER_USER))
     posters = np.searchsorted(cumulative, post_rng.random(post_count) * cumulative[-1], side="right")
     check_count = post_count * active_percent
     kinds = rng.permutation(np.repeat(np.array([POST, CHECK], dtype=np.int8), [post_count, check_count]))

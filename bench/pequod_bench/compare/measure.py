@@ -1,25 +1,32 @@
-"""One timed run on a fresh server: load, time, look at what it cost, compare what is there at the end."""
+"""One timed run on a fresh server: warm up, load, time, look at what it cost, compare what is there at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypeVar
 
 from pequod_bench.commands import timeline_scans
+from pequod_bench.compare.placement import can_pin, on_first_core, pinned
 from pequod_bench.compare.server import tree_usage
-from pequod_bench.compare.system import Client, Server, System, Workload
+from pequod_bench.compare.system import Client, Server, Session, System, Workload
 from pequod_bench.recompute import Posts
+from pequod_bench.stream import make_stream
 from pequod_bench.twip import SCAN_BATCH, Stopwatch, resting_collector
 from pequod_bench.verify import Differs, Reply, Same, Verdict, verify_timelines
 
+Result = TypeVar("Result")
+
 #: Where a server's files go: memory, if there is a file system in it with room, as in the paper (§5.2).
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a directory of our own is made in it
+#: A run that takes longer than this hangs.
+RUN_S_MAX: Final = 1800.0
 #: Containers often have 64 MiB there, which is less than an empty PostgreSQL.
 _MEMORY_BYTES_MIN: Final = 4 << 30
 
@@ -58,37 +65,71 @@ def client_loop() -> asyncio.Runner:
     return asyncio.Runner(loop_factory=factory)
 
 
-def run_twip(system: System, workload: Workload, loop: asyncio.Runner) -> Outcome:
-    """Run Twip's operations on a fresh server of a system."""
-    with started(system) as server:
-        return loop.run(_run_twip(system, server, workload))
+@cache
+def warm_up() -> Workload:
+    """Return a small Twip that every fresh server does first.
+
+    It compiles, imports, plans and connects what a server that has been up for a while has long behind it.
+    """
+    return Workload(make_stream("synthetic", user_count=50, tick_count=3_000, seed=0), tweet_bytes=140)
+
+
+def run_twip(system: System, workload: Workload, loop: asyncio.Runner, *, pin: bool = False) -> Outcome:
+    """Run Twip's operations on a fresh server of a system.
+
+    Raises:
+        TimeoutError: It takes longer than `RUN_S_MAX`.
+    """
+    with started(system, pin=pin) as server:
+        return loop.run(within(RUN_S_MAX, _run_twip(system, server, workload)))
+
+
+async def within(seconds: float, work: Awaitable[Result]) -> Result:
+    """Wait for something, but not for ever."""
+    async with asyncio.timeout(seconds):
+        return await work
 
 
 @contextmanager
-def started(system: System) -> Iterator[Server]:
-    """Start a server in a directory of its own."""
+def started(system: System, *, pin: bool = False) -> Iterator[Server]:
+    """Start a server in a directory of its own; ``pin`` gives it and this process cores of their own, if it can."""
     has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
     folder = _MEMORY if has_room else None
-    with (
-        TemporaryDirectory(prefix="pequod-compare-", dir=folder, ignore_cleanup_errors=True) as directory,
-        system.started(Path(directory)) as server,
-    ):
-        yield server
+    with ExitStack() as stack:
+        directory = stack.enter_context(
+            TemporaryDirectory(prefix="pequod-compare-", dir=folder, ignore_cleanup_errors=True)
+        )
+        if not (pin and system.is_pinnable and can_pin()):
+            yield stack.enter_context(system.started(Path(directory)))
+            return
+        with pinned():
+            server = stack.enter_context(system.started(Path(directory)))
+        with on_first_core():
+            yield server
 
 
 async def _run_twip(system: System, server: Server, workload: Workload) -> Outcome:
-    stream = workload.stream
+    async with system.session(server, warm_up()) as session:
+        await session.load()
+        await session.run()
+        await session.clear()
     async with system.session(server, workload) as session:
 
         async def verify() -> Verdict:
-            users = stream.active.tolist()
-            timelines: list[Reply] = [
-                await session.timelines(users[i : i + SCAN_BATCH]) for i in range(0, len(users), SCAN_BATCH)
-            ]
-            posts = Posts(stream, workload.tweet_bytes)
-            return verify_timelines(stream, posts, timeline_scans(stream, SCAN_BATCH), timelines)
+            await asyncio.sleep(system.stale_s_max)
+            return await verified(session, workload)
 
         return await timed(server, session, verify)
+
+
+async def verified(session: Session, workload: Workload) -> Verdict:
+    """Compare every active user's timeline with a computation from scratch."""
+    stream = workload.stream
+    users = stream.active.tolist()
+    timelines: list[Reply] = [
+        await session.timelines(users[i : i + SCAN_BATCH]) for i in range(0, len(users), SCAN_BATCH)
+    ]
+    return verify_timelines(stream, Posts(stream, workload.tweet_bytes), timeline_scans(stream, SCAN_BATCH), timelines)
 
 
 async def timed(server: Server, client: Client, verify: Callable[[], Awaitable[Verdict]]) -> Outcome:

@@ -36,6 +36,8 @@ _END: Final = b"mn\r\n"
 class MemcachedSystem:
     """One memcached with room for everything."""
 
+    is_pinnable = True
+    stale_s_max = 0.0
     name = "memcached"
     title = "memcached"
     tuning = (
@@ -121,6 +123,7 @@ class _Session:
     def __init__(self, pipe: Pipe, workload: Workload) -> None:
         self._pipe = pipe
         self._workload = workload
+        self._active = workload.active
         self._record = record_of(workload.tweet_bytes)
 
     async def load(self) -> None:
@@ -143,6 +146,18 @@ class _Session:
 
     async def run(self) -> Work:
         return await client_managed.run(self._workload, lambda: _Message(self._pipe, self._record))
+
+    async def check(self, user: int, since: int) -> int:
+        return await client_managed.check(_Message(self._pipe, self._record), user, since)
+
+    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+        return await client_managed.post(self._active, lambda: _Message(self._pipe, self._record), poster, tick, text)
+
+    async def clear(self) -> None:
+        # Not flush_all, which goes by the second and also takes what is written in the second after it.
+        users = range(self._workload.stream.graph.user_count)
+        deletes = [b"md %b:%08d q\r\n" % (kind, user) for user in users for kind in (b"t", b"p", b"f")]
+        await self._pipe.send(b"".join((*deletes, _END)), 1)
 
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
         request = b"".join(b"mg t:%08d v\r\n" % user for user in users) + _END

@@ -17,13 +17,15 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal, cast
 
 import numpy as np
 
 from pequod.client import AsyncClient, Result, Rows
-from pequod_bench.compare.measure import Outcome, started, timed
-from pequod_bench.compare.pequod_system import PEQUOD, TIMEOUT_S, raise_first
+from pequod_bench.compare.measure import RUN_S_MAX, Outcome, started, timed, within
+from pequod_bench.compare.pequod_results import empty, raise_first
+from pequod_bench.compare.pequod_system import PEQUOD, TIMEOUT_S
 from pequod_bench.compare.system import BATCH, WINDOW, Server, Work
 from pequod_bench.graph import Ids
 from pequod_bench.verify import Differs, Same, Verdict
@@ -96,14 +98,23 @@ def make_sessions(article_count: int, session_count: int, vote_percent: int, see
     )
 
 
-def run(version: Version, sessions: Sessions, loop: asyncio.Runner) -> Outcome:
+@cache
+def _warm_up() -> Sessions:
+    return make_sessions(article_count=20, session_count=600, vote_percent=50, seed=0)
+
+
+def run(version: Version, sessions: Sessions, loop: asyncio.Runner, *, pin: bool = False) -> Outcome:
     """Run the sessions on a fresh server."""
-    with started(PEQUOD) as server:
-        return loop.run(_run(version, sessions, server))
+    with started(PEQUOD, pin=pin) as server:
+        return loop.run(within(RUN_S_MAX, _run(version, sessions, server)))
 
 
 async def _run(version: Version, sessions: Sessions, server: Server) -> Outcome:
     async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
+        warm_up = _Newp(client, version, _warm_up())
+        await warm_up.load()
+        await warm_up.run()
+        await empty(client)
         newp = _Newp(client, version, sessions)
         return await timed(server, newp, newp.verify)
 

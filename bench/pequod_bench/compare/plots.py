@@ -9,7 +9,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pequod_bench.compare.comparison import Comparison, Line, paper_ratio, ratios, spread
+from pequod_bench.compare.comparison import Comparison, Line, StoreResults, paper_ratio, ratios, spread
+from pequod_bench.compare.openloop import LatencyResult
+from pequod_bench.factors import Factors
 
 #: Text stays text, and one comparison gives one file.
 _STYLE: Final[dict[Any, Any]] = {
@@ -21,19 +23,27 @@ _STYLE: Final[dict[Any, Any]] = {
 }
 _OURS: Final = "#1b6ca8"
 _PAPER: Final = "#b9c4cc"
+#: For a line a system.
+_MANY: Final = ("#999999", "#1b6ca8", "#c0504d", "#6ba3d6", "#8064a2", "#4f8f3a", "#d99a2b")
 _COLOURS: Final = ("#c0504d", "#7f7f7f", "#1b6ca8")
 
 
-def figures(comparison: Comparison) -> list[str]:
-    """Return one SVG element for each figure that was measured."""
-    found = []
+def figures(comparison: Comparison) -> dict[str, str]:
+    """Return an SVG element for each section that has a figure."""
+    found: dict[str, str] = {}
     with rc_context(_STYLE):
         if comparison.twip:
-            found.append(_twip(comparison))
+            found["7"] = _twip(comparison)
         if comparison.materialisation:
-            found.append(_curves(comparison.materialisation, "active users, %", _COLOURS))
+            found["8"] = _curves(comparison.materialisation, "active users, %", _COLOURS)
         if comparison.newp:
-            found.append(_curves(comparison.newp, "sessions that vote, %", _COLOURS[1:]))
+            found["9"] = _curves(comparison.newp, "sessions that vote, %", _COLOURS[1:])
+        if comparison.latencies:
+            found["latency"] = _latencies(comparison.latencies)
+        if comparison.ycsb:
+            found["ycsb"] = _ycsb(comparison.ycsb)
+        if comparison.factors:
+            found["factors"] = _factors(comparison.factors)
     return found
 
 
@@ -71,6 +81,61 @@ def _curves(lines: list[Line], x_title: str, colours: tuple[str, ...]) -> str:
     axes.set_ylabel("runtime, s")
     axes.set_yscale("log")
     axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def _latencies(results: list[LatencyResult]) -> str:
+    """Draw the whole distribution of the checks, at the highest rate; towards the right ever rarer ones."""
+    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
+    axes: Axes = figure.subplots()
+    for number, result in enumerate(results):
+        at = result.rates[-1]
+        # 0, 90, 99, 99.9 % are equally far from each other.
+        points = [(1 / (1 - percent / 100), ms) for percent, ms in at.check_curve if percent < 100 and ms > 0]
+        xs, ys = zip(*points, strict=True) if points else ((), ())
+        dashes = ":" if number == 0 else "-"
+        axes.plot(xs, ys, dashes, color=_MANY[number % len(_MANY)], label=result.title)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks([1, 10, 100, 1_000, 10_000], ["0", "90", "99", "99.9", "99.99"])
+    axes.set_xlabel(f"percent of the checks, at {results[0].rates[-1].rate:,} operations a second")
+    axes.set_ylabel("done within, ms")
+    axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def _ycsb(workloads: list[StoreResults]) -> str:
+    figure = Figure(figsize=(7.5, 3), layout="constrained")
+    axes: Axes = figure.subplots()
+    titles = list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
+    for number, title in enumerate(titles):
+        rates = {
+            row: spread([outcome.commands / outcome.seconds for outcome in store.outcomes]).median
+            for row, workload in enumerate(workloads)
+            for store in workload.stores
+            if store.title == title
+        }
+        places = [row + (number - (len(titles) - 1) / 2) * 0.36 for row in rates]
+        axes.bar(places, list(rates.values()), 0.34, color=(_OURS, _PAPER)[number % 2], label=title)
+    axes.set_xticks(range(len(workloads)), [workload.letter for workload in workloads])
+    axes.set_ylabel("commands a second")
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def _factors(factors: Factors) -> str:
+    figure = Figure(figsize=(7.5, 0.6 + 0.45 * len(factors.results)), layout="constrained")
+    axes: Axes = figure.subplots()
+    for row, result in enumerate(factors.results):
+        axes.barh(row - 0.18, result.run, 0.34, color=_OURS)
+        axes.annotate(f" {result.run:.2f}", (result.run, row - 0.18), va="center", fontsize=9)
+        if result.paper_run is not None:
+            axes.barh(row + 0.18, result.paper_run, 0.34, color=_PAPER)
+            axes.annotate(f" {result.paper_run:.2f}", (result.paper_run, row + 0.18), va="center", fontsize=9)
+    axes.set_yticks(range(len(factors.results)), [result.name for result in factors.results])
+    axes.invert_yaxis()
+    axes.axvline(1, color="#333333", linewidth=0.8)
+    axes.set_xlabel("CPU without it, as it is = 1 (blue: here; grey: the paper)")
     return _svg(figure)
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -19,7 +19,7 @@ import asyncpg
 
 from pequod.engine import Rows
 from pequod_bench.compare.server import find_program, free_port, running
-from pequod_bench.compare.system import BATCH, Found, Missing, PeerError, Presence, Server, Work, Workload
+from pequod_bench.compare.system import BATCH, Found, Missing, PeerError, Presence, Server, Work, Workload, at_once
 from pequod_bench.keys import timeline_key, tweet
 from pequod_bench.process import ServerStartError
 from pequod_bench.stream import CHECK, POST, SUBSCRIBE
@@ -66,7 +66,12 @@ END $$;
 CREATE TRIGGER posted AFTER INSERT ON p FOR EACH ROW EXECUTE FUNCTION posted();
 CREATE TRIGGER followed AFTER INSERT ON s FOR EACH ROW WHEN (NEW.active) EXECUTE FUNCTION followed();
 """
+_CLEAR: Final = """
+DROP TABLE IF EXISTS s, p, t;
+DROP FUNCTION IF EXISTS posted, followed;
+"""
 _FOLLOWS_INDEX: Final = "CREATE INDEX ON s (follower, poster);"
+_POST: Final = "INSERT INTO p VALUES ($1, $2, $3)"
 _CHECK: Final[dict[Timelines, str]] = {
     "triggers": "SELECT tick, poster, tweet FROM t WHERE follower = $1 AND tick >= $2 ORDER BY tick, poster",
     "query": "SELECT tick, poster, tweet FROM s JOIN p USING (poster) WHERE follower = $1 AND tick >= $2 "
@@ -76,6 +81,9 @@ _CHECK: Final[dict[Timelines, str]] = {
 
 class PostgresSystem:
     """A PostgreSQL cluster of its own, in a temporary directory."""
+
+    is_pinnable = False
+    stale_s_max = 0.0
 
     def __init__(self, name: str, title: str, timelines: Timelines, tuning: str) -> None:
         self.name = name
@@ -175,7 +183,11 @@ class _Session:
         self._writer, *self._readers = connections
         self._workload = workload
         self._timelines = timelines
-        self._active = set(workload.stream.active.tolist())
+        self._active = workload.active
+        self._writing = asyncio.Lock()
+        self._free: asyncio.Queue[Any] = asyncio.Queue()
+        for reader in self._readers:
+            self._free.put_nowait(reader)
 
     async def load(self) -> None:
         await self._writer.execute(_TABLES)
@@ -188,10 +200,7 @@ class _Session:
 
     async def run(self) -> Work:
         """Carry out messages of operations: writes one after the other, checks on any free connection."""
-        stream = self._workload.stream
-        free: asyncio.Queue[Any] = asyncio.Queue()
-        for reader in self._readers:
-            free.put_nowait(reader)
+        stream, free = self._workload.stream, self._free
         # One message waits while another is written: the writer never idles, and is never far behind the checks.
         writes: asyncio.Queue[_Writes | None] = asyncio.Queue(1)
         row_count = command_count = message_count = 0
@@ -235,7 +244,23 @@ class _Session:
             if follows:
                 await self._writer.executemany("INSERT INTO s VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", follows)
             if posts:
-                await self._writer.executemany("INSERT INTO p VALUES ($1, $2, $3)", posts)
+                await self._writer.executemany(_POST, posts)
+
+    async def check(self, user: int, since: int) -> int:
+        reader = await self._free.get()
+        try:
+            async with _one_error():
+                return len(await reader.fetch(_CHECK[self._timelines], user, since))
+        finally:
+            self._free.put_nowait(reader)
+
+    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+        async with _one_error(), self._writing:
+            await self._writer.execute(_POST, poster, tick, text)
+        return at_once()
+
+    async def clear(self) -> None:
+        await self._writer.execute(_CLEAR)
 
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
         return [await self._timeline(user) for user in users]

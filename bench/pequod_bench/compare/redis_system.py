@@ -29,6 +29,8 @@ _LOAD_BATCH: Final = 2_000
 class RedisSystem:
     """One redis-server, without persistence."""
 
+    is_pinnable = True
+    stale_s_max = 0.0
     name = "redis"
     title = "Redis"
     tuning = (
@@ -63,18 +65,20 @@ class RedisSystem:
     @asynccontextmanager
     async def session(self, server: Server, workload: Workload) -> AsyncIterator[_Session]:
         """Connect."""
-        pipe = await connect(server.port, _parser)
+        pipe = await connect(server.port, parser)
         try:
             yield _Session(pipe, workload)
         finally:
             pipe.close()
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
+    """Return hiredis's parser of replies."""
     return cast("Parser", hiredis.Reader(notEnoughData=NOTHING_YET))
 
 
-def _pack(*command: bytes | int) -> bytes:
+def pack(*command: bytes | int) -> bytes:
+    """Return a command as it is sent."""
     # Its stub takes tuples of one.
     packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]
     return packed
@@ -84,20 +88,30 @@ class _Session:
     def __init__(self, pipe: Pipe, workload: Workload) -> None:
         self._pipe = pipe
         self._workload = workload
+        self._active = workload.active
 
     async def load(self) -> None:
         graph = self._workload.stream.graph
         users, posters = graph.users.tolist(), graph.posters.tolist()
         for i in range(0, len(users), _LOAD_BATCH):
             rows = zip(users[i : i + _LOAD_BATCH], posters[i : i + _LOAD_BATCH], strict=True)
-            commands = [_pack(b"SADD", b"f:%08d" % poster, user) for user, poster in rows]
+            commands = [pack(b"SADD", b"f:%08d" % poster, user) for user, poster in rows]
             await self._pipe.send(b"".join(commands), len(commands))
 
     async def run(self) -> Work:
         return await client_managed.run(self._workload, lambda: _Message(self._pipe))
 
+    async def check(self, user: int, since: int) -> int:
+        return await client_managed.check(_Message(self._pipe), user, since)
+
+    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+        return await client_managed.post(self._active, lambda: _Message(self._pipe), poster, tick, text)
+
+    async def clear(self) -> None:
+        await self._pipe.send(pack(b"FLUSHALL", b"SYNC"), 1)
+
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
-        commands = [_pack(b"ZRANGE", b"t:%08d" % user, 0, -1) for user in users]
+        commands = [pack(b"ZRANGE", b"t:%08d" % user, 0, -1) for user in users]
         replies = await self._pipe.send(b"".join(commands), len(commands))
         return [_rows(user, cast("list[bytes]", reply)) for user, reply in zip(users, replies, strict=True)]
 
@@ -123,7 +137,7 @@ class _Message:
 
     def _add(self, kind: str, *command: bytes | int) -> None:
         self._kinds.append(kind)
-        self._parts.append(_pack(*command))
+        self._parts.append(pack(*command))
 
     def check(self, user: int, since: int) -> None:
         self._add("c", b"ZRANGE", b"t:%08d" % user, since, b"+inf", b"BYSCORE")

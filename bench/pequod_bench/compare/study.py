@@ -1,32 +1,35 @@
-"""The whole comparison: which runs are made, how large, in which order."""
+"""The whole comparison, section by section: which runs are made, and in which order."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import Final, Literal, TypeVar
 
 from pequod.engine import PequodError
-from pequod_bench.compare import materialisation, newp
-from pequod_bench.compare.comparison import (
-    Comparison,
-    Line,
-    Point,
-    SystemResult,
-    this_command,
-    this_commit,
-    this_machine,
-)
+from pequod_bench.compare import freshness, materialisation, newp, openloop, variants, ycsb
+from pequod_bench.compare.comparison import Comparison, Line, Point, StoreResults, SystemResult
+from pequod_bench.compare.machine import this_command, this_commit, this_machine
 from pequod_bench.compare.measure import Outcome, client_loop, run_twip
+from pequod_bench.compare.scale import Scale
 from pequod_bench.compare.system import Found, System, Workload
 from pequod_bench.compare.systems import SYSTEMS
-from pequod_bench.progress import Advance, ProgressBars
+from pequod_bench.compare.trials import Trials
+from pequod_bench.compare.ycsb_stores import CONTENDERS, run_ycsb
+from pequod_bench.engine_twip import run as run_engine
+from pequod_bench.factors import analyse
+from pequod_bench.phases import PhaseCost, Phases
+from pequod_bench.progress import QUIET, ProgressBars
+from pequod_bench.pure import CompiledEngineError, require_pure_engine
 from pequod_bench.stream import make_stream
+from pequod_bench.twip import Settings as TwipSettings
 
+Section = Literal["7", "8", "9", "maintenance", "celebrity", "latency", "ycsb", "factors"]
 Subject = TypeVar("Subject")
+Here = Mapping[str, tuple[System, str]]
 
 
 class UnknownSystemError(PequodError):
@@ -34,46 +37,18 @@ class UnknownSystemError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How much to measure."""
-
-    users: int = 5_000
-    ticks: int = 200_000
-    repetitions: int = 3
-    #: Of figures 8 and 9, which start a server for every point of every line.
-    materialisation_users: int = 1_000
-    articles: int = 2_000
-    sessions: int = 20_000
-    curve_repetitions: int = 3
-    active_percents: Sequence[int] = materialisation.ACTIVE_PERCENTS
-    vote_percents: Sequence[int] = newp.VOTE_PERCENTS
-
-
-#: A laptop minute or two.
-QUICK = Scale(
-    users=1_000,
-    ticks=40_000,
-    materialisation_users=200,
-    articles=200,
-    sessions=2_000,
-    curve_repetitions=1,
-    active_percents=(1, 50, 90, 100),
-    vote_percents=(0, 50, 90, 100),
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """What comparison to make."""
 
     scale: Scale
-    #: Names of the systems of figure 7.
+    #: Names of the systems of figure 7 and of the latencies.
     systems: Sequence[str]
-    #: Of 7, 8 and 9.
-    figures: frozenset[int]
+    sections: frozenset[str]
     graph: str = "synthetic"
     tweet_bytes: int = 140
     seed: int = 1
+    #: Servers and the client get cores of their own, where that can be done.
+    pin: bool = False
 
 
 def chosen(names: Sequence[str]) -> tuple[dict[str, tuple[System, str]], dict[str, str]]:
@@ -96,94 +71,221 @@ def chosen(names: Sequence[str]) -> tuple[dict[str, tuple[System, str]], dict[st
     return here, skipped
 
 
-def run(settings: Settings, bars: ProgressBars) -> Comparison:
-    """Measure everything that was asked for."""
-    scale = settings.scale
+def run(settings: Settings, bars: ProgressBars, keep: Callable[[Comparison], None] = lambda _: None) -> Comparison:
+    """Measure everything that was asked for; ``keep`` gets what there is after each section."""
     here, skipped = chosen(settings.systems)
-    stream = make_stream(settings.graph, scale.users, scale.ticks, settings.seed)
-    started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    machine = this_machine()
+    begun = time.monotonic()
     with client_loop() as loop:
-        return Comparison(
+        trials = Trials(loop, bars, pin=settings.pin)
+        found = Comparison(
             command=this_command(),
             commit=this_commit(),
-            started_at=started_at,
-            machine=machine,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            machine=this_machine(),
             seed=settings.seed,
-            repetitions=scale.repetitions,
-            twip_size=(
-                f"{stream.graph.user_count:,} users, {stream.graph.edge_count:,} subscriptions ({stream.graph.name}), "
-                f"{stream.tick_count:,} operations, {settings.tweet_bytes}-byte posts"
-            ),
-            materialisation_size=f"{scale.materialisation_users:,} users; runs a point: {scale.curve_repetitions}",
-            newp_size=(
-                f"{scale.articles:,} articles, {scale.sessions:,} sessions; runs a point: {scale.curve_repetitions}"
-            ),
+            repetitions=settings.scale.repetitions,
+            is_pinned=settings.pin,
+            sizes={},
             skipped=skipped,
-            twip=(
-                _twip(here, Workload(stream, settings.tweet_bytes), scale.repetitions, loop, bars)
-                if 7 in settings.figures
-                else []
-            ),
-            materialisation=_materialisation(settings, loop, bars) if 8 in settings.figures else [],
-            newp=_newp(settings, loop, bars) if 9 in settings.figures else [],
+            failures=trials.failures,
         )
+        for section, study in STUDIES.items():
+            if section in settings.sections:
+                study(settings, here, trials, found)
+                found.seconds = time.monotonic() - begun
+                keep(found)
+    return found
 
 
-def _twip(
-    here: dict[str, tuple[System, str]],
-    workload: Workload,
-    repetitions: int,
-    loop: asyncio.Runner,
-    bars: ProgressBars,
+def _twip(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    scale = settings.scale
+    stream = make_stream(settings.graph, scale.users, scale.ticks, settings.seed)
+    found.sizes["7"] = (
+        f"{stream.graph.user_count:,} users, {stream.graph.edge_count:,} subscriptions ({stream.graph.name}), "
+        f"{stream.tick_count:,} operations, {settings.tweet_bytes}-byte posts"
+    )
+    workload = Workload(stream, settings.tweet_bytes)
+    found.twip = _systems("figure 7", here.values(), workload, scale.repetitions, trials)
+    with trials.bars.working("engine alone"):
+        twip = TwipSettings(
+            settings.graph, scale.users, scale.ticks, settings.seed, settings.tweet_bytes, verify="final"
+        )
+        for costs in trials.attempt("figure 7", "the engine alone", partial(_phases, twip)):
+            found.phases += costs
+
+
+def _phases(twip: TwipSettings) -> tuple[PhaseCost, ...]:
+    """Return what each kind of operation takes in the engine alone."""
+    report = run_engine(twip, QUIET, phases=Phases())
+    assert report.correct, report.difference
+    return report.phases
+
+
+def _systems(
+    section: str, systems: Iterable[tuple[System, str]], workload: Workload, repetitions: int, trials: Trials
 ) -> list[SystemResult]:
-    systems = [system for system, _ in here.values()]
-    with bars.bar("figure 7", repetitions * len(systems)) as advance:
-        outcomes = _interleaved(systems, repetitions, partial(run_twip, workload=workload, loop=loop), advance)
+    """Run Twip on some systems."""
+    subjects = {system.title: (system, version) for system, version in systems}
+
+    def run_one(subject: tuple[System, str]) -> Outcome:
+        return run_twip(subject[0], workload, trials.loop, pin=trials.pin)
+
+    with trials.bars.bar(section, repetitions * len(subjects)) as advance:
+        found = trials.interleaved(section, subjects, repetitions, run_one, advance)
     return [
-        SystemResult(system.name, system.title, version, system.tuning, found)
-        for (system, version), found in zip(here.values(), outcomes, strict=True)
+        SystemResult(system.name, system.title, version, system.tuning, found[title])
+        for title, (system, version) in subjects.items()
+        if title in found
     ]
 
 
-def _interleaved(
-    subjects: Sequence[Subject], repetitions: int, run_one: Callable[[Subject], Outcome], advance: Advance
-) -> list[list[Outcome]]:
-    """Run all subjects one after the other, then all again: what slows the machine for a while slows all of them."""
-    outcomes: list[list[Outcome]] = [[] for _ in subjects]
-    for _ in range(repetitions):
-        for subject, found in zip(subjects, outcomes, strict=True):
-            found.append(run_one(subject))
+def _curves(
+    section: str,
+    xs: Sequence[int],
+    subjects: Mapping[str, Subject],
+    repetitions: int,
+    run_at: Callable[[int], Callable[[Subject], Outcome]],
+    trials: Trials,
+) -> list[Line]:
+    """Run all subjects at each x; a subject that fails anywhere has no line."""
+    lines: dict[str, list[Point]] = {title: [] for title in subjects}
+    with trials.bars.bar(section, len(xs) * len(subjects) * repetitions) as advance:
+        for x in xs:
+            left = {title: subjects[title] for title in lines}
+            found = trials.interleaved(section, left, repetitions, run_at(x), advance)
+            lines = {title: [*lines[title], Point(x, found[title])] for title in found}
+    return [Line(title, points) for title, points in lines.items()]
+
+
+def _materialisation(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    del here
+    scale = settings.scale
+    found.sizes["8"] = f"{scale.materialisation_users:,} users; runs a point: {scale.curve_repetitions}"
+
+    def run_at(percent: int) -> Callable[[System], Outcome]:
+        stream = materialisation.make_stream(settings.graph, scale.materialisation_users, percent, settings.seed)
+        workload = Workload(stream, settings.tweet_bytes)
+        return partial(run_twip, workload=workload, loop=trials.loop, pin=trials.pin)
+
+    strategies: dict[str, System] = {system.title: system for system in materialisation.STRATEGIES}
+    found.materialisation = _curves(
+        "figure 8", scale.active_percents, strategies, scale.curve_repetitions, run_at, trials
+    )
+
+
+def _newp(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    del here
+    scale = settings.scale
+    found.sizes["9"] = (
+        f"{scale.articles:,} articles, {scale.sessions:,} sessions; runs a point: {scale.curve_repetitions}"
+    )
+
+    def run_at(percent: int) -> Callable[[newp.Version], Outcome]:
+        sessions = newp.make_sessions(scale.articles, scale.sessions, percent, settings.seed)
+        return partial(newp.run, sessions=sessions, loop=trials.loop, pin=trials.pin)
+
+    versions: dict[str, newp.Version] = {version: version for version in newp.VERSIONS}
+    found.newp = _curves("figure 9", scale.vote_percents, versions, scale.curve_repetitions, run_at, trials)
+
+
+def _maintenance(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    del here
+    scale = settings.scale
+    stream = make_stream(settings.graph, scale.variant_users, scale.variant_ticks, settings.seed)
+    found.sizes["maintenance"] = f"{stream.graph.user_count:,} users, {stream.tick_count:,} operations"
+    systems = [(system, "") for system in variants.MAINTENANCE]
+    workload = Workload(stream, settings.tweet_bytes)
+    found.maintenance = _systems("maintenance", systems, workload, scale.curve_repetitions, trials)
+
+
+def _celebrity(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    del here
+    scale = settings.scale
+    graph = "power-law" if settings.graph == "synthetic" else settings.graph
+    stream = make_stream(graph, scale.variant_users, scale.variant_ticks, settings.seed, scale.celebrity_posts)
+    found.sizes["celebrity"] = (
+        f"{stream.graph.user_count:,} users ({stream.graph.name}), {stream.first_tick:,} posts before the start, "
+        f"{stream.tick_count:,} operations"
+    )
+    systems = [(system, "") for system in variants.CELEBRITIES]
+    workload = Workload(stream, settings.tweet_bytes)
+    found.celebrities = _systems("celebrity", systems, workload, scale.curve_repetitions, trials)
+
+
+def _latency(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    scale = settings.scale
+    found.sizes["latency"] = (
+        f"{scale.latency_users:,} users; {openloop.ACTIVE_PERCENT} checks to a post, {scale.rate_s:g} s at each rate; "
+        f"{scale.freshness_posts:,} posts"
+    )
+    load = openloop.make_load(scale.latency_users, scale.rates, scale.rate_s, settings.seed)
+    posts = freshness.make_posts(scale.latency_users, scale.freshness_posts, settings.seed)
+    with trials.bars.bar("latency", 1 + 2 * len(here)) as advance:
+        found.latencies = trials.attempt("latency", "the generator", lambda: openloop.run_alone(load, trials.loop))
+        advance(1)
+        for system, _ in here.values():
+            timed = partial(openloop.run, system, load, trials.loop, pin=trials.pin)
+            found.latencies += trials.attempt("latency", system.title, timed)
             advance(1)
-    return outcomes
+            seen = partial(freshness.run, system, posts, trials.loop, pin=trials.pin)
+            found.freshness += trials.attempt("freshness", system.title, seen)
+            advance(1)
 
 
-def _materialisation(settings: Settings, loop: asyncio.Runner, bars: ProgressBars) -> list[Line]:
-    scale, strategies = settings.scale, materialisation.STRATEGIES
-    points: list[list[Point]] = [[] for _ in strategies]
-    steps = len(scale.active_percents) * len(strategies) * scale.curve_repetitions
-    with bars.bar("figure 8", steps) as advance:
-        for percent in scale.active_percents:
-            stream = materialisation.make_stream(settings.graph, scale.materialisation_users, percent, settings.seed)
-            workload = Workload(stream, settings.tweet_bytes)
-            outcomes = _interleaved(
-                strategies, scale.curve_repetitions, partial(run_twip, workload=workload, loop=loop), advance
-            )
-            for line, found in zip(points, outcomes, strict=True):
-                line.append(Point(percent, found))
-    return [Line(system.title, line) for system, line in zip(strategies, points, strict=True)]
+def _ycsb(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    del here
+    scale = settings.scale
+    found.sizes["ycsb"] = (
+        f"{scale.records:,} records of {ycsb.RECORD_BYTES:,} bytes, {scale.operations:,} operations; "
+        f"runs each: {scale.curve_repetitions}"
+    )
+    contenders = {contender.system.title: contender for contender in CONTENDERS}
+    versions: dict[str, str] = {}
+    for title, contender in list(contenders.items()):
+        presence = contender.system.find()
+        if isinstance(presence, Found):
+            versions[title] = presence.version
+        else:
+            found.skipped[contender.system.name] = presence.reason
+            del contenders[title]
+    with trials.bars.bar("YCSB", len(ycsb.MIXES) * len(contenders) * scale.curve_repetitions) as advance:
+        for mix in ycsb.MIXES:
+            operations = ycsb.make_operations(mix, scale.records, scale.operations, settings.seed)
+            run_one = partial(run_ycsb, operations=operations, loop=trials.loop, pin=trials.pin)
+            runs = trials.interleaved(f"YCSB {mix.letter}", contenders, scale.curve_repetitions, run_one, advance)
+            stores = [
+                SystemResult(contenders[title].system.name, title, versions[title], contenders[title].tuning, outcomes)
+                for title, outcomes in runs.items()
+            ]
+            found.ycsb.append(StoreResults(mix.letter, mix.text, stores))
 
 
-def _newp(settings: Settings, loop: asyncio.Runner, bars: ProgressBars) -> list[Line]:
-    scale, versions = settings.scale, newp.VERSIONS
-    points: list[list[Point]] = [[] for _ in versions]
-    steps = len(scale.vote_percents) * len(versions) * scale.curve_repetitions
-    with bars.bar("figure 9", steps) as advance:
-        for percent in scale.vote_percents:
-            sessions = newp.make_sessions(scale.articles, scale.sessions, percent, settings.seed)
-            outcomes = _interleaved(
-                versions, scale.curve_repetitions, partial(newp.run, sessions=sessions, loop=loop), advance
-            )
-            for line, found in zip(points, outcomes, strict=True):
-                line.append(Point(percent, found))
-    return [Line(version, line) for version, line in zip(versions, points, strict=True)]
+def _factors(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+    del here
+    scale = settings.scale
+    twip = TwipSettings(users=scale.factor_users, ticks=scale.factor_ticks, seed=settings.seed)
+    found.sizes["factors"] = (
+        f"{scale.factor_users:,} users, {scale.factor_ticks:,} operations, {scale.factor_rounds} rounds; the engine "
+        "alone, without a wire"
+    )
+    try:
+        require_pure_engine()
+    except CompiledEngineError as error:
+        found.skipped["factors"] = str(error)
+        return
+    for factors in trials.attempt("factors", "factors", lambda: analyse(twip, scale.factor_rounds, "", trials.bars)):
+        found.factors = factors
+
+
+#: In the order in which they are made and reported.
+STUDIES: Final[dict[Section, Callable[[Settings, Here, Trials, Comparison], None]]] = {
+    "7": _twip,
+    "8": _materialisation,
+    "9": _newp,
+    "maintenance": _maintenance,
+    "celebrity": _celebrity,
+    "latency": _latency,
+    "ycsb": _ycsb,
+    "factors": _factors,
+}
+SECTIONS: Final[tuple[Section, ...]] = tuple(STUDIES)

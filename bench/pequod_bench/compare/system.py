@@ -2,12 +2,13 @@
 
 system.find()                     Found the program, or Missing and how to install it
 system.started(directory)         a real server on a free port of the loopback, until the block ends
-system.session(server, workload)  a connection: load(), run(), timelines()
+system.session(server, workload)  a connection: load(), run(), timelines(); check(), post(); clear()
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,11 @@ class Workload:
     stream: Stream
     tweet_bytes: int
 
+    @property
+    def active(self) -> frozenset[int]:
+        """Users whose timelines are kept where a client keeps them."""
+        return frozenset(self.stream.active.tolist())
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -73,6 +79,13 @@ class Work:
     command_count: int
     #: Messages that carried them.
     message_count: int
+
+
+def at_once() -> Awaitable[None]:
+    """Return what ended already."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ended.set_result(None)
+    return ended
 
 
 class Client(Protocol):
@@ -91,6 +104,15 @@ class Session(Client, Protocol):
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
         """Return whole timelines, in the keys and the order that Pequod gives them."""
 
+    async def check(self, user: int, since: int) -> int:
+        """Read one timeline from a tick on, by itself; return how many rows came."""
+
+    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+        """Write one post, by itself, until it is acknowledged; what comes back ends when it is in all timelines."""
+
+    async def clear(self) -> None:
+        """Remove everything that `load` and operations wrote."""
+
 
 class System(Protocol):
     """One of the systems that are compared."""
@@ -106,6 +128,14 @@ class System(Protocol):
     @property
     def tuning(self) -> str:
         """What is done so that it runs well, for the report."""
+
+    @property
+    def is_pinnable(self) -> bool:
+        """Whether one thread does the server's work, so that a core of its own is enough."""
+
+    @property
+    def stale_s_max(self) -> float:
+        """After so many seconds every timeline shows what was written before."""
 
     def find(self) -> Presence:
         """Look whether it can be run here."""

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from pequod_bench.compare.comparison import Comparison, Line, Spread, SystemResult, paper_ratio, ratios, spread
+from pequod_bench.compare.comparison import (
+    Comparison,
+    Line,
+    Spread,
+    StoreResults,
+    SystemResult,
+    paper_ratio,
+    ratios,
+    spread,
+)
+from pequod_bench.compare.freshness import Freshness
+from pequod_bench.compare.measure import Outcome
+from pequod_bench.compare.openloop import LatencyResult
+from pequod_bench.factors import Factors
+from pequod_bench.latency import Latencies
+from pequod_bench.phases import NAMES, PhaseCost
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table; all columns but the first hold figures."""
 
+    #: Of the section, as in `Comparison.sizes`; a section may have several tables.
+    section: str
     title: str
     note: str
     columns: list[str]
@@ -18,16 +37,20 @@ class Table:
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Return a table for each figure that was measured."""
-    found = []
+    """Return a table, or two, for each section that was measured."""
+    sizes = comparison.sizes
+    found: list[Table] = []
     if comparison.twip:
         found.append(_twip(comparison))
+    if comparison.phases:
+        found.append(_phases(comparison.phases))
     if comparison.materialisation:
         found.append(
             _curves(
+                "8",
                 "Figure 8: materialisation, over the share of active users",
-                f"{comparison.materialisation_size}. Seconds for all checks and posts; server CPU in brackets. The "
-                "paper: dynamic is ahead of full up to about 90 % active users, full 1.08 times faster at 100 %.",
+                f"{sizes['8']}. Seconds for all checks and posts; server CPU in brackets. The paper: dynamic is ahead "
+                "of full up to about 90 % active users, full 1.08 times faster at 100 %.",
                 "active users",
                 comparison.materialisation,
             )
@@ -35,124 +58,227 @@ def tables(comparison: Comparison) -> list[Table]:
     if comparison.newp:
         found.append(
             _curves(
+                "9",
                 "Figure 9: Newp, separate and interleaved joins, over the rate of votes",
-                f"{comparison.newp_size}. Seconds for all sessions; server CPU in brackets. The paper: interleaved is "
-                "ahead up to about 90 % votes.",
+                f"{sizes['9']}. Seconds for all sessions; server CPU in brackets. The paper: interleaved is ahead up "
+                "to about 90 % votes.",
                 "sessions that vote",
                 comparison.newp,
             )
         )
+    if comparison.maintenance:
+        note = f"{sizes['maintenance']}. " + " ".join(f"{way.title}: {way.tuning}" for way in comparison.maintenance)
+        found.append(_variants("maintenance", "Push, pull and snapshots", note, comparison.maintenance))
+    if comparison.celebrities:
+        note = f"{sizes['celebrity']}. " + " ".join(f"{way.title}: {way.tuning}" for way in comparison.celebrities)
+        found.append(_variants("celebrity", "Celebrities kept apart", note, comparison.celebrities))
+    if comparison.latencies:
+        found.append(_latencies(sizes["latency"], comparison.latencies))
+    if comparison.freshness:
+        found.append(_freshness(comparison.freshness))
+    if comparison.ycsb:
+        found.append(_ycsb(sizes["ycsb"], comparison.ycsb))
+    if comparison.factors:
+        found.append(_factors(sizes["factors"], comparison.factors))
     return found
 
 
-def _twip(comparison: Comparison) -> Table:
-    base = comparison.twip[0]
-    row_counts = [spread([outcome.rows for outcome in result.outcomes]).median for result in comparison.twip]
-    return Table(
-        title="Figure 7: Twip, system by system",
-        note=f"{comparison.twip_size}; median of {comparison.repetitions} interleaved repetitions (least to greatest). "
-        f"Ratios are to {base.title}, repetition by repetition. Every system ended with the timelines that a "
-        "computation from scratch gives. Rows: what the checks returned. Where the client or another connection "
-        "writes, a post is not yet in a timeline when some checks pass its place, and these never return it.",
-        columns=[
-            "system",
-            "runtime, s",
-            "ratio",
-            "paper",
-            "server CPU, s",
-            "client CPU, s",
-            "commands",
-            "messages",
-            "memory, MiB",
-            "rows",
-        ],
-        rows=[
-            [result.title, *_twip_figures(result, base), f"{rows:,.0f}"]
-            for result, rows in zip(comparison.twip, row_counts, strict=True)
-        ],
-    )
-
-
-def _twip_figures(result: SystemResult, base: SystemResult) -> list[str]:
-    outcomes = result.outcomes
-    paper = paper_ratio(result, base)
-    return [
-        _text(spread([outcome.seconds for outcome in outcomes])),
-        _text(ratios(result, base)),
-        "" if paper is None else f"{paper:.2f}",
-        _text(spread([outcome.server_cpu_seconds for outcome in outcomes])),
-        _text(spread([outcome.client_cpu_seconds for outcome in outcomes])),
-        f"{outcomes[0].commands:,}",
-        f"{outcomes[0].messages:,}",
-        f"{spread([outcome.server_mib for outcome in outcomes]).median:,.0f}",
-    ]
-
-
-def _text(figure: Spread) -> str:
+def figure_text(figure: Spread) -> str:
+    """Return a median and its range."""
     if figure.least == figure.greatest:
         return f"{figure.median:.2f}"
     return f"{figure.median:.2f} ({figure.least:.2f} to {figure.greatest:.2f})"
 
 
-def _curves(title: str, note: str, x_title: str, lines: list[Line]) -> Table:
+def of_all(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float]) -> Spread:
+    """Return one figure of several runs."""
+    return spread([figure(outcome) for outcome in outcomes])
+
+
+def _twip(comparison: Comparison) -> Table:
+    base = comparison.twip[0]
+    return Table(
+        section="7",
+        title="Figure 7: Twip, system by system",
+        note=f"{comparison.sizes['7']}; median of {comparison.repetitions} interleaved repetitions (least to greatest)."
+        f" Ratios are to {base.title}, repetition by repetition. Every system ended with the timelines that a "
+        "computation from scratch gives. Rows: what the checks returned. Where the client or another connection "
+        "writes, a post is not yet in a timeline when some checks pass its place, and these never return it.",
+        columns=["system", "runtime, s", "ratio", "paper", *_COSTS],
+        rows=[
+            [
+                result.title,
+                figure_text(of_all(result.outcomes, lambda outcome: outcome.seconds)),
+                figure_text(ratios(result, base)),
+                "" if (paper := paper_ratio(result, base)) is None else f"{paper:.2f}",
+                *_costs(result.outcomes),
+            ]
+            for result in comparison.twip
+        ],
+    )
+
+
+_COSTS: Final = ("server CPU, s", "client CPU, s", "commands", "messages", "memory, MiB", "rows")
+
+
+def _costs(outcomes: Sequence[Outcome]) -> list[str]:
+    return [
+        figure_text(of_all(outcomes, lambda outcome: outcome.server_cpu_seconds)),
+        figure_text(of_all(outcomes, lambda outcome: outcome.client_cpu_seconds)),
+        f"{outcomes[0].commands:,}",
+        f"{outcomes[0].messages:,}",
+        f"{of_all(outcomes, lambda outcome: outcome.server_mib).median:,.0f}",
+        f"{of_all(outcomes, lambda outcome: outcome.rows).median:,.0f}",
+    ]
+
+
+def _variants(section: str, title: str, note: str, ways: Sequence[SystemResult]) -> Table:
+    rows = [
+        [
+            way.title,
+            figure_text(of_all(way.outcomes, lambda outcome: outcome.seconds)),
+            figure_text(ratios(way, ways[0])),
+            *_costs(way.outcomes),
+        ]
+        for way in ways
+    ]
+    return Table(section, title, note, ["way", "runtime, s", "ratio", *_COSTS], rows)
+
+
+def _phases(costs: Sequence[PhaseCost]) -> Table:
+    return Table(
+        section="7",
+        title="What the engine does for it",
+        note="The same operations in the engine alone, by kind; µs of CPU. What the server takes beyond this goes into "
+        "messages: reading, writing, waiting.",
+        columns=["operation", "count", "µs, mean", "median", "p99", "µs an operation of the run"],
+        rows=[
+            [
+                cost.name,
+                f"{cost.count:,}",
+                *(f"{us:.2f}" for us in (cost.mean_us, cost.median_us, cost.p99_us, cost.us_per_tick)),
+            ]
+            for cost in costs
+        ],
+    )
+
+
+def _curves(section: str, title: str, note: str, x_title: str, lines: list[Line]) -> Table:
     rows = []
     for points in zip(*(line.points for line in lines), strict=True):
         row = [f"{points[0].x} %"]
         for point in points:
-            cpu = spread([outcome.server_cpu_seconds for outcome in point.outcomes]).median
-            row.append(f"{_text(spread([outcome.seconds for outcome in point.outcomes]))} [{cpu:.2f}]")
+            cpu = of_all(point.outcomes, lambda outcome: outcome.server_cpu_seconds).median
+            row.append(f"{figure_text(of_all(point.outcomes, lambda outcome: outcome.seconds))} [{cpu:.2f}]")
         rows.append(row)
-    return Table(title, note, [x_title, *(line.title for line in lines)], rows)
+    return Table(section, title, note, [x_title, *(line.title for line in lines)], rows)
 
 
-def verdicts(comparison: Comparison) -> list[str]:
-    """Say where Pequod wins and where it loses, in sentences."""
-    return [*_twip_verdicts(comparison), *_crossing("full", comparison.materialisation), *_newp_verdict(comparison)]
-
-
-def _twip_verdicts(comparison: Comparison) -> list[str]:
-    sentences = []
-    for result in comparison.twip[1:]:
-        base = comparison.twip[0]
-        ratio = ratios(result, base)
-        paper = paper_ratio(result, base)
-        if ratio.least > 1:
-            what = f"{base.title} is {ratio.median:.2f} times faster than {result.title}"
-        elif ratio.greatest < 1:
-            what = f"{base.title} is {1 / ratio.median:.2f} times slower than {result.title}"
-        else:
-            what = f"{base.title} and {result.title} are equal within the spread of the runs ({_text(ratio)})"
-        theirs = spread([outcome.server_cpu_seconds for outcome in result.outcomes]).median
-        ours = spread([outcome.server_cpu_seconds for outcome in base.outcomes]).median
-        beside = "" if paper is None else f" The paper's ratio is {paper:.2f}."
-        sentences.append(f"{what}. CPU of the servers: {ours:.2f} s and {theirs:.2f} s.{beside}")
-    return sentences
-
-
-def _crossing(rival: str, lines: list[Line]) -> list[str]:
-    if not lines:
-        return []
-    by_title = {line.title.split(maxsplit=1)[0]: line for line in lines}
-    ahead = _ahead(by_title["dynamic"], by_title[rival])
-    return [f"Dynamic materialisation is ahead of {rival} materialisation at {ahead} active users."]
-
-
-def _newp_verdict(comparison: Comparison) -> list[str]:
-    if not comparison.newp:
-        return []
-    separate, interleaved = comparison.newp
-    return [f"Interleaved joins are ahead of separate ones at {_ahead(interleaved, separate)} sessions that vote."]
-
-
-def _ahead(line: Line, rival: Line) -> str:
-    """Return where the line is lower, such as ``0 %, 25 % (of the 5 points measured)``."""
-
-    def seconds(outcomes: list[float]) -> float:
-        return spread(outcomes).median
-
-    lower = [
-        f"{mine.x} %"
-        for mine, other in zip(line.points, rival.points, strict=True)
-        if seconds([o.seconds for o in mine.outcomes]) < seconds([o.seconds for o in other.outcomes])
+def _latencies(size: str, results: Sequence[LatencyResult]) -> Table:
+    rows = [
+        [
+            f"{result.title}, {at.rate:,}/s",
+            f"{at.done_per_s:,.0f}",
+            *_percentiles(at.checks),
+            f"{at.posts.p50_ms:.2f}",
+            f"{at.posts.p99_ms:.2f}",
+        ]
+        for result in results
+        for at in result.rates
     ]
-    return f"{', '.join(lower) or 'none'} (of {len(line.points)} points measured)"
+    return Table(
+        section="latency",
+        title="Latencies at a fixed rate",
+        note=f"{size}. ms, from the moment at which an operation was to start to its answer, whether or not "
+        "earlier ones are back: a loop that waits for each answer would leave out all who wait while a server stalls "
+        "(coordinated omission). Each operation by itself. The first rows are the generator without a server, whose "
+        "timers are late by that much; it is part of all the others. A post counts until it is acknowledged.",
+        columns=["system, rate", "done/s", *(f"check {name}" for name in _PERCENTILES), "post p50", "post p99"],
+        rows=rows,
+    )
+
+
+_PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
+
+
+def _percentiles(found: Latencies) -> list[str]:
+    return [f"{ms:.2f}" for ms in (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms)]
+
+
+def _freshness(results: Sequence[Freshness]) -> Table:
+    return Table(
+        section="freshness",
+        title="From a post's acknowledgement to its followers",
+        note="ms, one post after the other beside 200 checks a second. Visible: to the end of the first check "
+        "that shows the post in a follower's timeline; where the store keeps timelines as it takes the post, that is "
+        "one check. Told: to the event of a watch of that timeline, 16 of which stand; an event that is here before the "
+        "acknowledgement counts as no lag.",
+        columns=[
+            "system",
+            *(f"visible {name}" for name in _PERCENTILES),
+            "seen by the first check",
+            *(f"told {name}" for name in _PERCENTILES[:3]),
+            "told before",
+        ],
+        rows=[
+            [
+                result.title,
+                *_percentiles(result.visible),
+                f"{result.first_check_part:.1%}",
+                *([""] * 3 if result.told is None else _percentiles(result.told)[:3]),
+                "" if result.told_before_part is None else f"{result.told_before_part:.1%}",
+            ]
+            for result in results
+        ],
+    )
+
+
+def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
+    titles = list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
+    rows = []
+    for workload in workloads:
+        by_title = {store.title: store for store in workload.stores}
+        row = [f"{workload.letter}: {workload.text}"]
+        for title in titles:
+            row += _store_figures(by_title[title].outcomes) if title in by_title else ["", "", ""]
+        rows.append(row)
+    return Table(
+        section="ycsb",
+        title="YCSB: the ordered store without joins",
+        note=f"{size}. Batches of 256 operations, 2 under way; a write that depends on a read goes out when that is "
+        "answered. After each run all records, and the number of rows read, must be what they must be. "
+        + " ".join(f"{store.title}: {store.tuning}" for store in workloads[0].stores),
+        columns=["workload", *(f"{title}, {what}" for title in titles for what in ("commands/s", "server µs", "MiB"))],
+        rows=rows,
+    )
+
+
+def _store_figures(outcomes: Sequence[Outcome]) -> list[str]:
+    return [
+        f"{of_all(outcomes, lambda outcome: outcome.commands / outcome.seconds).median:,.0f}",
+        f"{of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.commands * 1e6).median:.1f}",
+        f"{of_all(outcomes, lambda outcome: outcome.server_mib).median:,.0f}",
+    ]
+
+
+def _factors(size: str, factors: Factors) -> Table:
+    def shown(ratio: float | None) -> str:
+        return "" if ratio is None else f"{ratio:.2f}"
+
+    return Table(
+        section="factors",
+        title="What each structure of the engine is worth",
+        note=f"{size}. How many times more CPU (and memory) Twip takes the plain way, everything else as it is, "
+        f"which is {factors.us_per_tick:.1f} µs an operation and {factors.memory_mib:.0f} MiB. All ways gave "
+        "the same answers.",
+        columns=["structure, or the plain way", "whole run", *NAMES, "memory", "paper", "paper, memory"],
+        rows=[
+            [
+                f"{result.name}; {result.plain}",
+                f"{result.run:.2f}",
+                *(shown(result.phases.get(name)) for name in NAMES),
+                *map(shown, (result.memory, result.paper_run, result.paper_memory)),
+            ]
+            for result in factors.results
+        ],
+    )

@@ -11,13 +11,28 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from pequod_bench.compare import materialisation, newp, study
-from pequod_bench.compare.comparison import Comparison, Line, Machine, Point, SystemResult, ratios, spread
+from pequod_bench.compare.comparison import (
+    Comparison,
+    Line,
+    Point,
+    StoreResults,
+    SystemResult,
+    ratios,
+    spread,
+)
+from pequod_bench.compare.freshness import Freshness
+from pequod_bench.compare.machine import Machine
 from pequod_bench.compare.markdown import to_markdown
 from pequod_bench.compare.measure import Outcome, client_loop, run_twip
+from pequod_bench.compare.openloop import AtRate, LatencyResult
 from pequod_bench.compare.page import to_html
+from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
+from pequod_bench.compare.scale import QUICK
 from pequod_bench.compare.system import Workload
-from pequod_bench.compare.tables import verdicts
+from pequod_bench.compare.trials import Failure, Trials
+from pequod_bench.compare.verdicts import goals, verdicts
+from pequod_bench.latency import Latencies
 from pequod_bench.progress import QUIET
 from pequod_bench.stream import CHECK, POST
 from typer.testing import CliRunner
@@ -50,7 +65,8 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
     ("arguments", "message"),
     [
         (["--systems", "pequod,oracle"], "there is no system 'oracle'; there are pequod, redis"),
-        (["--figures", "7,10"], "--figures takes 7, 8 and 9"),
+        (["--figures", "7,10"], "--figures takes 7, 8, 9, maintenance, celebrity, latency, ycsb, factors"),
+        (["--quick", "--reference"], "take one"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_at_once(arguments: list[str], message: str) -> None:
@@ -61,14 +77,14 @@ def test_what_cannot_be_compared_is_refused_at_once(arguments: list[str], messag
 
 def test_both_curves_are_measured_and_right() -> None:
     scale = replace(
-        study.QUICK,
+        QUICK,
         materialisation_users=40,
         articles=20,
         sessions=300,
         active_percents=(50,),
         vote_percents=(50,),
     )
-    found = study.run(study.Settings(scale, [], frozenset({8, 9})), QUIET)
+    found = study.run(study.Settings(scale, [], frozenset({"8", "9"})), QUIET)
     assert found.differences() == []
     assert [line.title.split()[0] for line in found.materialisation] == ["no", "full", "dynamic"]
     assert [line.title for line in found.newp] == ["separate", "interleaved"]
@@ -92,7 +108,7 @@ def test_wrong_timelines_are_found() -> None:
             return super().session(server, replace(workload, stream=session))
 
     with client_loop() as loop:
-        outcome = run_twip(Forgetful("f", "f", "dynamic", ""), Workload(stream, 5), loop)
+        outcome = run_twip(Forgetful("f", "f", "", Timelines()), Workload(stream, 5), loop)
     assert "the final timeline of user" in outcome.difference
 
 
@@ -152,9 +168,8 @@ def comparison() -> Comparison:
         machine=Machine("Linux", "Some <CPU>", 2, 16.0, "CPython 3.11", 0.5),
         seed=1,
         repetitions=2,
-        twip_size="9 users",
-        materialisation_size="9 users",
-        newp_size="9 articles",
+        is_pinned=False,
+        sizes=dict.fromkeys(study.SECTIONS, "9 users"),
         skipped={"memcached": "no memcached on PATH"},
         twip=[
             SystemResult("pequod", "Pequod", "1", "joins", [outcome(1.0), outcome(2.0)]),
@@ -173,12 +188,105 @@ def test_ratios_are_of_runs_side_by_side(comparison: Comparison) -> None:
 
 
 def test_the_verdicts_say_who_wins(comparison: Comparison) -> None:
-    redis, postgres, full, interleaved = verdicts(comparison)
-    assert redis.startswith("Pequod is 2.50 times faster than Redis. CPU of the servers: 0.75 s and 1.75 s.")
-    assert redis.endswith("The paper's ratio is 1.33.")
+    redis, postgres, no, full, interleaved, votes = verdicts(comparison)
+    assert redis.startswith("Pequod is 2.50 times faster than Redis (the paper: 1.33 times faster). ")
+    assert "Redis has 2.33 times the server CPU" in redis
+    assert redis.endswith("its server is what limits it.")
     assert postgres.startswith("Pequod is 2.67 times slower than PostgreSQL")
+    assert postgres.endswith("PostgreSQL has less to do on either side.")
+    assert "ahead of no at 50 %, 100 % (of 3 points measured): no takes 2.67 times its time at 50 %, 1.00 times" in no
     assert "at 0 %, 50 % (of 3 points measured)" in full
     assert "at 0 %, 50 % (of 3 points measured)" in interleaved
+    assert votes.startswith("From 0 % to 100 % votes the server's CPU grows by 0.00 s with separate joins and by 1.00")
+
+
+def test_goals_are_met_or_missed(comparison: Comparison) -> None:
+    redis, postgres, full, no, interleaved = goals(comparison)
+    assert (redis.is_met, redis.found) == (True, "2.50 (2.00 to 3.00)")
+    assert "at least 1.33 times" in redis.wanted
+    assert not postgres.is_met
+    assert full.is_met, "the lines cross beyond 90 %"
+    assert interleaved.is_met
+    assert (no.is_met, no.found) == (False, "behind at 0 %"), "equal is not ahead"
+
+
+def latency(title: str, p50_ms: float, done_per_s: float) -> LatencyResult:
+    found = Latencies(99, p50_ms, 10 * p50_ms, 20 * p50_ms, 30 * p50_ms)
+    curve = [(0.0, p50_ms / 2), (50.0, p50_ms), (99.0, 10 * p50_ms)]
+    return LatencyResult(
+        title, [AtRate(100, 100.0, found, found, curve), AtRate(900, done_per_s, found, found, curve)], ""
+    )
+
+
+def test_the_verdicts_on_latencies_take_the_highest_rate_that_pequod_keeps_up_with(comparison: Comparison) -> None:
+    none = replace(comparison, twip=[], materialisation=[], newp=[])
+    alone, redis = latency("nothing (the generator alone)", 0.1, 900.0), latency("Redis", 0.5, 300.0)
+    (slow,) = verdicts(replace(none, latencies=[alone, latency("Pequod", 1.0, 500.0), redis]))
+    assert slow.startswith("At 100 operations a second a check by itself takes Pequod 1.00 ms at the median, 2.0 times")
+    assert "it does not keep up with 900" in slow
+    (quick,) = verdicts(replace(none, latencies=[alone, latency("Pequod", 0.5, 890.0), redis]))
+    assert quick.startswith(
+        "At 900 operations a second a check by itself takes Pequod 0.50 ms at the median, the quick"
+    )
+    assert quick.endswith("Beside it: Redis 0.50 and 5.00 ms (it does not keep up).")
+
+
+def test_the_verdicts_cover_every_section(comparison: Comparison) -> None:
+    some = Latencies(9, 1.0, 2.0, 3.0, 4.0)
+    pequod, redis, _ = comparison.twip
+    more = replace(
+        comparison,
+        twip=[],
+        materialisation=[],
+        newp=[],
+        maintenance=[pequod, replace(redis, title="pull")],
+        celebrities=[pequod, redis],
+        freshness=[Freshness("Pequod", some, 1.0, some, 0.25, ""), Freshness("Redis", some, 0.5, None, None, "")],
+        ycsb=[StoreResults("E", "95 % scan, 5 % insert", [pequod, redis])],
+    )
+    pull, celebrities, seen, late, ycsb = verdicts(more)
+    assert pull.startswith(
+        "Pull takes 2.50 times the time of Pequod and 1.00 times its memory; its checks return 100.0%"
+    )
+    assert celebrities.startswith("Celebrities kept apart take 2.50 times the time and save 0 of 50 MiB")
+    assert seen == "The first check after the acknowledgement shows every post with Pequod."
+    assert late == "With Redis it shows 50.0% of them, and half are visible after 1.00 ms."
+    assert ycsb.startswith("YCSB without joins: Redis takes so many times Pequod's time: E 2.50. Per command Pequod's")
+    text = to_markdown(more)
+    assert "| Pequod | 1.00 | 2.00 | 3.00 | 4.00 | 100.0% | 1.00 | 2.00 | 3.00 | 25.0% |" in text
+    assert "| E: 95 % scan, 5 % insert | 750 | 750.0 | 50 | 292 | 1750.0 | 50 |" in text
+
+
+def test_one_that_fails_is_left_out_and_reported_and_the_others_go_on(comparison: Comparison) -> None:
+    calls: list[str] = []
+
+    def run_one(name: str) -> str:
+        calls.append(name)
+        if calls == ["a", "b", "a", "b"]:
+            raise ConnectionResetError("the server went away")
+        return name
+
+    with client_loop() as loop:
+        trials = Trials(loop, QUIET, pin=False)
+        found = trials.interleaved("figure 7", {"A": "a", "B": "b"}, 3, run_one, lambda _: None)
+    assert found == {"A": ["a", "a", "a"]}
+    assert calls == ["a", "b", "a", "b", "a"]
+    assert trials.failures == [Failure("figure 7", "B", "ConnectionResetError: the server went away")]
+    failed = replace(comparison, failures=trials.failures)
+    for text in (to_markdown(failed), to_html(failed)):
+        assert "FAILED: figure 7: B: ConnectionResetError: the server went away" in text
+
+
+def test_a_server_that_does_not_start_fails_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "redis-server"
+    broken.write_text('#!/bin/sh\n[ "$1" = --version ] && echo broken 1.0 && exit\necho no room >&2\nexit 7\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    arguments = ["--systems", "pequod,redis", "--figures", "7", "--users", "60", "--ticks", "600", "--repeat", "1"]
+    result = CliRunner().invoke(app, ["bench", "compare", *arguments])
+    assert result.exit_code == 1
+    assert "figure 7: Redis failed: ServerStartError: redis-server ended at once, with exit code 7" in result.stderr
+    assert "| Pequod |" in result.stdout
 
 
 def test_the_markdown_report_has_a_table_for_each_figure(comparison: Comparison) -> None:

@@ -1,0 +1,90 @@
+"""How much a comparison measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pequod_bench.compare import materialisation, newp
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Sizes of everything; these are a good five minutes on a quiet machine."""
+
+    #: Figure 7.
+    users: int = 2_000
+    ticks: int = 100_000
+    repetitions: int = 3
+    #: Figures 8 and 9, which start a server for every point of every line.
+    materialisation_users: int = 500
+    articles: int = 500
+    sessions: int = 5_000
+    curve_repetitions: int = 1
+    active_percents: Sequence[int] = materialisation.ACTIVE_PERCENTS
+    vote_percents: Sequence[int] = newp.VOTE_PERCENTS
+    #: Push, pull and snapshot; celebrities, with posts that are there before the start.
+    variant_users: int = 500
+    variant_ticks: int = 30_000
+    celebrity_posts: int = 5_000
+    #: Operations a second, and for how long each; posts whose way is timed.
+    latency_users: int = 500
+    rates: Sequence[int] = (500, 1_000, 2_000)
+    rate_s: float = 2.0
+    freshness_posts: int = 300
+    #: YCSB.
+    records: int = 10_000
+    operations: int = 20_000
+    #: Factors of the engine.
+    factor_users: int = 500
+    factor_ticks: int = 10_000
+    factor_rounds: int = 2
+
+
+FEW_MINUTES: Final = Scale()
+#: A laptop minute or two.
+QUICK: Final = Scale(
+    users=500,
+    ticks=20_000,
+    repetitions=2,
+    materialisation_users=200,
+    articles=200,
+    sessions=2_000,
+    active_percents=(1, 50, 90, 100),
+    vote_percents=(0, 50, 90, 100),
+    variant_users=200,
+    variant_ticks=6_000,
+    celebrity_posts=1_000,
+    latency_users=200,
+    rates=(250, 1_000),
+    rate_s=1.0,
+    freshness_posts=100,
+    records=1_000,
+    operations=4_000,
+    factor_users=100,
+    factor_ticks=3_000,
+    factor_rounds=1,
+)
+#: A quarter of an hour on two quiet cores; what the figures in bench/README.md come from.
+REFERENCE: Final = Scale(
+    users=5_000,
+    ticks=200_000,
+    repetitions=5,
+    materialisation_users=1_000,
+    articles=1_000,
+    sessions=20_000,
+    curve_repetitions=3,
+    variant_users=1_000,
+    variant_ticks=60_000,
+    celebrity_posts=20_000,
+    latency_users=1_000,
+    rates=(500, 1_000, 2_000, 4_000),
+    rate_s=5.0,
+    freshness_posts=1_000,
+    records=50_000,
+    operations=100_000,
+    factor_users=1_000,
+    factor_ticks=20_000,
+    factor_rounds=3,
+)

@@ -1,0 +1,69 @@
+"""Latencies and freshness: every system answers at a fixed rate, keeps the timelines, and shows every post."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pequod_bench.compare import freshness, openloop
+from pequod_bench.compare.measure import client_loop
+from pequod_bench.compare.pequod_system import PEQUOD
+from pequod_bench.compare.system import Missing, System
+from pequod_bench.compare.systems import SYSTEMS
+from pequod_bench.latency import LatencyHistogram, latencies, open_loop
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_a_system_answers_at_fixed_rates_and_shows_posts(system: System) -> None:
+    presence = system.find()
+    if isinstance(presence, Missing):
+        pytest.skip(presence.reason)
+    load = openloop.make_load(60, rates=(400, 800), seconds=0.25, seed=3)
+    posts = freshness.make_posts(60, post_count=30, seed=3)
+    with client_loop() as loop:
+        found = openloop.run(system, load, loop, pin=False)
+        seen = freshness.run(system, posts, loop, pin=False)
+    assert found.difference == ""
+    assert [(at.rate, at.checks.count + at.posts.count) for at in found.rates] == [(400, 100), (800, 200)]
+    for at in found.rates:
+        assert 0 < at.checks.p50_ms <= at.checks.p99_ms <= at.checks.max_ms
+        assert at.done_per_s > 0
+    assert seen.difference == ""
+    assert seen.visible.count == 30
+    assert (seen.told is not None) == (system is PEQUOD)
+    if system is PEQUOD:
+        assert seen.first_check_part == 1
+        assert seen.told is not None
+        assert seen.told.count == 30
+
+
+def test_the_generator_alone_is_measured_like_a_system() -> None:
+    load = openloop.make_load(60, rates=(1_000,), seconds=0.1, seed=3)
+    with client_loop() as loop:
+        (at,) = openloop.run_alone(load, loop).rates
+    assert at.checks.count + at.posts.count == 100
+
+
+async def test_a_stall_is_charged_to_all_who_wait() -> None:
+    """One call of ten blocks everything for as long as nine more are due."""
+
+    async def call(number: int) -> None:
+        if number == 0:
+            while asyncio.get_running_loop().time() < blocked_until:
+                pass
+
+    blocked_until = asyncio.get_running_loop().time() + 0.1
+    seconds = await open_loop(call, rate=100.0, count=10)
+    assert sum(latency > 0.005 for latency in seconds) >= 8
+
+
+def test_a_histogram_keeps_three_digits_of_anything() -> None:
+    histogram = LatencyHistogram([-1.0, 0.000_05, 0.012_345, 7_200.0])
+    assert histogram.count == 4
+    assert histogram.percentile_ms(25) == 0
+    assert histogram.percentile_ms(50) == pytest.approx(0.05, rel=0.001)
+    assert histogram.percentile_ms(75) == pytest.approx(12.345, rel=0.001)
+    assert histogram.percentile_ms(100) == pytest.approx(3_600_000, rel=0.001)
+    levels = [percent for percent, _ in histogram.curve()]
+    assert levels == sorted(levels)
+    assert latencies([0.002]).max_ms == pytest.approx(2.0, rel=0.001)
