@@ -211,8 +211,8 @@ def _freshness(results: Sequence[Freshness]) -> Table:
         title="From a post's acknowledgement to its followers",
         note="ms, one post after the other beside 200 checks a second. Visible: to the end of the first check "
         "that shows the post in a follower's timeline; where the store keeps timelines as it takes the post, that is "
-        "one check. Told: to the event of a watch of that timeline, 16 of which stand; an event that is here before the "
-        "acknowledgement counts as no lag.",
+        "one check. Told: to the event of a watch of that timeline, 16 of which stand; an event that is here before "
+        "the acknowledgement counts as no lag.",
         columns=[
             "system",
             *(f"visible {name}" for name in _PERCENTILES),
