@@ -19,6 +19,8 @@ from pequod.embedded.store import ROWS_MAX
 from pequod.engine import Rows
 from pequod.errors import ClosedError, ComputedKeyError, LimitExceededError, WatchCompactedError
 
+#: A store in the process has no file of its own to keep them in.
+SNAPSHOTS = ("save_snapshot", "restore_snapshot")
 KARMA = "karma|<author> = count vote|<author>|<id>"
 
 
@@ -39,8 +41,8 @@ def _calls(kind: type) -> dict[str, Any]:
     ("one", "other", "only_one", "only_other"),
     [
         (Client, AsyncClient, {"target", "server_id", "revision"}, set()),
-        (Client, Embedded, {"target", "server_id", "send"}, {"run", "follow", "settle", "unfollow"}),
-        (AsyncClient, AsyncEmbedded, {"send"}, {"server_id", "revision"}),
+        (Client, Embedded, {"target", "server_id", "send", *SNAPSHOTS}, {"run", "follow", "settle", "unfollow"}),
+        (AsyncClient, AsyncEmbedded, {"send", *SNAPSHOTS}, {"server_id", "revision"}),
         (SyncBatch, EmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
         (AsyncBatch, AsyncEmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
     ],
