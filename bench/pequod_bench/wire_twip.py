@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from typing import Final
 
 import psutil
 
@@ -36,15 +37,26 @@ from pequod_bench.twip import (
 from pequod_bench.verify import Reply
 
 #: First checks of a graph with large timelines may take a while.
-_TIMEOUT_S = 120.0
+TIMEOUT_S: Final = 120.0
 
 
 class NotEmptyError(PequodError):
     """The server that was named holds keys or joins, which would change what the run finds."""
 
 
-def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
-    """Run Twip against the server at ``target``, or one that is started for the run."""
+def connect(target: str) -> AsyncClient:
+    """Return a client that reaches ``target`` in plain text."""
+    return AsyncClient(target, timeout_s=TIMEOUT_S)
+
+
+def run(
+    settings: Settings, target: str | None, bars: ProgressBars, connect_to: Callable[[str], AsyncClient] = connect
+) -> Report:
+    """Run Twip against the server at ``target``, or one that is started for the run.
+
+    Args:
+        connect_to: Returns a client of ``target``. A server that is started is reached in plain text.
+    """
     with bars.working("preparing"):
         prepared = prepare(settings)
     pid: int | None
@@ -52,18 +64,19 @@ def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory(settings.client_loop)))
         if target is None:
             address, pid = stack.enter_context(started_server(*server_arguments(settings.server_loop)))
+            client = connect(address)
         else:
-            address, pid = target, listening_pid(target)
-        found = runner.run(_run(prepared, address, pid, bars))
+            client, pid = connect_to(target), listening_pid(target)
+        found = runner.run(_run(prepared, client, pid, bars))
     with bars.working("verifying"):
         return report("twip", prepared, found)
 
 
-async def _run(prepared: Prepared, target: str, pid: int | None, bars: ProgressBars) -> Run:
+async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: ProgressBars) -> Run:
     settings = prepared.settings
-    async with AsyncClient(target, timeout_s=_TIMEOUT_S) as client:
+    async with client:
         if await client.joins() or await client.count(b""):
-            raise NotEmptyError(f"the server at {target} holds keys or joins; Twip needs an empty one")
+            raise NotEmptyError(f"the server at {client.target} holds keys or joins; Twip needs an empty one")
         await client.add_join(settings.join_text or JOINS[settings.mode])
         loading = Stopwatch()
         with bars.bar("loading", prepared.load_count) as advance:

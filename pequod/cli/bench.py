@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pequod.cli.connection import connection_settings
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.group import BenchCommands
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ _HELP: Final = """Measure Pequod, and check that what it answers is right.
 Exit code 1 if an answer is wrong.
 """
 
-app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+app: Final = typer.Typer(cls=BenchCommands, help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
 
 class Mode(StrEnum):
@@ -105,7 +107,8 @@ def twip(
         typer.Option(
             "--target",
             metavar="HOST:PORT",
-            help="Use the empty server that runs there; without it, one is started for the run.",
+            help="Use the empty server that runs there (options like --ca stand before `bench`); without it, "
+            "one is started for the run.",
         ),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message.")] = 256,
@@ -123,7 +126,11 @@ def twip(
     Afterwards every check and every final timeline is compared with a computation in the client.
     """
     from pequod_bench.twip import Settings
-    from pequod_bench.wire_twip import run
+    from pequod_bench.wire_twip import TIMEOUT_S, run
+
+    from pequod.client import AsyncClient
+
+    security = connection_settings()
 
     settings = Settings(
         graph=graph,
@@ -140,7 +147,13 @@ def twip(
         client_loop=client_loop.value,
         server_loop=server_loop.value,
     )
-    _finish(run(settings, target, progress_bars(json)), json)
+    report = run(
+        settings,
+        target,
+        progress_bars(json),
+        lambda address: AsyncClient(address, timeout_s=TIMEOUT_S, **security),
+    )
+    _finish(report, json)
 
 
 @app.command(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from typer.core import TyperGroup
 
-from pequod.cli.exits import fail
+from pequod.cli.exits import ExitCode, fail
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -26,3 +26,16 @@ class Commands(TyperGroup):
             if code is None:
                 raise
             fail(code, str(error))
+
+
+class BenchCommands(TyperGroup):
+    """The benchmarks, which need packages that nothing else needs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the benchmark that is named."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("pequod"):
+                raise
+            fail(ExitCode.REFUSED, f"the benchmarks need {error.name}: pip install 'pequod[bench]'")

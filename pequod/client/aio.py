@@ -383,7 +383,14 @@ class AsyncClient:
             rows=rows,
             progress_ms=0 if progress_s is None else max(1, round(progress_s * 1000)),
         )
-        events = follow(self._connected, self._failures, request, timeout_s=self.timeout_s, reconnect_s=reconnect_s)
+        events = follow(
+            self._connected,
+            self._failures,
+            request,
+            timeout_s=self.timeout_s,
+            retries=self.retries,
+            reconnect_s=reconnect_s,
+        )
         async with aclosing(events):
             async for event in events:
                 self.revision = max(self.revision, event.revision)

@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import WatchEvent
+from pequod.client.retry import pause_s
 from pequod.engine.rows import Rows
 from pequod.engine.watches import Change
 from pequod.errors import UnavailableError
-
-#: Pauses between attempts to reach the server again: doubled from the one to the other.
-_PAUSES_S: Final = (0.05, 2.0)
 
 
 async def follow(
@@ -28,6 +26,7 @@ async def follow(
     request: pb.WatchRequest,
     *,
     timeout_s: float,
+    retries: int,
     reconnect_s: float,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield what happens in a range, the first event as soon as the watch stands.
@@ -36,13 +35,14 @@ async def follow(
         connected: Returns the stub.
         failures: Raises what a gRPC call fails with as ours.
         timeout_s: How long the server may take until the watch stands.
+        retries: How often to try again, within that time, if the server is not there at the beginning.
         reconnect_s: How long to try to reach a server that went away.
     """
     loop = asyncio.get_running_loop()
     asked_rows = request.rows
     state: pb.Header | None = None
     lost_at: float | None = None
-    pause_s = _PAUSES_S[0]
+    tries = 0
     while True:
         call = connected().Watch(request)
         try:
@@ -52,22 +52,24 @@ async def follow(
             if state is None:
                 state = header
                 yield WatchEvent(state.revision, [], rows if asked_rows else None)
-            lost_at, pause_s = None, _PAUSES_S[0]
+            lost_at, tries = None, 0
             while True:
                 with failures():
                     reply = await _next(call)
                 state = reply.header
                 yield WatchEvent(state.revision, [_change(change) for change in reply.changes])
         except UnavailableError:
-            if state is None:
-                raise
+            tries += 1
+            wait_s = pause_s(tries)
             lost_at = lost_at or loop.time()
-            if loop.time() - lost_at > reconnect_s:
+            away_s = loop.time() - lost_at
+            if (tries > retries or away_s + wait_s >= timeout_s) if state is None else away_s > reconnect_s:
                 raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSES_S[1])
-            request.rows = False
-            request.after.CopyFrom(state)
+            with failures():
+                await asyncio.sleep(wait_s)
+            if state is not None:
+                request.rows = False
+                request.after.CopyFrom(state)
         finally:
             call.cancel()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 from pequod_proto import pequod_pb2
 
 SERVICE: Final = pequod_pb2.DESCRIPTOR.services_by_name["Pequod"].full_name
@@ -28,6 +29,7 @@ class StandardServices:
             service.add_channelz_servicer(server)
             names.append("grpc.channelz.v1.Channelz")
         reflection.enable_server_reflection(names, server)
+        _add_reflection_v1(names, server)
 
     async def starting(self) -> None:
         """Answer NOT_SERVING, before the first request can come."""
@@ -44,3 +46,14 @@ class StandardServices:
     async def _set(self, status: int) -> None:
         for name in _NAMES:
             await self._health.set(name, status)
+
+
+def _add_reflection_v1(names: list[str], server: aio.Server) -> None:
+    """Serve reflection under its final name too, which newer clients ask for; its messages are those of v1alpha."""
+    method = grpc.stream_stream_rpc_method_handler(
+        reflection.aio.ReflectionServicer(names).ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    service = "grpc.reflection.v1.ServerReflection"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"ServerReflectionInfo": method}),))

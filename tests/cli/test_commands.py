@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -236,3 +237,13 @@ def test_ctrl_c_ends_a_quiet_watch_without_a_traceback(pequod: Pequod, target: s
         watch.send_signal(signal.SIGINT)
         out, err = watch.communicate(timeout=20)
     assert (watch.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("command", ["twip", "micro", "compare"])
+def test_a_benchmark_without_its_packages_says_what_to_install(command: str) -> None:
+    script = "import sys; sys.modules.update(numpy=None, psutil=None); from pequod.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "bench", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert re.fullmatch(r"pequod: the benchmarks need (numpy|psutil): pip install 'pequod\[bench\]'\n", done.stderr)

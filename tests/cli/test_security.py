@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -88,6 +89,19 @@ def test_commands_with_a_token_over_tls(secured: Secured, tmp_path: Path) -> Non
     assert (plain.code, "wants TLS" in plain.err) == (4, True)
     assert pequod("--token-file", "/none", "get", "a").code == 2
     assert pequod("--certificate", "/none", "get", "a").code == 2
+
+
+def test_the_benchmark_reaches_a_server_that_is_secured(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    pair = authority.sign("server")
+    made = pequod("token", "new", "bench", "--role", "root")
+    (tmp_path / "access.toml").write_text(ROLES + made.err)
+    files = ("--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key))
+    with started_server(*files, "--access-file", str(tmp_path / "access.toml")) as (target, _):
+        command = ("--ca", str(authority.path), "bench", "twip", "--users", "50", "--ticks", "200", "--target", target)
+        assert "wants a token" in pequod(*command).err
+        done = pequod(*command, "--json", PEQUOD_TOKEN=made.out.strip())
+    assert (done.code, json.loads(done.out)["correct"]) == (0, True), done.err
 
 
 def test_sighup_reads_the_access_file(secured: Secured) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pequod_server import PequodServer, ServerConfig
 
 from pequod import AsyncClient, Client
+from pequod.client import WatchEvent
 from pequod.engine import Engine
 from pequod.errors import ClosedError, ComputedKeyError, UnavailableError
 from tests.client.conftest import ServerProcess
@@ -38,6 +39,12 @@ async def _rows(client: AsyncClient, **options: Any) -> list[tuple[bytes, bytes]
     return [row async for row in client.scan_iter(**options)]
 
 
+async def _watched(client: AsyncClient) -> WatchEvent:
+    """Return the first event of a watch."""
+    async with aclosing(client.watch("a", rows=True)) as events:
+        return await anext(events)
+
+
 #: Every call, and whether it is tried again when nobody knows what came of it.
 CALLS: dict[str, tuple[Callable[[AsyncClient], Awaitable[object]], bool]] = {
     "get": (lambda client: client.get("a"), True),
@@ -52,6 +59,7 @@ CALLS: dict[str, tuple[Callable[[AsyncClient], Awaitable[object]], bool]] = {
     "invalidate_range": (lambda client: client.invalidate_range("a"), True),
     "statistics": (lambda client: client.statistics(), True),
     "add_join": (lambda client: client.add_join("b|<x> = copy a|<x>"), True),
+    "watch": (_watched, True),
     "put": (lambda client: client.put("a", "1"), False),
     "remove": (lambda client: client.remove("a"), False),
     "multi_put": (lambda client: client.multi_put({"a": "1"}), False),

@@ -9,6 +9,7 @@ import pytest
 from grpc import aio
 from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from pequod_bench.process import started_server
 from pequod_server import ServerConfig
 from pequod_server.standard import SERVICE, StandardServices
@@ -110,3 +111,20 @@ async def test_channelz_is_there_only_if_asked_for() -> None:
         with pytest.raises(aio.AioRpcError) as caught:
             await channelz_pb2_grpc.ChannelzStub(channel).GetServers(request)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_reflection_is_there_under_its_final_name_as_well() -> None:
+    async with serving(ServerConfig(listen="127.0.0.1:0")) as port, connect(port) as channel:
+        replies = {}
+        for version in ("v1", "v1alpha"):
+            call: Any = channel.stream_stream(
+                f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+                reflection_pb2.ServerReflectionRequest.SerializeToString,
+                reflection_pb2.ServerReflectionResponse.FromString,
+            )()
+            await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE))
+            replies[version] = await call.read()
+            await call.done_writing()
+            assert await call.read() is aio.EOF
+    assert replies["v1"] == replies["v1alpha"]
+    assert replies["v1"].file_descriptor_response.file_descriptor_proto
