@@ -26,6 +26,9 @@ Conf = Annotated[
     ),
 ]
 DEFAULT_MASTER: Final = "local[*]"
+_SETTINGS: Final = {"spark.log.level": "ERROR"}
+#: Spark's own 200 are for clusters: on one machine that many tasks for each shuffle take longer than what they do.
+_LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "16"}
 
 
 @contextmanager
@@ -43,7 +46,7 @@ def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[Spa
     console = Console(stderr=True)
     try:
         with console.status(f"{doing} ...") if console.is_terminal else _nothing():
-            spark = spark_session(master, settings={"spark.log.level": "ERROR", **settings})
+            spark = spark_session(master, settings={**_SETTINGS, **_local(master), **settings})
             try:
                 yield spark
             finally:
@@ -63,6 +66,10 @@ def spark_connection(target: str) -> Connection:
 @contextmanager
 def _nothing() -> Iterator[None]:
     yield
+
+
+def _local(master: str) -> dict[str, str]:
+    return _LOCAL_SETTINGS if master.startswith("local") else {}
 
 
 def _setting(text: str) -> tuple[str, str]:
