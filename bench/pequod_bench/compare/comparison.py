@@ -90,7 +90,8 @@ class Comparison:
     skipped: dict[str, str]
     #: What was tried and failed.
     failures: list[Failure] = field(default_factory=list)
-    seconds: float = 0.0
+    #: How long each section took to measure.
+    section_seconds: dict[str, float] = field(default_factory=dict)
     twip: list[SystemResult] = field(default_factory=list)
     #: What figure 7's operations cost in the engine alone, by kind.
     phases: list[PhaseCost] = field(default_factory=list)
@@ -109,7 +110,8 @@ class Comparison:
         return (
             f"{self.started_at}, commit {self.commit}, seed {self.seed}. {machine.processor}, {machine.cores} cores, "
             f"{machine.memory_gib:.0f} GiB; {machine.system}; {machine.python}; load at the start "
-            f"{machine.load_at_start:.1f}; took {self.seconds / 60:.1f} minutes."
+            f"{machine.load_at_start:.1f}; took {sum(self.section_seconds.values()) / 60:.1f} "
+            "minutes."
         )
 
     def differences(self) -> list[str]:

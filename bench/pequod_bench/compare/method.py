@@ -14,6 +14,7 @@ def method(comparison: Comparison) -> list[str]:
         if comparison.is_pinned
         else "Nothing is pinned to a core (`--pin` does that)."
     )
+    minutes = ", ".join(f"{section} {seconds / 60:.1f}" for section, seconds in comparison.section_seconds.items())
     return [
         (
             "Every run starts a fresh server on the loopback, with its files in a temporary directory (in memory, where"
@@ -38,4 +39,5 @@ def method(comparison: Comparison) -> list[str]:
             "start, and go into an HDR histogram (three digits, a microsecond to an hour)."
         ),
         pinned,
+        f"Minutes by section: {minutes or 'none'}.",
     ]

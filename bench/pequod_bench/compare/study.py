@@ -74,7 +74,6 @@ def chosen(names: Sequence[str]) -> tuple[dict[str, tuple[System, str]], dict[st
 def run(settings: Settings, bars: ProgressBars, keep: Callable[[Comparison], None] = lambda _: None) -> Comparison:
     """Measure everything that was asked for; ``keep`` gets what there is after each section."""
     here, skipped = chosen(settings.systems)
-    begun = time.monotonic()
     with client_loop() as loop:
         trials = Trials(loop, bars, pin=settings.pin)
         found = Comparison(
@@ -91,8 +90,9 @@ def run(settings: Settings, bars: ProgressBars, keep: Callable[[Comparison], Non
         )
         for section, study in STUDIES.items():
             if section in settings.sections:
+                begun = time.monotonic()
                 study(settings, here, trials, found)
-                found.seconds = time.monotonic() - begun
+                found.section_seconds[section] = time.monotonic() - begun
                 keep(found)
     return found
 

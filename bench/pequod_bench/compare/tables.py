@@ -245,8 +245,8 @@ def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
     return Table(
         section="ycsb",
         title="YCSB: the ordered store without joins",
-        note=f"{size}. Batches of 256 operations, 2 under way; a write that depends on a read goes out when that is "
-        "answered. After each run all records, and the number of rows read, must be what they must be. "
+        note=f"{size}. Batches of 256 operations (16 with scans), 2 under way; a write that depends on a read goes out "
+        "when that is answered. After each run all records, and the number of rows read, must be what they must be. "
         + " ".join(f"{store.title}: {store.tuning}" for store in workloads[0].stores),
         columns=["workload", *(f"{title}, {what}" for title in titles for what in ("commands/s", "server µs", "MiB"))],
         rows=rows,

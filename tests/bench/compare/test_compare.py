@@ -61,6 +61,27 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
     assert "<svg" in (out / "compare.html").read_text()
 
 
+@pytest.mark.parametrize("section", study.SECTIONS)
+def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_path: Path) -> None:
+    arguments = ["--quick", "--figures", section, "--users", "100", "--ticks", "2000", "--repeat", "1"]
+    result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    fields = {"7": ["twip", "phases"], "8": ["materialisation"], "9": ["newp"], "celebrity": ["celebrities"]}
+    fields["latency"] = ["latencies", "freshness"]
+    for field in fields.get(section, [section]):
+        assert report[field], field
+    assert list(report["section_seconds"]) == [section]
+    assert report["failures"] == []
+    page = (tmp_path / "compare.html").read_text()
+    assert page.count("<table>") >= len(fields.get(section, [section]))
+    for figure in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ET.fromstring(figure)
+    assert "## Where Pequod wins, where it loses, and why" in (tmp_path / "compare.md").read_text() or (
+        section == "factors"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
