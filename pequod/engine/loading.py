@@ -27,7 +27,7 @@ from pequod.engine.backfill import Backfill, Loaded, Piece
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes, release_frames, take_frames
 from pequod.engine.containing import containing_range
-from pequod.engine.contexts import Context, Coverage
+from pequod.engine.contexts import Context, StatusRange
 from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError
 from pequod.engine.execution import Batch, Execution
 from pequod.engine.joins import InstalledJoin
@@ -161,7 +161,7 @@ class Backfills:
         sources = SourcesAsOf(backfill)
         execution = Execution(backfill.plan, context.environment.copy(), *bounds, sources, is_unique=join.is_unique)
         take_frames(context, execution.run())
-        Coverage().add(*bounds, context)
+        context.add_range(StatusRange(*bounds, context))
         context.log = sources.changed
         differences = self._reader.differences(context, SourceReader(self._reader, join, now))
         try:
@@ -292,8 +292,7 @@ def _take_rows(backfill: Backfill, context: Context, bounds: Range, piece: Piece
     length = len(context.prefix)
     start = bisect_left(piece.tails, bounds.first[length:]) if bounds.first > context.prefix else 0
     stop = len(piece.tails) if bounds.last >= context.end else bisect_left(piece.tails, bounds.last[length:])
-    tails = backfill.share(piece.tails[start:stop])
-    values = backfill.share(piece.values[start:stop])
+    tails, values = list(piece.tails[start:stop]), list(piece.values[start:stop])
     if backfill.join.is_unique:
         context.rows.merge(tails, values)
         return
