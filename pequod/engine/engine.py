@@ -286,7 +286,8 @@ class Engine:
             start = stop
         for table_name, start, stop in runs:
             table = None if table_name is None or not ascends else self._store.table(table_name)
-            if table is not None and not table.watches.count and not any(map(any, table.readers)):
+            is_unseen = table is not None and not table.watches.count and not any(map(any, table.readers))
+            if table is not None and is_unseen and not self._changes.backfills:
                 self.revision += table.put_run(list(keys[start:stop]), list(values[start:stop]))
             else:
                 for key, value in zip(keys[start:stop], values[start:stop], strict=True):

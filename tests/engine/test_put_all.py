@@ -87,3 +87,13 @@ def test_one_bad_row_among_ascending_ones_leaves_nothing_written() -> None:
     with pytest.raises(LimitExceededError):
         engine.put_all([b"a|1", b"p|b|1"], [b"", b"long"])
     assert engine.count(b"", None) == 0
+
+
+def test_a_backfill_records_what_they_replace() -> None:
+    engine = Engine()
+    engine.add_joins(parse("t|<user>|<time>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"))
+    engine.put_all([b"p|bob|1", b"p|bob|2"], [b"one", b"two"])
+    backfill = engine.backfills.begin("t", b"t|", None, engine.revision, level=None, record_bytes_max=1 << 20)
+    engine.put_all([b"p|bob|2", b"p|bob|3"], [b"new", b"three"])
+    engine.put_all([b"p|liz|1", b"p|liz|2"], [b"", b""])
+    assert dict(backfill.record) == {b"p|bob|2": b"two", b"p|bob|3": None, b"p|liz|1": None, b"p|liz|2": None}
