@@ -9,7 +9,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
-        test-compiled docs docs-serve soak-server clean
+        test-compiled docs docs-serve soak-memory soak-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ RUNS ?= 200
 STORE ?= slot
 chaos: $(INSTALLED) ## torment a server and its database RUNS (200) times and compare; STORE is sqlite, slot or notify
 	$(BIN)/python -m tests.backing.chaos --runs $(RUNS) --store $(STORE)
+
+soak-memory: $(INSTALLED) ## press a server with a limit of memory for five minutes, and look at what it takes
+	$(BIN)/python -m tests.server.memory_soak --seconds 300 --limit-mib 256
 
 fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'

@@ -285,7 +285,7 @@ def general_scan() -> Iterator[None]:
         reverse: bool = False,
         now: float = 0.0,
     ) -> Rows:
-        return engine._scan(first, last, limit, reverse=reverse, now=now)
+        return engine._scans.scan(first, last, limit, reverse=reverse, now=now)
 
     with patch.object(Engine, "scan", scan):
         yield

@@ -124,8 +124,10 @@ def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
         tables = [{"table": json_bytes(name), **asdict(table)} for name, table in collected.tables.items()]
         joins = [{"join": name, **asdict(join)} for name, join in collected.joins.items()]
         shown = {"revision": collected.revision, "loose_keys": collected.loose_keys, "tables": tables, "joins": joins}
-        backing = None if collected.backing is None else asdict(collected.backing)
-        print(json_line(shown if backing is None else {**shown, "backing": backing}))
+        shown["memory"] = asdict(collected.memory)
+        if collected.backing is not None:
+            shown["backing"] = asdict(collected.backing)
+        print(json_line(shown))
     else:
         _print_statistics(collected)
 
@@ -149,6 +151,11 @@ def _print_statistics(collected: ServerStatistics) -> None:
     print(f"revision {collected.revision}; {collected.loose_keys} keys without a table")
     if collected.backing is not None:
         print(backing_line(collected.backing))
+    memory = collected.memory
+    limit = f" of {memory.limit_bytes}" if memory.limit_bytes else ""
+    kinds = ("stored", "row", "context", "updater", "log", "state", "watch")
+    print(f"memory: {memory.total_bytes} bytes{limit}; {memory.evictions} evictions, {memory.refusals} refusals")
+    print("  " + ", ".join(f"{kind} {getattr(memory, f'{kind}_bytes')}" for kind in kinds))
     tables = {escaped(name): asdict(table) for name, table in collected.tables.items()}
     joins = {name: asdict(join) for name, join in collected.joins.items()}
     for title, records in (("table", tables), ("join", joins)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Final
 
 import grpc
@@ -21,6 +22,7 @@ from pequod.engine.explain import (
     SourceExplanation,
     Upkeep,
 )
+from pequod.engine.memory import MemoryStatistics
 from pequod.engine.statistics import JoinStatistics, TableStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
 from pequod.refusals import rebuilt
@@ -107,6 +109,7 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
             )
             for join in message.joins
         },
+        memory=MemoryStatistics(*[getattr(message.memory, field.name) for field in fields(MemoryStatistics)]),
         backing=_backing(message.backing) if message.HasField("backing") else None,
     )
 

@@ -17,6 +17,7 @@ from pequod.engine.errors import (
     Span,
     UnknownJoinError,
 )
+from pequod.engine.eviction import PINNED
 from pequod.engine.explain import (
     CoverageExplanation,
     JoinExplanation,
@@ -27,6 +28,7 @@ from pequod.engine.explain import (
     Upkeep,
 )
 from pequod.engine.joins import Join
+from pequod.engine.memory import UNLIMITED, Ledger, MemoryStatistics
 from pequod.engine.ranges import Range, prefix_end
 from pequod.engine.rows import Rows
 from pequod.engine.spec import (
@@ -41,9 +43,11 @@ from pequod.engine.spec import (
     Source,
 )
 from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
-from pequod.engine.watches import Change, Watch
+from pequod.engine.watches import Change, Watch, change_bytes
 
 __all__ = [
+    "PINNED",
+    "UNLIMITED",
     "BackedKeyError",
     "Backfill",
     "BackfillEndedError",
@@ -58,9 +62,11 @@ __all__ = [
     "JoinExplanation",
     "JoinSpec",
     "JoinStatistics",
+    "Ledger",
     "LimitExceededError",
     "Loaded",
     "Maintenance",
+    "MemoryStatistics",
     "MissingError",
     "NotBackfillableError",
     "NotWatchableError",
@@ -85,5 +91,6 @@ __all__ = [
     "UnknownJoinError",
     "Upkeep",
     "Watch",
+    "change_bytes",
     "prefix_end",
 ]

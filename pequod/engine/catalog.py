@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pequod.engine.changes import Changes
 from pequod.engine.errors import JoinError, UnknownJoinError
 from pequod.engine.joins import InstalledJoin, Join
+from pequod.engine.memory import Ledger
 from pequod.engine.patterns import compile_matcher, may_overlap
 from pequod.engine.ranges import prefix_end
 from pequod.engine.rules import check_spec
@@ -23,10 +24,13 @@ class Catalog:
         3. A join that reads a join computed on every read is computed on every read itself, unless a snapshot.
     """
 
-    __slots__ = ("_changes", "_installed", "_next_order", "_store")
+    __slots__ = ("_changes", "_installed", "_ledger", "_next_order", "_priorities", "_store")
 
-    def __init__(self, store: Store, changes: Changes) -> None:
+    def __init__(self, store: Store, changes: Changes, ledger: Ledger, priorities: Mapping[str, int]) -> None:
         self._store = store
+        self._ledger = ledger
+        #: By the name of a join, installed or not.
+        self._priorities = priorities
         self._changes = changes
         self._installed: dict[str, InstalledJoin] = {}
         self._next_order = 0
@@ -86,10 +90,36 @@ class Catalog:
             table.readers[:] = [reader for reader in table.readers if reader is not sites]
         self._relate()
 
+    def invalidate(self, first: bytes, last: bytes | None) -> int:
+        """Drop what is computed of a range, and what that was computed from; return how many contexts these were.
+
+        Cost:
+            O(frames of what is dropped).
+        """
+        joins = dict.fromkeys(self.over(first, last))
+        found = [status.context for join in joins for status in join.coverage.overlapping(*join.clip(first, last))]
+        # A join that keeps nothing shows what others keep.
+        todo = [join for join in joins if join.is_pull]
+        while todo:
+            for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
+                found += [status.context for status in upstream.coverage]
+                todo += [upstream] if upstream.is_pull else []
+        doomed = dict.fromkeys(found)
+        while found:
+            found += [up for up in found.pop().upstreams if up not in doomed]
+            doomed.update(dict.fromkeys(found))
+        for context in doomed:
+            self._changes.drop(context)
+        return len(doomed)
+
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         table = _table_of(self._store, spec.output)
         tables = [_table_of(self._store, source.pattern) for source in spec.sources]
-        join = InstalledJoin(Join(self._new_name(table), spec, _warnings(spec)), self._next_order, table, tables)
+        info = Join(self._new_name(table), spec, _warnings(spec))
+        priority = self._priorities.get(info.name, 0)
+        join = InstalledJoin(
+            info, self._next_order, table, tables, ledger=self._ledger, drop=self._changes.drop, priority=priority
+        )
         self._next_order += 1
         self._installed[join.info.name] = join
         table.outputs.append(join)

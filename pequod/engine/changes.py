@@ -13,21 +13,26 @@ from itertools import repeat
 
 from pequod.engine.backfill import Backfill
 from pequod.engine.contexts import Context
+from pequod.engine.eviction import Memory
 from pequod.engine.execution import Batch
 from pequod.engine.joins import InstalledJoin
+from pequod.engine.memory import BYTES, LOG_ENTRY
+from pequod.engine.store import Table
 from pequod.engine.updaters import Site, Updaters
 
 #: A context with more log entries than this is dropped and computed anew when it is read: by then the
 #: log is about as long as what it would save.
 LOG_MAX = 10_000
+_PRESENT = b""
 
 
 class Changes:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_overflowing", "_queue", "backfills", "now_s", "serial")
+    __slots__ = ("_memory", "_overflowing", "_queue", "backfills", "now_s", "serial")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         #: Grows with every change of computed rows that is not the effect of one base key, and with every
         #: context dropped: whoever reads several sources looks at it to see whether they belong together.
         self.serial = 0
@@ -37,6 +42,26 @@ class Changes:
         self._overflowing: list[Context] = []
         #: The live backfills, which record what source keys were.
         self.backfills: list[Backfill] = []
+
+    def set_base(self, table: Table, key: bytes, value: bytes | None) -> bool:
+        """Change a base row and what depends on it (None: take it out); tell whether it is another now.
+
+        `Engine.put` does the same without the call, which would be a tenth of it.
+        """
+        old = table.remove(key) if value is None else table.put(key, value)
+        if old == value:
+            return False
+        if table.watches.count:
+            table.watches.tell_stored(key, old, value)
+        if table.readers:
+            self.base_changed(table.readers, key, old, value)
+        return True
+
+    def set_run(self, table: Table, keys: list[bytes], values: list[bytes]) -> int:
+        """Set base rows whose keys ascend strictly, as `set_base` does; return how many are others now."""
+        if table.watches.count or self.backfills or any(map(any, table.readers)):
+            return sum([self.set_base(table, key, value) for key, value in zip(keys, values, strict=True)])
+        return table.put_run(keys, values)
 
     def base_changed(self, readers: list[list[Site]], key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Bring everything up to date with the change of a base key (None: absent).
@@ -80,31 +105,46 @@ class Changes:
         if updaters is None:
             return
         if not (step.is_value and site.is_last):
+            if not step.is_value and old is not None:
+                # Only its presence counts.
+                old = _PRESENT
+            # The old value is one object in all logs.
+            grows_bytes = LOG_ENTRY + len(key) + (0 if old is None else len(old) // len(updaters.contexts))
             for context in updaters.contexts:
-                self._note(context, step.depth, key, old)
+                self._note(context, step.depth, key, old, grows_bytes)
         elif site.join.is_unique and site.is_direct:
             env = [b""] * site.plan.env_size
             groups = match.groups()
             for group, number in step.bindings:
                 env[number] = groups[group]
-            self._fan_out(site.join, updaters, site.plan.tail(env), new)
+            self._fan_out(site.join, updaters, site.plan.tail(env), old, new)
         else:
             self._update(site, updaters, key, match.groups(), old, new)
 
-    def _note(self, context: Context, depth: int, key: bytes, old: bytes | None) -> None:
+    def _note(self, context: Context, depth: int, key: bytes, old: bytes | None, grows_bytes: int) -> None:
+        count = len(context.log)
         context.log.setdefault((depth, key), old)
+        if len(context.log) > count:
+            context.grow_log(grows_bytes)
         if context.is_fresh:
             self._mark_stale(context)
         if len(context.log) > LOG_MAX:
             self._overflowing.append(context)
 
-    def _fan_out(self, join: InstalledJoin, updaters: Updaters, tail: bytes, new: bytes | None) -> None:
+    def _fan_out(
+        self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
+    ) -> None:
         """Copy one value, or its absence, under ``tail`` into every context; the hot loop of a post."""
+        if old is None:
+            updaters.grow_tails(BYTES + len(tail))
+        elif new is None:
+            updaters.grow_tails(-BYTES - len(tail))
         if new is None or join.downstreams or join.watches.count:
             for context in updaters.contexts:
                 if context.covers(tail):
-                    self._set(join, context, tail, new)
+                    self._set(join, context, tail, new, 0)
             return
+        passed = 0
         for context in updaters.contexts:
             rows = context.rows
             tails = rows.keys
@@ -112,8 +152,12 @@ class Changes:
             if tails and context.is_whole and context.upper is None and tails[-1] < tail:
                 tails.append(tail)
                 rows.values.append(new)
-            elif context.covers(tail):
-                rows.put(tail, new)
+            elif not context.covers(tail) or rows.put(tail, new) is not None:
+                passed += 1
+        ledger = self._memory.ledger
+        ledger.entry_count += len(updaters.contexts) - passed
+        if ledger.entry_count > ledger.entry_count_max:
+            ledger.weigh_at = 0
 
     def _update(
         self,
@@ -136,13 +180,20 @@ class Changes:
                 if not context.covers(tail):
                     continue
                 if join.is_unique:
-                    self._set(join, context, tail, new)
+                    self._set(join, context, tail, new, BYTES + len(tail))
                 else:
                     before, after = context.contribute(join.aggregate, tail, source_key, old, new)
                     self._emit(join, context, tail, before, after)
 
-    def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None) -> None:
-        old = context.rows.remove(tail) if new is None else context.rows.put(tail, new)
+    def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None, own_bytes: int) -> None:
+        if new is None:
+            old = context.rows.remove(tail)
+            if old is not None:
+                context.lose_row()
+        else:
+            old = context.rows.put(tail, new)
+            if old is None:
+                context.gain_rows(1, own_bytes)
         self._emit(join, context, tail, old, new)
 
     def apply(self, join: InstalledJoin, context: Context, batches: Iterable[tuple[int, Batch]]) -> None:
@@ -164,9 +215,9 @@ class Changes:
                     if not covers(tail):
                         continue
                     if sign < 0 or observed:
-                        self._set(join, context, tail, value if sign > 0 else None)
-                    else:
-                        put(tail, value)
+                        self._set(join, context, tail, value if sign > 0 else None, BYTES + len(tail))
+                    elif put(tail, value) is None:
+                        context.gain_rows(1, BYTES + len(tail))
                 continue
             for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
                 if context.covers(tail):
@@ -215,16 +266,30 @@ class Changes:
             join = dropped.join
             if join.watches.count:
                 join.watches.note_lost(dropped)
-            dropped.is_live = False
+            ledger = self._memory.ledger
+            ledger.context_count -= 1
+            ledger.range_count -= len(dropped.ranges)
+            self._memory.leave(dropped)
             join.counters.invalidations += dropped is not context
             join.coverage.discard(dropped)
             if join.contexts.get(dropped.prefix) is dropped:
                 del join.contexts[dropped.prefix]
-            for updaters in dropped.updaters:
-                updaters.release(dropped)
+            self.discard(dropped)
             for upstream in dropped.upstreams:
                 upstream.dependants.pop(dropped, None)
             todo += dropped.dependants
+
+    def discard(self, context: Context) -> None:
+        """Let go of what a context holds, which no read finds any more."""
+        context.is_live = False
+        for updaters in context.updaters:
+            updaters.release(context)
+        ledger = self._memory.ledger
+        ledger.entry_count -= len(context.rows)
+        ledger.row_bytes -= context.row_bytes
+        ledger.state_bytes -= context.state_bytes
+        ledger.log_bytes -= context.log_bytes
+        context.clear()
 
 
 def take_frames(context: Context, batch: Batch) -> None:

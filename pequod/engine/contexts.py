@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from pequod.engine.aggregates import Aggregate, State
+from pequod.engine.eviction import HELD, Rank, Ticket
+from pequod.engine.memory import BYTES
 from pequod.engine.rows import Rows, SortedRows
 
 if TYPE_CHECKING:
@@ -70,12 +72,16 @@ class Context:
         "last",
         "last_used",
         "log",
+        "log_bytes",
         "lower",
         "plan",
         "prefix",
         "ranges",
+        "row_bytes",
         "rows",
         "stale_since_s",
+        "state_bytes",
+        "ticket",
         "updaters",
         "updaters_gone",
         "upper",
@@ -118,6 +124,42 @@ class Context:
         self.updaters_gone = 0
         #: The engine's read number at the latest read.
         self.last_used = 0
+        #: What the ledger has of this context beside its entries and itself: tails and values that only it holds.
+        self.row_bytes = 0
+        self.state_bytes = 0
+        self.log_bytes = 0
+        self.ticket: Ticket | None = None
+
+    def clear(self) -> None:
+        """Let go of everything large: somebody may remember a dropped context for a while."""
+        self.rows = SortedRows()
+        self.aggregate_states = {}
+        self.log = {}
+        self.updaters = []
+
+    def go(self) -> None:
+        """Be dropped, with every context that was computed from this one."""
+        self.join.drop(self)
+
+    def rank(self) -> Rank | None:
+        """Return the place in the order of going: contexts that would go along are no less used.
+
+        Cost:
+            O(contexts that would go along).
+        """
+        seen = {self: None}
+        todo = [self]
+        priority, last_used = self.join.priority, self.last_used
+        for context in todo:
+            if context.ticket is None or context.join.watches.holds(context):
+                return HELD
+            priority = max(priority, context.join.priority)
+            last_used = max(last_used, context.last_used)
+            for dependant in context.dependants:
+                if dependant not in seen:
+                    seen[dependant] = None
+                    todo.append(dependant)
+        return priority, last_used
 
     def covers(self, tail: bytes) -> bool:
         """Tell whether the key of ``tail`` lies in a status range.
@@ -173,6 +215,7 @@ class Context:
             The output value before and after, None where there is no output key.
         """
         state = self.aggregate_states.get(tail)
+        had_state = state is not None
         before = aggregate.result(state)
         if old is not None:
             state = aggregate.remove(state, source_key, old)
@@ -182,14 +225,54 @@ class Context:
             self.aggregate_states.pop(tail, None)
         else:
             self.aggregate_states[tail] = state
+        count = ((new is not None) - (old is not None)) * aggregate.contribution_bytes
+        self.grow_states(count + ((state is not None) - had_state) * aggregate.state_bytes)
         after = aggregate.result(state)
         if after == before:
             return before, before
         if after is None:
             self.rows.remove(tail)
-        else:
-            self.rows.put(tail, after)
+            self.lose_row()
+        elif self.rows.put(tail, after) is None:
+            self.gain_rows(1, BYTES + len(tail) + aggregate.value_bytes)
         return before, after
+
+    def take_rows(self, tails: list[bytes], values: list[bytes], value_bytes: int = 0) -> None:
+        """Take in rows with ascending tails, which is new, and enter them into the ledger; see `SortedRows.merge`.
+
+        Args:
+            value_bytes: What a value takes that nobody else holds.
+        """
+        if tails:
+            # The mean of two tails does for all: adding up their lengths is 2 % of a first check.
+            size = (len(tails[0]) + len(tails[-1])) // 2
+            self.gain_rows(len(tails), (BYTES + value_bytes + size) * len(tails))
+            self.rows.merge(tails, values)
+
+    def gain_rows(self, count: int, own_bytes: int) -> None:
+        """Enter rows into the ledger, with the bytes of their tails and values that nobody else holds."""
+        ledger = self.join.ledger
+        ledger.entry_count += count
+        ledger.row_bytes += own_bytes
+        self.row_bytes += own_bytes
+
+    def lose_row(self) -> None:
+        """Take a row that has gone out of the ledger; whether its tail was its own is not known, so the mean counts."""
+        ledger = self.join.ledger
+        own_bytes = self.row_bytes // (len(self.rows) + 1)
+        ledger.entry_count -= 1
+        ledger.row_bytes -= own_bytes
+        self.row_bytes -= own_bytes
+
+    def grow_states(self, grown_bytes: int) -> None:
+        """Enter into the ledger that aggregate states have grown or shrunk."""
+        self.join.ledger.state_bytes += grown_bytes
+        self.state_bytes += grown_bytes
+
+    def grow_log(self, grown_bytes: int) -> None:
+        """Enter into the ledger that the log has grown or shrunk."""
+        self.join.ledger.log_bytes += grown_bytes
+        self.log_bytes += grown_bytes
 
     def add_range(self, added: StatusRange) -> None:
         """Note a new status range of this context."""
@@ -382,6 +465,8 @@ class Coverage:
         """Take out all status ranges of ``context``."""
         for status in context.ranges:
             del self._by_first[status.first]
+        # Without the circle, a dropped context is gone at once: nobody waits for the garbage collector.
+        context.ranges = []
 
     def _check(self) -> None:
         for a, b in pairwise(self._by_first.values()):

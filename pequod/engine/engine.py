@@ -22,33 +22,31 @@ Rows(keys=[b't|ann|120|bob'], values=[b'again'])
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import lt
 from typing import Final
 
 from pequod.engine import splits
+from pequod.engine.backed import Backed
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
-from pequod.engine.errors import (
-    BackedKeyError,
-    ComputedKeyError,
-    InvalidKeyError,
-    LimitExceededError,
-    MissingError,
-    NotWatchableError,
-)
+from pequod.engine.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, MissingError
+from pequod.engine.eviction import VALUE_STEP, Memory
 from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_join
-from pequod.engine.joins import InstalledJoin, Join
+from pequod.engine.following import Following
+from pequod.engine.joins import Join
 from pequod.engine.loading import Backfills
-from pequod.engine.ranges import Range, lower, united
+from pequod.engine.memory import ROW, UNLIMITED, Ledger
+from pequod.engine.ranges import Range
 from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
+from pequod.engine.scans import Scans
 from pequod.engine.spec import DELIMITER, JoinSpec
 from pequod.engine.statistics import Statistics, collect
-from pequod.engine.store import Store, Table, merge_layers
-from pequod.engine.views import View, Views
-from pequod.engine.watches import Change, Watch, Watches, refuse_unwatchable, settle_lost
+from pequod.engine.store import Store, Table
+from pequod.engine.views import Views
+from pequod.engine.watches import Change, Watch, Watches
 
 
 class Engine:
@@ -66,25 +64,40 @@ class Engine:
 
     Args:
         backed: The names of the backed tables, without the delimiter.
+        memory_limit: Bytes that everything may take together. Beyond it, what can be computed again goes, the
+            least recently used first; puts and reads for which there is no room even so are refused.
+        priorities: By the names of joins, 0 for those not named: what has a lower one goes first, PINNED never.
     """
 
     def __init__(
-        self, *, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20, backed: Iterable[bytes] = ()
+        self,
+        *,
+        key_bytes_max: int = 4096,
+        value_bytes_max: int = 1 << 20,
+        backed: Iterable[bytes] = (),
+        memory_limit: int = UNLIMITED,
+        priorities: Mapping[str, int] | None = None,
     ) -> None:
         #: Grows with every change of base data and of joins, and when something is invalidated.
         self.revision = 0
         self._key_bytes_max = key_bytes_max
         self._value_bytes_max = value_bytes_max
+        self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
         self._store = Store()
         self._tables = self._store.tables
-        self._changes = Changes()
-        self._catalog = Catalog(self._store, self._changes)
-        self._reader = Reader(self._changes)
+        #: What everything takes. Who keeps changes of watches adds them to its ``watch_bytes``.
+        self.ledger = Ledger(memory_limit)
+        self._memory = Memory(self.ledger, self._store, key_bytes_max)
+        self._changes = Changes(self._memory)
+        self._catalog = Catalog(self._store, self._changes, self.ledger, priorities or {})
+        self._reader = Reader(self._changes, self._memory)
+        self._scans = Scans(self._store, self._catalog, self._changes, self._reader, self._memory)
+        self._backed = Backed(self._store, self._catalog, self._changes)
         self._watches = Watches(self._store)
+        self._following = Following(self._store, self._catalog, self._scans, self._watches)
         self._views = Views()
         #: Ranges of joins taken in as somebody else computed them.
-        self.backfills = Backfills(self._catalog, self._changes, self._reader)
-        self._read_number = 0
+        self.backfills = Backfills(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
             self._store.back(name)
 
@@ -93,7 +106,7 @@ class Engine:
 
         Raises:
             InvalidKeyError: The key is empty.
-            LimitExceededError: The key or the value is too long.
+            LimitExceededError: The key or the value is too long, or there is no memory for it.
             ComputedKeyError: An installed join computes this key.
             BackedKeyError: A database owns this key.
 
@@ -102,20 +115,22 @@ class Engine:
         """
         if not 0 < len(key) <= self._key_bytes_max:
             self._refuse_key(key)
-        if len(value) > self._value_bytes_max:
-            raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+        if len(value) > self._value_bytes_quick:
+            self._weigh_sooner(value)
         at = key.find(DELIMITER)
         if at < 0:
-            old = self._store.loose.put(key, value)
-            if old != value:
-                self.revision += 1
-                self._watches.tell_loose(key, old, value)
+            self._put_loose(key, value)
             return
-        table = self._tables.get(key[:at]) or self._store.table(key[:at])
-        if table.outputs:
-            self._refuse_computed(table, key)
-        if table.presence is not None:
-            raise BackedKeyError(key)
+        table = self._tables.get(key[:at])
+        if table is not None:
+            if table.outputs:
+                self._refuse_computed(table, key)
+            if table.presence is not None:
+                raise BackedKeyError(key)
+        if self.revision >= self.ledger.weigh_at:
+            self._memory.admit(self.revision, self._growth(key, value))
+        if table is None:
+            table = self._store.table(key[:at])
         old = table.put(key, value)
         if old == value:
             return
@@ -136,7 +151,7 @@ class Engine:
             self._refuse_key(key)
         at = key.find(DELIMITER)
         if at < 0:
-            old = self._store.loose.remove(key)
+            old = self._store.remove_loose(key)
             if old is None:
                 return False
             self.revision += 1
@@ -149,7 +164,9 @@ class Engine:
             self._refuse_computed(table, key)
         if table.presence is not None:
             raise BackedKeyError(key)
-        return self._set(table, key, None)
+        is_there = self._changes.set_base(table, key, None)
+        self.revision += is_there
+        return is_there
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Take in what the database has in a range: what of it belongs to backed tables is loaded from now on.
@@ -162,19 +179,8 @@ class Engine:
         Cost:
             That of as many puts, in the order of ``rows``.
         """
-        found = dict(rows)
-        for table in self._store.backed:
-            start, stop = table.clip(first, last)
-            if start >= stop:
-                continue
-            assert table.presence is not None
-            gone = [key for key in table.slice(start, stop).keys if key not in found]
-            table.presence.add(start, stop)
-            for key in gone:
-                self._set(table, key, None)
-            for key, value in found.items():
-                if start <= key < stop:
-                    self._set(table, key, value)
+        self.revision += self._backed.load(first, last, rows)
+        self.make_room()
 
     def apply(self, key: bytes, value: bytes | None) -> bool:
         """Take in a change of the database: the key's new value, None if it is gone.
@@ -182,26 +188,14 @@ class Engine:
         Returns:
             Whether the key lies in a loaded range of a backed table; if not, nobody needs to know.
         """
-        table = self._tables.get(key.partition(DELIMITER)[0])
-        if table is None or table.presence is None or not table.presence.has(key):
-            return False
-        self._set(table, key, value)
-        return True
-
-    def _set(self, table: Table, key: bytes, value: bytes | None) -> bool:
-        """Change a row and what depends on it (None: take it out); tell whether it is another now.
-
-        `put` does the same without the call, which would be a tenth of it.
-        """
-        old = table.remove(key) if value is None else table.put(key, value)
-        if old == value:
-            return False
-        self.revision += 1
-        if table.watches.count:
-            table.watches.tell_stored(key, old, value)
-        if table.readers:
-            self._changes.base_changed(table.readers, key, old, value)
-        return True
+        is_changed = self._backed.apply(key, value)
+        if is_changed:
+            self.revision += 1
+            if value is not None and len(value) > self._value_bytes_quick:
+                self.ledger.weigh_at -= len(value) // VALUE_STEP
+            if self.revision >= self.ledger.weigh_at:
+                self.make_room()
+        return is_changed is not None
 
     def forget(self, first: bytes, last: bytes | None) -> None:
         """Drop what is loaded of a range, and everything that was computed from it; reads will ask for it again.
@@ -211,37 +205,15 @@ class Engine:
         Cost:
             O(rows forgotten, contexts dropped, and frames of the joins that read the tables).
         """
-        for table in self._store.backed:
-            start, stop = table.clip(first, last)
-            if start >= stop:
-                continue
-            assert table.presence is not None
-            for sites in table.readers:
-                for context in [context for site in sites for context in site.within(start, stop)]:
-                    self._changes.drop(context)
-            if table.watches.count:
-                table.watches.note_forgotten(start, stop)
-            for key in table.slice(start, stop).keys:
-                table.remove(key)
-            table.presence.discard(start, stop)
+        self._backed.forget(first, last)
 
     def reads_backed(self, first: bytes, last: bytes | None) -> bool:
         """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
-        if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):
-            return True
-        joins = dict.fromkeys(self._catalog.over(first, last))
-        todo = list(joins)
-        while todo:
-            join = todo.pop()
-            if any(table.presence is not None for table in join.source_tables):
-                return True
-            todo += [up for ups in join.upstreams for up in ups if up not in joins]
-            joins.update(dict.fromkeys(todo))
-        return False
+        return self._backed.are_read(first, last)
 
     def loaded(self) -> list[Range]:
         """Return the loaded ranges of the backed tables."""
-        return [one for table in self._store.backed if table.presence is not None for one in table.presence]
+        return self._backed.loaded()
 
     def base_rows(self) -> Rows:
         """Return all base rows, of clients and of backed tables, in key order."""
@@ -250,7 +222,7 @@ class Engine:
     @property
     def loaded_range_count(self) -> int:
         """How many ranges of the backed tables are loaded."""
-        return sum(len(table.presence) for table in self._store.backed if table.presence is not None)
+        return self._backed.range_count
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Write base data, all rows or none: `put` for each, in order, once all have been checked.
@@ -284,14 +256,23 @@ class Engine:
                 for key in keys[start:stop]:
                     self._refuse_computed(table, key)
             start = stop
+        self._admit_all(keys, values)
         for table_name, start, stop in runs:
-            table = None if table_name is None or not ascends else self._store.table(table_name)
-            is_unseen = table is not None and not table.watches.count and not any(map(any, table.readers))
-            if table is not None and is_unseen and not self._changes.backfills:
-                self.revision += table.put_run(list(keys[start:stop]), list(values[start:stop]))
+            if table_name is None:
+                self._write_loose(keys[start], values[start])
+                continue
+            table = self._store.table(table_name)
+            if ascends:
+                self.revision += self._changes.set_run(table, list(keys[start:stop]), list(values[start:stop]))
             else:
-                for key, value in zip(keys[start:stop], values[start:stop], strict=True):
-                    self.put(key, value)
+                self.revision += self._changes.set_base(table, keys[start], values[start])
+
+    def _admit_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        if self.ledger.limit_bytes < UNLIMITED:
+            rows = dict(zip(keys, values, strict=True))
+            self._memory.admit(self.revision, sum(self._growth(key, value) for key, value in rows.items()))
+            # How much that is was not foreseen at the last weighing.
+            self.ledger.weigh_at = 0
 
     def remove_range(self, first: bytes, last: bytes | None, limit: int | None = None) -> list[bytes]:
         """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
@@ -335,7 +316,7 @@ class Engine:
             raise MissingError((Range(key, key + b"\0"),))
         for join in table.outputs:
             if join.match_output(key):
-                value = self._get_computed(join, key, now)
+                value = self._scans.get(join, key, now)
                 if value is not None:
                     return value
         return None
@@ -366,7 +347,7 @@ class Engine:
         at = first.find(DELIMITER)
         table = self._tables.get(first[:at]) if at > 0 else None
         if table is None or last is None:
-            return self._scan(first, last, limit, reverse=reverse, now=now)
+            return self._scans.scan(first, last, limit, reverse=reverse, now=now)
         outputs = table.outputs
         if not outputs:
             if first < last <= table.end and (table.presence is None or table.presence.holds(first, last)):
@@ -382,70 +363,18 @@ class Engine:
                 and (context.is_fresh or self._reader.refresh(context, now))
             ):
                 join.counters.hits += 1
-                self._read_number = context.last_used = self._read_number + 1
+                memory = self._memory
+                memory.read_number = context.last_used = memory.read_number + 1
                 return context.slice(first, last, limit, reverse=reverse)
         if outputs:
             view = self._views.find(first, last)
-            if view is not None and self._bring_up_view(view, now):
+            if view is not None and self._scans.bring_up_view(view, now):
                 base = table.slice(first, last, limit, reverse=reverse) if table.entry_count else None
                 return view.rows(base, limit, reverse=reverse)
-        rows = self._scan(first, last, limit, reverse=reverse, now=now)
+        rows = self._scans.scan(first, last, limit, reverse=reverse, now=now)
         if outputs and first < last <= table.end:
             self._views.remember(first, last, self._catalog.over(first, last))
         return rows
-
-    def _bring_up_view(self, view: View, now: float) -> bool:
-        """Bring the contexts of a view up to date; tell whether it still answers its read then."""
-        if not view.holds(now):
-            return False
-        stale = [part.context for part in view.parts if not part.context.is_fresh]
-        for context in stale:
-            self._reader.refresh(context, now)
-        if stale and not (view.holds(now) and all(part.context.is_fresh for part in view.parts)):
-            return False
-        self._read_number += 1
-        for part in view.parts:
-            context = part.context
-            context.join.counters.hits += 1
-            context.last_used = self._read_number
-        return True
-
-    def _scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
-        if last is not None and first >= last:
-            return Rows([], [])
-        self._read_number += 1
-        if limit is None or reverse:
-            return self._scan_whole(first, last, limit, reverse=reverse, now=now)
-        # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
-        # them for each piece. Rows may go meanwhile; then it takes more.
-        wanted = limit
-        while True:
-            bound = self._reach(first, last, wanted)
-            rows = self._scan_whole(first, bound, limit, reverse=False, now=now)
-            if bound == last or len(rows.keys) >= limit:
-                return rows
-            wanted *= 2
-
-    def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
-        """Return how far to read for so many rows, as far as what is materialised tells."""
-        for join in self._catalog.over(first, last):
-            start, stop = _clip(join, first, last)
-            if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:
-                last = bound
-        return last
-
-    def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
-        layers = [self._store.slice(first, last, limit, reverse=reverse)]
-        joins = self._catalog.over(first, last)
-        pulled = self._bring_up(joins, first, last, now)
-        for join in joins:
-            start, stop = _clip(join, first, last)
-            if join in pulled:
-                rows = pulled[join]
-                layers.append(Rows(rows.keys[::-1], rows.values[::-1]) if reverse else rows)
-            else:
-                layers.append(join.coverage.slice(start, stop, limit, reverse=reverse))
-        return merge_layers(layers, limit, reverse=reverse)
 
     def count(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> int:
         """Return how many keys `scan` would return.
@@ -456,13 +385,7 @@ class Engine:
         Cost:
             O(log n) where one join or the store alone covers the range, else that of the scan.
         """
-        if last is not None and first >= last:
-            return 0
-        joins = self._catalog.over(first, last)
-        pulled = self._bring_up(joins, first, last, now)
-        if pulled or any(join.rivals for join in joins):
-            return len(self._scan(first, last, None, reverse=False, now=now).keys)
-        return self._store.count(first, last) + sum(join.coverage.count(*_clip(join, first, last)) for join in joins)
+        return self._scans.count(first, last, now)
 
     def splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
         """Return keys that cut ``[first, last)`` into about ``count`` parts of about equal numbers of rows.
@@ -526,7 +449,7 @@ class Engine:
             last,
             0 if is_empty else self._store.count(first, last),
             tuple(
-                explain_coverage(join, *_clip(join, first, last), now)
+                explain_coverage(join, *join.clip(first, last), now)
                 for join in ([] if is_empty else self._catalog.over(first, last))
             ),
         )
@@ -544,53 +467,18 @@ class Engine:
         Cost:
             That of a scan of the range; later 0.5 µs or so more for each computed row that changes in the table.
         """
-        joins = self._catalog.over(first, last)
-        for join in joins:
-            refuse_unwatchable(join)
-        watch = Watch(first, last, wake)
-        self._read_number += 1
-        self._bring_up(joins, first, last, now)
-        self._watches.add(watch)
-        return watch
+        return self._following.begin(first, last, wake, now)
 
     def settle(self, watch: Watch, *, now: float = 0.0) -> list[Change]:
         """Bring a watched range up to date and return its changes since the last time, in order.
 
-        A scan of the range now is the scan of then with these changes.
+        A scan of the range now is the scan of then with these changes. The watch ends if that cannot be told: for want
+        of memory, or because a join under it is not kept up to date any more.
 
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded; nothing has been taken.
         """
-        while watch.ended is None and (watch.stale or watch.lost):
-            while watch.stale:
-                self._refresh_watched(watch, now)
-            lost = len(watch.lost)
-            joins = self._catalog.over(watch.first, watch.last) if lost else []
-            try:
-                for join in joins:
-                    refuse_unwatchable(join)
-            except NotWatchableError as error:
-                self._watches.end(watch, str(error))
-                break
-            missing: list[Range] = []
-            for first, last in watch.lost[:lost]:
-                try:
-                    self._bring_up(self._catalog.over(first, last), first, last, now)
-                except MissingError as error:
-                    missing += error.ranges
-            if missing:
-                raise MissingError(united(missing))
-            if lost and not watch.stale and lost == len(watch.lost):
-                settle_lost(watch, joins, self._store.backed)
-        return watch.take()
-
-    def _refresh_watched(self, watch: Watch, now: float) -> None:
-        self._reader.missing.clear()
-        stale, watch.stale = watch.stale, {}
-        for context in stale:
-            if not self._reader.refresh(context, now) and context.is_live:
-                watch.stale[context] = None
-        self._refuse_missing()
+        return self._following.settle(watch, now)
 
     def unwatch(self, watch: Watch) -> None:
         """Follow a range no more."""
@@ -623,18 +511,46 @@ class Engine:
         Ensures:
             What changes between steps is counted as of some moment, the rest exactly.
         """
-        return collect(self._store, self._catalog, lambda: self.revision, now)
+        return collect(self._store, self._catalog, self.ledger, lambda: self.revision, now)
+
+    def limit_memory(self, limit_bytes: int) -> None:
+        """Change the limit; what is over it goes now, as far as it can."""
+        self.ledger.limit_bytes = limit_bytes
+        self.make_room()
+
+    def make_room(self, spare_bytes: int = 0) -> bool:
+        """Evict what the limit wants evicted; tell whether it is held now, with so many bytes to spare.
+
+        Cost:
+            O(tables), and of what goes.
+        """
+        self._memory.read_number += 1
+        self._memory.weigh(self.revision)
+        return self._memory.make_room(spare_bytes)
+
+    def evict_ahead(self, goal_bytes: int, step_bytes: int) -> bool:
+        """Evict a little, so that calls need not; tell whether the goal has not been reached and more would go.
+
+        Args:
+            goal_bytes: What everything may take in the end.
+            step_bytes: How much may go now, or a little more.
+        """
+        ledger = self.ledger
+        before_bytes = ledger.total_bytes
+        self._memory.read_number += 1
+        self._memory.shrink(max(goal_bytes, before_bytes - step_bytes))
+        return goal_bytes < ledger.total_bytes <= before_bytes - step_bytes
 
     def evict(self, context_count: int) -> int:
-        """Forget so many of the least recently read contexts; return how many went, dependants included.
+        """Forget so many of the least recently read contexts, or a few more; return how many.
 
-        What is watched stays, unless it depends on what goes.
+        What was computed from a context goes with it. What is watched or pinned stays, and all that it depends on.
         """
-        live = {status.context for join in self._catalog for status in join.coverage}
-        idle = [context for context in live if not context.join.watches.holds(context)]
-        for context in sorted(idle, key=lambda context: context.last_used)[:context_count]:
-            self._changes.drop(context)
-        return sum(not context.is_live for context in live)
+        ledger = self.ledger
+        before = ledger.context_count
+        self._memory.read_number += 1
+        self._memory.evict(lambda: before - ledger.context_count >= context_count)
+        return before - ledger.context_count
 
     def invalidate(self, first: bytes, last: bytes | None) -> int:
         """Forget what is computed of a range, and what that was computed from; reads compute it anew.
@@ -647,23 +563,10 @@ class Engine:
         """
         if last is not None and first >= last:
             return 0
-        joins = dict.fromkeys(self._catalog.over(first, last))
-        found = [status.context for join in joins for status in join.coverage.overlapping(*_clip(join, first, last))]
-        # A join that keeps nothing shows what others keep.
-        todo = [join for join in joins if join.is_pull]
-        while todo:
-            for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
-                found += [status.context for status in upstream.coverage]
-                todo += [upstream] if upstream.is_pull else []
-        doomed = dict.fromkeys(found)
-        while found:
-            found += [up for up in found.pop().upstreams if up not in doomed]
-            doomed.update(dict.fromkeys(found))
-        for context in doomed:
-            self._changes.drop(context)
+        count = self._catalog.invalidate(first, last)
         # So that whoever follows the range can tell what they are told now from what came before.
-        self.revision += bool(doomed)
-        return len(doomed)
+        self.revision += bool(count)
+        return count
 
     def invalidate_join(self, name: str) -> int:
         """Forget everything that a join computed, as `invalidate` does.
@@ -674,45 +577,26 @@ class Engine:
         join = self._catalog.find(name)
         return self.invalidate(join.first, join.last)
 
-    def _bring_up(
-        self, joins: list[InstalledJoin], first: bytes, last: bytes | None, now: float
-    ) -> dict[InstalledJoin, Rows]:
-        """Materialise a range of joins and bring it up to date; return the rows of those that keep nothing."""
-        while True:
-            self._reader.missing.clear()
-            serial = self._changes.serial
-            pulled = {}
-            for join in joins:
-                start, stop = _clip(join, first, last)
-                if join.is_pull:
-                    pulled[join] = self._reader.pull(join, start, stop, now)
-                    continue
-                for context in self._reader.ensure(join, start, stop, now) or ():
-                    context.last_used = self._read_number
-            if self._store.backed:
-                self._reader.missing.update(dict.fromkeys(self._store.absent(first, last)))
-                self._refuse_missing()
-            if serial == self._changes.serial:
-                return pulled
+    def _put_loose(self, key: bytes, value: bytes) -> None:
+        if self.revision >= self.ledger.weigh_at:
+            self._memory.admit(self.revision, self._growth(key, value))
+        self._write_loose(key, value)
 
-    def _refuse_missing(self) -> None:
-        if self._reader.missing:
-            raise MissingError(united(self._reader.missing))
+    def _write_loose(self, key: bytes, value: bytes) -> None:
+        old = self._store.put_loose(key, value)
+        if old != value:
+            self.revision += 1
+            self._watches.tell_loose(key, old, value)
 
-    def _get_computed(self, join: InstalledJoin, key: bytes, now: float) -> bytes | None:
-        status = join.coverage.find(key)
-        context = None if status is None else status.context
-        if context is None or not context.is_fresh or context.expires_s < now:
-            pulled = self._bring_up([join], key, key + b"\0", now)
-            if join in pulled:
-                return pulled[join].values[0] if pulled[join].values else None
-            status = join.coverage.find(key)
-            assert status is not None
-            context = status.context
-        else:
-            join.counters.hits += 1
-        self._read_number = context.last_used = self._read_number + 1
-        return context.get(key)
+    def _weigh_sooner(self, value: bytes) -> None:
+        if len(value) > self._value_bytes_max:
+            raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+        self.ledger.weigh_at -= len(value) // VALUE_STEP
+
+    def _growth(self, key: bytes, value: bytes) -> int:
+        """Return by how much a put makes the store grow."""
+        old = self._store.get(key)
+        return len(value) + (ROW + len(key) if old is None else -len(old))
 
     def _refuse_key(self, key: bytes) -> None:
         if not key:
@@ -729,13 +613,22 @@ class Engine:
         self._watches._check()
         self._catalog._check()
         self.backfills._check()
+        self._memory._check()
+        self._check_ledger()
+
+    def _check_ledger(self) -> None:
+        contexts = {status.context: None for join in self._catalog for status in join.coverage}
+        ledger = self.ledger
+        assert ledger.context_count == len(contexts)
+        assert ledger.range_count == sum(len(context.ranges) for context in contexts)
+        assert ledger.entry_count == sum(len(context.rows) for context in contexts)
+        assert ledger.row_bytes == sum(context.row_bytes for context in contexts)
+        assert ledger.state_bytes == sum(context.state_bytes for context in contexts)
+        assert ledger.log_bytes == sum(context.log_bytes for context in contexts)
+        assert all(not context.log_bytes or context.log for context in contexts)
+        sites = [site for join in self._catalog for sites in join.sites for site in sites]
+        assert ledger.updater_bytes == sum(site.count_bytes() for site in sites)
 
 
 #: The first byte above the delimiter: behind a table's name, above all its keys.
 _TABLE_END: Final = bytes((DELIMITER[0] + 1,))
-
-
-def _clip(join: InstalledJoin, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:
-    stop = lower(last, join.last)
-    assert stop is not None
-    return max(first, join.first), stop

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pequod.engine.aggregates import make_aggregate
 from pequod.engine.contexts import Context, Coverage
+from pequod.engine.memory import Ledger
 from pequod.engine.patterns import compile_matcher
 from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
 from pequod.engine.ranges import prefix_end
@@ -56,17 +57,20 @@ class InstalledJoin:
         "counters",
         "coverage",
         "downstreams",
+        "drop",
         "first",
         "info",
         "is_pull",
         "is_unique",
         "last",
+        "ledger",
         "level_one_prefix",
         "match_output",
         "matchers",
         "numbers",
         "order",
         "plans",
+        "priority",
         "rivals",
         "sites",
         "source_tables",
@@ -76,8 +80,23 @@ class InstalledJoin:
         "watches",
     )
 
-    def __init__(self, info: Join, order: int, output_table: Table, source_tables: list[Table]) -> None:
+    def __init__(
+        self,
+        info: Join,
+        order: int,
+        output_table: Table,
+        source_tables: list[Table],
+        *,
+        ledger: Ledger,
+        drop: Callable[[Context], None],
+        priority: int,
+    ) -> None:
         spec = info.spec
+        self.ledger = ledger
+        #: Forgets a context of this join.
+        self.drop = drop
+        #: What has a lower one is evicted first.
+        self.priority = priority
         self.info = info
         self.spec = spec
         #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
@@ -123,6 +142,10 @@ class InstalledJoin:
         """Return until when rows of a snapshot computed at ``now`` may be given out."""
         assert isinstance(self.spec.maintenance, Snapshot)
         return now + float(self.spec.maintenance.age_s)
+
+    def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:
+        """Return the part of ``[first, last)`` in which output keys lie; empty if it ends at or below its first key."""
+        return max(first, self.first), self.last if last is None else min(last, self.last)
 
     def plan_for(self, first: bytes, last: bytes) -> tuple[Plan, list[bytes], bytes]:
         """Return the plan for a read of ``[first, last)``, the environment with its fixed slots, and the prefix.

@@ -29,8 +29,10 @@ from pequod.engine.changes import Changes, release_frames, take_frames
 from pequod.engine.containing import containing_range
 from pequod.engine.contexts import Context, StatusRange
 from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError
+from pequod.engine.eviction import Memory
 from pequod.engine.execution import Batch, Execution
 from pequod.engine.joins import InstalledJoin
+from pequod.engine.memory import BYTES
 from pequod.engine.plan import fix_slots
 from pequod.engine.ranges import Range, lower
 from pequod.engine.reader import Reader, SourceReader
@@ -46,12 +48,13 @@ class Backfills:
         1. The changes of base rows are told to exactly those that have not ended.
     """
 
-    __slots__ = ("_catalog", "_changes", "_reader")
+    __slots__ = ("_catalog", "_changes", "_memory", "_reader")
 
-    def __init__(self, catalog: Catalog, changes: Changes, reader: Reader) -> None:
+    def __init__(self, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory) -> None:
         self._catalog = catalog
         self._changes = changes
         self._reader = reader
+        self._memory = memory
 
     def __iter__(self) -> Iterator[Backfill]:
         return iter(self._changes.backfills)
@@ -97,6 +100,7 @@ class Backfills:
             BackfillEndedError: The backfill has ended.
             InvalidPieceError: A piece is malformed, and none was taken in; or one is found not to be of the sources at
                 the backfill's revision, and those before it were.
+            LimitExceededError: A piece does not fit into memory, whatever else goes; those before it were taken in.
 
         Cost:
             0.3 µs or so for each row, beside the first sources' rows and what changed since the backfill began.
@@ -105,6 +109,7 @@ class Backfills:
         placed = [(piece, _place(backfill, piece)) for piece in pieces]
         loaded = Loaded()
         for piece, environment in placed:
+            self._memory.read_number += 1
             prefix = backfill.plan.prefix(environment)
             contexts = [status.context for status in backfill.join.coverage.overlapping(piece.first, piece.last)]
             self._reader.absorb(contexts, backfill.plan)
@@ -115,12 +120,12 @@ class Backfills:
                 try:
                     self._make(backfill, context, Range(*gap), piece, now)
                 except BaseException:
-                    for updaters in context.updaters:
-                        updaters.release(context)
+                    self._changes.discard(context)
                     raise
-                self._show(context, Range(*gap), now)
                 loaded.range_count += 1
                 loaded.row_count += len(context.rows)
+                self._show(context, Range(*gap), now)
+                self._memory.hold()
         total = backfill.loaded
         total.range_count += loaded.range_count
         total.row_count += loaded.row_count
@@ -186,9 +191,11 @@ class Backfills:
             rows = context.rows.everything()
             present.rows.merge(list(rows.keys), list(rows.values))
             present.aggregate_states |= context.aggregate_states
+            present.row_bytes += context.row_bytes
+            present.state_bytes += context.state_bytes
             for updaters in context.updaters:
                 updaters.hand_over(context, present)
-        join.coverage.add(*bounds, present)
+        self._reader.cover(present, *bounds)
 
 
 class SourcesAsOf:
@@ -294,7 +301,7 @@ def _take_rows(backfill: Backfill, context: Context, bounds: Range, piece: Piece
     stop = len(piece.tails) if bounds.last >= context.end else bisect_left(piece.tails, bounds.last[length:])
     tails, values = list(piece.tails[start:stop]), list(piece.values[start:stop])
     if backfill.join.is_unique:
-        context.rows.merge(tails, values)
+        context.take_rows(tails, values)
         return
     aggregate = backfill.join.aggregate
     states: dict[bytes, State | None] = {}
@@ -310,7 +317,11 @@ def _take_rows(backfill: Backfill, context: Context, bounds: Range, piece: Piece
     context.aggregate_states = {tail: state for tail, state in states.items() if state is not None}
     results = {tail: aggregate.result(state) for tail, state in context.aggregate_states.items()}
     shown = {tail: value for tail, value in results.items() if value is not None}
-    context.rows.merge(list(shown), list(shown.values()))
+    context.take_rows(list(shown), list(shown.values()), aggregate.value_bytes)
+    contributions = stop - start
+    context.grow_states(
+        len(context.aggregate_states) * aggregate.state_bytes + contributions * aggregate.contribution_bytes
+    )
 
 
 def _apply(join: InstalledJoin, context: Context, sign: int, batch: Batch) -> None:
@@ -324,9 +335,10 @@ def _apply(join: InstalledJoin, context: Context, sign: int, batch: Batch) -> No
             if not context.covers(tail):
                 continue
             if sign > 0:
-                context.rows.put(tail, value)
-            else:
-                context.rows.remove(tail)
+                if context.rows.put(tail, value) is None:
+                    context.gain_rows(1, BYTES + len(tail))
+            elif context.rows.remove(tail) is not None:
+                context.lose_row()
         return
     for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
         if context.covers(tail):

@@ -19,6 +19,7 @@ from math import inf
 from pequod.engine.aggregates import State
 from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context
+from pequod.engine.eviction import PINNED, Memory
 from pequod.engine.execution import Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.plan import Plan
@@ -102,10 +103,11 @@ class SourceReader:
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("_changes", "missing")
+    __slots__ = ("_changes", "_memory", "missing")
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: Changes, memory: Memory) -> None:
         self._changes = changes
+        self._memory = memory
         #: What reads since it was last emptied lacked.
         self.missing: dict[Range, None] = {}
 
@@ -128,6 +130,7 @@ class Reader:
             contexts = list(dict.fromkeys(status.context for status in join.coverage.overlapping(first, last)))
             is_fresh = True
             for context in contexts:
+                context.last_used = self._memory.read_number
                 if not context.is_live:
                     is_fresh = False
                 elif context.expires_s < now:
@@ -191,6 +194,7 @@ class Reader:
         """
         if join.is_push:
             context = join.contexts.get(context.prefix, context)
+            context.last_used = self._memory.read_number
             if context.expires_s < now:
                 self._changes.drop(context)
                 return True
@@ -208,18 +212,39 @@ class Reader:
             return True
         states: dict[bytes, State] = {}
         rows = _combine(join, batch, states)
-        context.rows.merge(*rows)
+        aggregate = join.aggregate
+        context.take_rows(rows.keys, rows.values, 0 if join.is_unique else aggregate.value_bytes)
         if join.is_push:
             join.contexts[context.prefix] = context
-            context.aggregate_states.update(states)
+            if states:
+                context.aggregate_states.update(states)
+                contributions = len(batch.tails) * aggregate.contribution_bytes
+                context.grow_states(len(states) * aggregate.state_bytes + contributions)
             take_frames(context, batch)
             self._depend(context, sources)
         else:
             context.expires_s = join.expires_s(now)
-        join.coverage.add(first, last, context)
+        self.cover(context, first, last)
         join.counters.computed_ranges += 1
         join.counters.rows_computed += len(rows.keys)
+        self._memory.hold()
         return True
+
+    def cover(self, context: Context, first: bytes, last: bytes) -> None:
+        """Let a range of a context, which has its rows, answer reads from now on.
+
+        Requires:
+            No status range overlaps ``[first, last)``.
+        """
+        memory, join = self._memory, context.join
+        context.last_used = memory.read_number
+        if not context.ranges:
+            memory.ledger.context_count += 1
+            if join.priority < PINNED:
+                memory.enter(context, (join.priority, memory.read_number))
+        range_count = len(context.ranges)
+        join.coverage.add(first, last, context)
+        memory.ledger.range_count += len(context.ranges) - range_count
 
     def refresh(self, context: Context, now: float) -> bool:
         """Bring a context up to date: its upstream contexts, then its own log.
@@ -243,9 +268,11 @@ class Reader:
                 continue
             context.join.counters.log_applied += len(context.log)
             context.log.clear()
+            context.grow_log(-context.log_bytes)
             self._depend(context, sources)
             context.is_fresh = True
             self._changes.apply(context.join, context, batches)
+            self._memory.make_room()
         return context.is_live and context.is_fresh
 
     def differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:

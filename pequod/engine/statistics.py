@@ -9,6 +9,7 @@ from typing import Final
 from pequod.engine.catalog import Catalog
 from pequod.engine.contexts import Context
 from pequod.engine.joins import InstalledJoin
+from pequod.engine.memory import CONTEXT, ENTRY, RANGE, UNLIMITED, Ledger, MemoryStatistics
 from pequod.engine.spec import Snapshot
 from pequod.engine.store import Store
 
@@ -59,6 +60,24 @@ class Statistics:
     tables: dict[bytes, TableStatistics]
     #: By join name.
     joins: dict[str, JoinStatistics]
+    memory: MemoryStatistics
+
+
+def weighed(ledger: Ledger, stored_bytes: int) -> MemoryStatistics:
+    """Return what the ledger says, with what the client-written rows take now."""
+    return MemoryStatistics(
+        limit_bytes=ledger.limit_bytes if ledger.limit_bytes < UNLIMITED else 0,
+        total_bytes=stored_bytes + ledger.computed_bytes + ledger.watch_bytes,
+        stored_bytes=stored_bytes,
+        row_bytes=ledger.entry_count * ENTRY + ledger.row_bytes,
+        context_bytes=ledger.context_count * CONTEXT + ledger.range_count * RANGE,
+        updater_bytes=ledger.updater_bytes,
+        log_bytes=ledger.log_bytes,
+        state_bytes=ledger.state_bytes,
+        watch_bytes=ledger.watch_bytes,
+        evictions=ledger.evictions,
+        refusals=ledger.refusals,
+    )
 
 
 #: What is looked at in one step, 0.6 ms or so: each row counts as one, each context as much as 64.
@@ -69,7 +88,9 @@ _CONTEXT_WEIGHT: Final = 64
 Steps = Generator[None, None, Statistics]
 
 
-def collect(store: Store, catalog: Catalog, revision: Callable[[], int], now: float, step: int = _STEP) -> Steps:
+def collect(
+    store: Store, catalog: Catalog, ledger: Ledger, revision: Callable[[], int], now: float, step: int = _STEP
+) -> Steps:
     """Collect the statistics step by step; everything may change between steps.
 
     Ensures:
@@ -90,6 +111,7 @@ def collect(store: Store, catalog: Catalog, revision: Callable[[], int], now: fl
             if table.entry_count
         },
         joins=joins,
+        memory=weighed(ledger, store.count_bytes()),
     )
 
 

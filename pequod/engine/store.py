@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedList
 
+from pequod.engine.memory import GROUP, ROW, TABLE
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range, lower, prefix_end
 from pequod.engine.rows import Rows, SortedRows
@@ -264,6 +265,10 @@ class Table:
         """How many groups there are."""
         return len(self._groups)
 
+    def count_bytes(self) -> int:
+        """Return how much memory the rows take, with the table itself."""
+        return TABLE + len(self._groups) * GROUP + self.entry_count * ROW + self.key_bytes + self.value_bytes
+
     def _prefixes(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
         # The group that `first` falls into sorts at or below it.
         start = self._group_of(first)
@@ -290,13 +295,14 @@ class Table:
 class Store:
     """All client-written rows: the tables, and the keys that belong to none."""
 
-    __slots__ = ("_order", "backed", "loose", "tables", "watches")
+    __slots__ = ("_order", "backed", "loose", "loose_bytes", "tables", "watches")
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
         self.tables: dict[bytes, Table] = {}
         #: Keys without a delimiter.
         self.loose = SortedRows()
+        self.loose_bytes = 0
         #: The backed tables.
         self.backed: list[Table] = []
         #: All live watches, for tables that are made later.
@@ -330,6 +336,27 @@ class Store:
             if start < stop and table.presence is not None:
                 found += table.presence.gaps(start, stop)
         return found
+
+    def put_loose(self, key: bytes, value: bytes) -> bytes | None:
+        """Set a key without a delimiter and return the value that it had, None if it was absent."""
+        old = self.loose.put(key, value)
+        self.loose_bytes += len(value) + (ROW + len(key) if old is None else -len(old))
+        return old
+
+    def remove_loose(self, key: bytes) -> bytes | None:
+        """Take a key without a delimiter out and return the value that it had, None if it was absent."""
+        old = self.loose.remove(key)
+        if old is not None:
+            self.loose_bytes -= ROW + len(key) + len(old)
+        return old
+
+    def count_bytes(self) -> int:
+        """Return how much memory all client-written rows take.
+
+        Cost:
+            O(tables).
+        """
+        return self.loose_bytes + sum([table.count_bytes() for table in self.tables.values()])
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None if it is absent."""

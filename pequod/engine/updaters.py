@@ -16,6 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pequod.engine.contexts import Context
+from pequod.engine.memory import EXTRAS, HOLD, UPDATERS
 from pequod.engine.plan import FrameKey, Plan, Step
 
 if TYPE_CHECKING:
@@ -28,16 +29,24 @@ Extras = dict[tuple[bytes, ...], None] | None
 class Updaters:
     """The contexts that wait at one frame key of one site."""
 
-    __slots__ = ("_key", "_site", "contexts")
+    __slots__ = ("_key", "_site", "contexts", "tail_bytes")
 
     def __init__(self, site: Site, key: FrameKey) -> None:
         self.contexts: dict[Context, Extras] = {}
         self._site = site
         self._key = key
+        #: Tails that fan-outs from here made, one for all contexts.
+        self.tail_bytes = 0
 
     def release(self, context: Context) -> None:
         """Let go of ``context`` with all its frames here."""
-        if self.contexts.pop(context, context) is not context and not self.contexts:
+        extras = self.contexts.pop(context, context)
+        if extras is context:
+            return
+        ledger = self._site.join.ledger
+        ledger.updater_bytes -= HOLD if extras is None else HOLD + len(extras) * EXTRAS  # type: ignore[arg-type]
+        if not self.contexts:
+            ledger.updater_bytes -= UPDATERS + self.tail_bytes
             self._site.discard(self._key)
 
     def hand_over(self, context: Context, other: Context) -> None:
@@ -45,13 +54,24 @@ class Updaters:
         if context not in self.contexts:
             return
         extras = self.contexts.pop(context)
+        ledger = self._site.join.ledger
         if other not in self.contexts:
             self.contexts[other] = extras
             other.updaters.append(self)
-        elif extras is not None:
+        elif extras is None:
+            ledger.updater_bytes -= HOLD
+        else:
             waiting = self.contexts[other]
             assert waiting is not None, "a step has extras or has none"
+            count = len(waiting) + len(extras)
             waiting |= extras
+            ledger.updater_bytes -= HOLD + (count - len(waiting)) * EXTRAS
+
+    def grow_tails(self, grown_bytes: int) -> None:
+        """Enter into the ledger that a fan-out made a tail, or took one away."""
+        grown_bytes = max(grown_bytes, -self.tail_bytes)
+        self.tail_bytes += grown_bytes
+        self._site.join.ledger.updater_bytes += grown_bytes
 
 
 class Site:
@@ -105,22 +125,28 @@ class Site:
         Cost:
             O(1).
         """
+        ledger = self.join.ledger
         updaters = self._by_key.get(frame_key)
         if updaters is None:
             updaters = self._by_key[frame_key] = Updaters(self, frame_key)
+            ledger.updater_bytes += UPDATERS
         contexts = updaters.contexts
         if context not in contexts:
             contexts[context] = {extras: None}
             context.updaters.append(updaters)
+            ledger.updater_bytes += HOLD + EXTRAS
         else:
             waiting = contexts[context]
             assert waiting is not None, "a step has extras or has none"
-            waiting[extras] = None
+            if extras not in waiting:
+                waiting[extras] = None
+                ledger.updater_bytes += EXTRAS
 
     def add_all(self, frame_keys: list[FrameKey], context: Context) -> None:
         """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: first check)."""
         by_key = self._by_key
         held = context.updaters
+        counts = len(by_key), len(held)
         # The look-ups are lazy: a key that comes twice is found the second time.
         for frame_key, found in zip(frame_keys, map(by_key.get, frame_keys), strict=True):
             updaters = found
@@ -130,6 +156,8 @@ class Site:
             if context not in contexts:
                 contexts[context] = None
                 held.append(updaters)
+        grown_bytes = (len(by_key) - counts[0]) * UPDATERS + (len(held) - counts[1]) * HOLD
+        self.join.ledger.updater_bytes += grown_bytes
 
     def remove(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
         """Let ``context`` no longer wait at a frame; nothing changes if it does not."""
@@ -139,8 +167,11 @@ class Site:
         waiting = updaters.contexts[context]
         if waiting is not None:
             assert extras is not None
-            waiting.pop(extras, None)
-            if waiting:
+            if extras in waiting and len(waiting) > 1:
+                del waiting[extras]
+                self.join.ledger.updater_bytes -= EXTRAS
+                return
+            if extras not in waiting:
                 return
         updaters.release(context)
         context.lose_updaters()
@@ -148,6 +179,18 @@ class Site:
     def discard(self, frame_key: FrameKey) -> None:
         """Forget an entry that has become empty."""
         del self._by_key[frame_key]
+
+    def count_bytes(self) -> int:
+        """Return what the ledger has of this site.
+
+        Cost:
+            O(frames).
+        """
+        held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
+        return sum(
+            UPDATERS + tail_bytes + sum(HOLD if extras is None else HOLD + len(extras) * EXTRAS for extras in waiting)
+            for tail_bytes, waiting in held
+        )
 
     def _check(self) -> None:
         for updaters in self._by_key.values():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from intervaltree import IntervalTree
 
 from pequod.engine.errors import NotWatchableError
+from pequod.engine.memory import CHANGE
 from pequod.engine.ranges import lower
 from pequod.engine.rows import Rows
 from pequod.engine.spec import Snapshot
@@ -228,6 +229,11 @@ class Watches:
             over = {watch for watch, (first, last) in clipped.items() if first < last}
             assert {interval.data for interval in table.watches._tree} == over, "invariant 1"
             assert table.watches.count == len(over), "invariant 1"
+
+
+def change_bytes(changes: Sequence[Change]) -> int:
+    """Return what changes take; of their values the old ones, since the new ones are what is stored."""
+    return sum([CHANGE + len(key) + (0 if old is None else len(old)) for key, old, _ in changes])
 
 
 def refuse_unwatchable(join: InstalledJoin) -> None:

@@ -424,18 +424,20 @@ class StatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "backing")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "backing", "memory")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
     BACKING_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
     joins: _containers.RepeatedCompositeFieldContainer[JoinStatistics]
     backing: BackingStatistics
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., backing: _Optional[_Union[BackingStatistics, _Mapping]] = ...) -> None: ...
+    memory: MemoryStatistics
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., backing: _Optional[_Union[BackingStatistics, _Mapping]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ...) -> None: ...
 
 class BackingStatistics(_message.Message):
     __slots__ = ("mode", "state", "error", "position", "lag", "age_s", "loaded_ranges", "feed_failures", "reloads", "flights", "ranges", "rows", "changes", "changes_applied", "writes")
@@ -470,6 +472,32 @@ class BackingStatistics(_message.Message):
     changes_applied: int
     writes: int
     def __init__(self, mode: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., age_s: _Optional[float] = ..., loaded_ranges: _Optional[int] = ..., feed_failures: _Optional[int] = ..., reloads: _Optional[int] = ..., flights: _Optional[int] = ..., ranges: _Optional[int] = ..., rows: _Optional[int] = ..., changes: _Optional[int] = ..., changes_applied: _Optional[int] = ..., writes: _Optional[int] = ...) -> None: ...
+
+class MemoryStatistics(_message.Message):
+    __slots__ = ("limit_bytes", "total_bytes", "stored_bytes", "row_bytes", "context_bytes", "updater_bytes", "log_bytes", "state_bytes", "watch_bytes", "evictions", "refusals")
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROW_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UPDATER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    limit_bytes: int
+    total_bytes: int
+    stored_bytes: int
+    row_bytes: int
+    context_bytes: int
+    updater_bytes: int
+    log_bytes: int
+    state_bytes: int
+    watch_bytes: int
+    evictions: int
+    refusals: int
+    def __init__(self, limit_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., row_bytes: _Optional[int] = ..., context_bytes: _Optional[int] = ..., updater_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watch_bytes: _Optional[int] = ..., evictions: _Optional[int] = ..., refusals: _Optional[int] = ...) -> None: ...
 
 class TableStatistics(_message.Message):
     __slots__ = ("table", "keys", "key_bytes", "value_bytes", "groups")

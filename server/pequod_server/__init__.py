@@ -5,6 +5,7 @@ service.py   the calls: decode, ask the engine, encode
 execute.py   the hot loop: one batch of commands
 loader.py    the database behind the engine: misses, changes, writes
 database.py  which database that is
+memory.py    the limit of memory on this machine, and keeping it between calls
 calls.py     which calls are under way, how many may be, draining
 standard.py  health, reflection, channelz
 config.py    what can be set

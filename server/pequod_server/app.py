@@ -25,6 +25,7 @@ from pequod_server.database import backed_tables, make_loader, make_store
 from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
+from pequod_server.memory import MemoryKeeper, limit_bytes, priorities
 from pequod_server.service import PequodService
 from pequod_server.snapshots import Snapshots
 from pequod_server.standard import StandardServices
@@ -52,8 +53,13 @@ class PequodServer:
         self._config = config
         store = store or make_store(config)
         self.engine = engine or Engine(
-            key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max, backed=backed_tables(store)
+            key_bytes_max=config.key_bytes_max,
+            value_bytes_max=config.value_bytes_max,
+            backed=backed_tables(store),
+            memory_limit=limit_bytes(config.memory_limit),
+            priorities=priorities(config.memory_priorities),
         )
+        self._keeper = MemoryKeeper(self.engine)
         #: What keeps the engine in step with the database behind it, if there is one.
         self.loader = None if store is None else make_loader(config, self.engine, store)
         self._calls = Calls(config)
@@ -105,6 +111,7 @@ class PequodServer:
         except (OSError, SettingError):
             await self._end()
             raise
+        self._keeper.start()
         await self._server.start()
         await self._standard.ready()
         self.is_ready = True
@@ -142,6 +149,7 @@ class PequodServer:
         await self._end()
 
     async def _end(self) -> None:
+        await self._keeper.stop()
         if self.loader is not None:
             await self.loader.stop()
         await self.instruments.stop()

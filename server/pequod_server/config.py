@@ -23,6 +23,10 @@ MIB: Final = 1 << 20
 _SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*([kmg]i?)?b?\s*", re.IGNORECASE)
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
 _SIZES: Final = TypeAdapter(ByteSize)
+_SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)%")
+_PRIORITY: Final = re.compile(r"([^\s=,]+)=(-?\d{1,6}|pinned)")
+#: Less is no use: the tables of a few joins alone take it.
+MEMORY_LIMIT_MIN: Final = MIB
 
 
 class Metavar(str):
@@ -57,6 +61,53 @@ def _address(value: str) -> str:
     return value
 
 
+def parse_memory_limit(value: str) -> int | float | None:
+    """Return bytes, a share of the machine's memory, or None for no limit.
+
+    >>> parse_memory_limit("4GiB"), parse_memory_limit("75%"), parse_memory_limit("none")
+    (4294967296, 0.75, None)
+    """
+    if value == "none":
+        return None
+    if match := _SHARE.fullmatch(value):
+        share = float(match[1]) / 100
+        if not 0 < share <= 1:
+            raise PydanticCustomError("memory", "must be a share from 1% to 100%")
+        return share
+    if not _SIZE.fullmatch(value) or (size := int(_SIZES.validate_python(value))) < MEMORY_LIMIT_MIN:
+        text = 'must be a size of 1MiB or more, such as "4GiB", a share of the memory, such as "75%", or "none"'
+        raise PydanticCustomError("memory", text)
+    return size
+
+
+def _memory_limit(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str):
+        parse_memory_limit(value)
+    return value
+
+
+def parse_priorities(value: str) -> dict[str, int | None]:
+    """Return the priorities by join, None for what never goes.
+
+    >>> parse_priorities("t=1 karma=pinned")
+    {'t': 1, 'karma': None}
+    """
+    found: dict[str, int | None] = {}
+    for part in value.split():
+        match = _PRIORITY.fullmatch(part)
+        if match is None:
+            raise PydanticCustomError("priorities", "must be joins with whole numbers or pinned: t=1 karma=pinned")
+        found[match[1]] = None if match[2] == "pinned" else int(match[2])
+    return found
+
+
+def _priorities(value: str) -> str:
+    parse_priorities(value)
+    return value
+
+
 def _file(value: object) -> object:
     """Take an empty text for no file, as `written` gives it."""
     return None if value == "" else value
@@ -78,6 +129,8 @@ BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], 
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
 LogFormat = Annotated[Literal["console", "json"], Metavar("FORMAT")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Metavar("LEVEL")]
+MemoryLimit = Annotated[str, BeforeValidator(_memory_limit), Metavar("LIMIT")]
+Priorities = Annotated[str, AfterValidator(_priorities), Metavar("JOIN=N ...")]
 Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
 
 
@@ -101,6 +154,12 @@ class ServerConfig(BaseModel):
     )
     batch_commands_max: Number = Field(default=100_000, description="Commands in one batch; keys in one MultiGet.")
     rows_max: Number = Field(default=8192, description="Rows read at a time, so that others have their turn.")
+    memory_limit: MemoryLimit = Field(
+        default="75%", description="What the data may take: a size, a share of the machine's memory, or none."
+    )
+    memory_priorities: Priorities = Field(
+        default="", description="What is evicted last: joins with higher numbers, or pinned for never."
+    )
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
     connections_max: Number = Field(default=10_000, description="Connections at a time; gRPC closes those beyond.")

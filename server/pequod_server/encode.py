@@ -97,4 +97,5 @@ def statistics(collected: Statistics, header: pb.Header, backing: BackingStatist
             for name, kept in collected.joins.items()
         ],
         backing=None if backing is None else pb.BackingStatistics(**asdict(backing)),
+        memory=pb.MemoryStatistics(**asdict(collected.memory)),
     )

@@ -185,6 +185,7 @@ class AccessGuard(aio.ServerInterceptor):
             # It may tell where the database is.
             if reply.HasField("backing"):
                 reply.backing.ClearField("error")
+            reply.ClearField("memory")
 
 
 def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:

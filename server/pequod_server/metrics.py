@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from pequod.engine import Engine, Statistics, TableStatistics
+from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
 from pequod_server.clock import TICK_S
 from pequod_server.observe import Call, Closer
 from pequod_server.shown import KIND_NAMES, shown
@@ -188,6 +188,9 @@ _JOIN_COUNTERS: Final = (
 )
 
 
+_MEMORY_KINDS: Final = ("stored", "row", "context", "updater", "log", "state", "watch")
+
+
 class EngineCollector(Collector):
     """Tells the statistics of an engine, collected when Prometheus asks for them.
 
@@ -198,7 +201,7 @@ class EngineCollector(Collector):
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._clock = clock
-        self._statistics = Statistics(revision=0, loose_keys=0, tables={}, joins={})
+        self._statistics = Statistics(revision=0, loose_keys=0, tables={}, joins={}, memory=MemoryStatistics())
         self._kept_until_s = -math.inf
         self._took_s = 0.0
         self._refreshing = asyncio.Lock()
@@ -225,6 +228,7 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily("pequod_loose_keys", "Keys that belong to no table.", statistics.loose_keys)
         text = "How long it took to collect the statistics of the engine, the turns of others included."
         yield GaugeMetricFamily("pequod_statistics_seconds", text, self._took_s)
+        yield from _memory(statistics.memory)
         tables = _tables(statistics)
         for field, text in _TABLE_GAUGES:
             gauge = GaugeMetricFamily(f"pequod_table_{field}", text, labels=["table"])
@@ -242,6 +246,16 @@ class EngineCollector(Collector):
             for name, join in statistics.joins.items():
                 counter.add_metric([name], getattr(join, field))
             yield counter
+
+
+def _memory(memory: MemoryStatistics) -> Iterator[Metric]:
+    yield GaugeMetricFamily("pequod_memory_limit_bytes", "What the data may take; 0 for any.", memory.limit_bytes)
+    kinds = GaugeMetricFamily("pequod_memory_bytes", "What the data takes.", labels=["kind"])
+    for kind in _MEMORY_KINDS:
+        kinds.add_metric([kind], getattr(memory, f"{kind}_bytes"))
+    yield kinds
+    yield CounterMetricFamily("pequod_evictions", "Contexts that went to make room.", memory.evictions)
+    yield CounterMetricFamily("pequod_memory_refusals", "Calls refused for want of memory.", memory.refusals)
 
 
 def _tables(statistics: Statistics) -> list[tuple[str, TableStatistics]]:

@@ -15,11 +15,17 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows
+from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows, change_bytes
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
+
+#: A batch on its way is in memory so many times: as a message, encoded, and in gRPC's buffers.
+_COPIES: Final = 3
+#: What a change costs on the wire beside its key and values, at most.
+_CHANGE_WIRE: Final = 16
+_NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait to be taken"
 
 #: A range by its bounds.
 Bounds = tuple[bytes, bytes | None]
@@ -32,6 +38,8 @@ class Batch(NamedTuple):
 
     revision: int
     changes: list[Change]
+    #: What they take.
+    size_bytes: int
 
 
 class Feed:
@@ -54,6 +62,9 @@ class Feed:
         self.floor = engine.revision
         self._batches: deque[Batch] = deque()
         self._change_count = 0
+        self._bytes = 0
+        #: Copies of the batch that is on its way to the client.
+        self._flying_bytes = 0
         self._sent = 0
         #: Set when there is something for the stream.
         self.news = asyncio.Event()
@@ -73,8 +84,10 @@ class Feed:
             self._loading = self._loop.create_task(self._settle_later(error.ranges), name="pequod watch load")
             return
         if changes:
-            self._batches.append(Batch(self._engine.revision, changes))
+            batch = Batch(self._engine.revision, changes, change_bytes(changes))
+            self._batches.append(batch)
             self._change_count += len(changes)
+            self._grow(batch.size_bytes)
             self.news.set()
         if self._watch.ended is not None:
             self._end(self._watch.ended)
@@ -82,9 +95,35 @@ class Feed:
             if self._sent == 0:
                 self._end(f"more than {self._changes_max} changes (watch_changes_max) wait to be taken")
                 return
-            self._sent -= 1
-            self.floor, dropped = self._batches.popleft()
-            self._change_count -= len(dropped)
+            self._drop_oldest()
+        ledger = self._engine.ledger
+        if changes and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
+            self._relieve()
+
+    def _drop_oldest(self) -> None:
+        dropped = self._batches.popleft()
+        self._sent -= 1
+        self.floor = dropped.revision
+        self._change_count -= len(dropped.changes)
+        self._grow(-dropped.size_bytes)
+
+    def _relieve(self) -> None:
+        """Let go of what was sent; if that is not enough, of what the stream has not taken either, and end."""
+        ledger = self._engine.ledger
+        while self._sent and ledger.total_bytes > ledger.limit_bytes:
+            self._drop_oldest()
+        if self._batches and ledger.total_bytes > ledger.limit_bytes:
+            self._forget()
+            self._end(_NO_MEMORY)
+
+    def _grow(self, grown_bytes: int) -> None:
+        self._bytes += grown_bytes
+        self._engine.ledger.watch_bytes += grown_bytes
+
+    def _forget(self) -> None:
+        self._batches.clear()
+        self._change_count = self._sent = 0
+        self._grow(-self._bytes)
 
     async def _settle_later(self, ranges: Sequence[Range]) -> None:
         assert self._load is not None, "only backed tables lack something"
@@ -108,11 +147,26 @@ class Feed:
 
     def take(self) -> Batch | None:
         """Return the next batch for the stream, None if there is none yet."""
+        self._land()
         if self._sent == len(self._batches):
             self.news.clear()
             return None
+        batch = self._batches[self._sent]
+        sizes = [_CHANGE_WIRE + len(key) + len(old or b"") + len(new or b"") for key, old, new in batch.changes]
+        sent_bytes = _COPIES * sum(sizes)
+        if not self._engine.make_room(sent_bytes):
+            self._forget()
+            self._end(_NO_MEMORY)
+            return None
         self._sent += 1
-        return self._batches[self._sent - 1]
+        self._flying_bytes = sent_bytes
+        self._engine.ledger.watch_bytes += sent_bytes
+        return batch
+
+    def _land(self) -> None:
+        """The message before has left, as far as gRPC tells."""
+        self._engine.ledger.watch_bytes -= self._flying_bytes
+        self._flying_bytes = 0
 
     async def wait(self, wait_s: float) -> bool:
         """Wait for something to take, for so long at most; 0 for as long as it takes.
@@ -144,12 +198,19 @@ class Feed:
     def copy_from(self, other: Feed) -> None:
         """Begin with what another feed of the same range has, settled as this one is."""
         self.floor, self._batches, self._change_count = other.floor, other._batches.copy(), other._change_count
+        self._grow(other._bytes)
+
+    def rest(self) -> None:
+        """Be without a stream for a while."""
+        self._land()
 
     def close(self) -> None:
         """Follow the range no more."""
         if self._loading is not None:
             self._loading.cancel()
+        self._land()
         self._engine.unwatch(self._watch)
+        self._forget()
 
 
 class Watches:
@@ -218,6 +279,7 @@ class Watches:
     def detach(self, feed: Feed) -> None:
         """Keep a feed for a while after its stream has ended."""
         self._attached.discard(feed)
+        feed.rest()
         if feed.ended is not None or self._config.watch_linger_s == 0:
             feed.close()
             return

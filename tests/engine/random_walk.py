@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -22,6 +23,7 @@ from pequod.engine import (
     Engine,
     JoinError,
     JoinSpec,
+    LimitExceededError,
     MissingError,
     NotBackfillableError,
     NotWatchableError,
@@ -35,6 +37,7 @@ from pequod.engine import (
     changes,
     rows,
 )
+from pequod.engine.memory import UNLIMITED
 from pequod.engine.testing import NaiveModel, select
 from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.draw import BASE_TABLES, VALUES, draw_bound, draw_join, draw_key, draw_range
@@ -85,6 +88,16 @@ class Walker:
         """Take a step and compare."""
         getattr(self, "_" + step.kind)(*step.arguments)
         self.engine._check()
+        self._within_limit()
+
+    def _within_limit(self) -> None:
+        """What a call takes may be over the limit until the next one; what is over it then was refused."""
+        if self._is_limited and self.engine.make_room():
+            assert self.engine.ledger.total_bytes <= self.engine.ledger.limit_bytes
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.engine.ledger.limit_bytes < UNLIMITED
 
     def _back(self, *tables: bytes) -> None:
         self.backed = tables
@@ -131,11 +144,12 @@ class Walker:
 
     def _put(self, key: bytes, value: bytes) -> None:
         if not self.model.computes(key):
-            if self._is_backed(key):
-                self.engine.apply(key, value)
-            else:
-                self.engine.put(key, value)
-            self.model.put(key, value)
+            with suppress(LimitExceededError):
+                if self._is_backed(key):
+                    self.engine.apply(key, value)
+                else:
+                    self.engine.put(key, value)
+                self.model.put(key, value)
             self._changed()
 
     def _remove(self, key: bytes) -> None:
@@ -150,7 +164,7 @@ class Walker:
     def _watch(self, first: bytes, last: bytes | None) -> None:
         try:
             watch = self._loading(lambda: self.engine.watch(first, last, lambda: None, now=self.now))
-        except NotWatchableError:
+        except (NotWatchableError, LimitExceededError):
             return
         self.followed.append((watch, dict(self.model.scan(first, last))))
 
@@ -199,8 +213,11 @@ class Walker:
         for _ in range(2):
             chosen = random.sample(pieces, random.randint(0, len(pieces)))
             computed = counters.computed_ranges
-            self.engine.backfills.load(backfill, chosen, now=self.now)
+            with suppress(LimitExceededError):
+                self.engine.backfills.load(backfill, chosen, now=self.now)
             self.engine._check()
+            if self._is_limited:
+                continue
             for piece in chosen:
                 self._same(backfill.join.coverage.gaps(piece.first, piece.last), [])
                 self._loading(lambda piece=piece: self.engine.scan(piece.first, piece.last, now=self.now))  # type: ignore[misc]
@@ -226,6 +243,9 @@ class Walker:
     def _evict(self, count: int) -> None:
         self.engine.evict(count)
 
+    def _limit(self, limit_bytes: int) -> None:
+        self.engine.limit_memory(limit_bytes)
+
     def _invalidate(self, first: bytes, last: bytes | None) -> None:
         self.engine.invalidate(first, last)
 
@@ -233,7 +253,10 @@ class Walker:
         self.now += seconds
 
     def _get(self, key: bytes) -> None:
-        value = self._loading(lambda: self.engine.get(key, now=self.now))
+        try:
+            value = self._loading(lambda: self.engine.get(key, now=self.now))
+        except LimitExceededError:
+            return
         if self._is_timed():
             self._plausible({key: value})
         else:
@@ -246,7 +269,11 @@ class Walker:
     def _scan(self, first: bytes, last: bytes | None, limit: int | None, reverse: bool) -> None:
         if (first, last, limit, reverse) not in self.scanned:
             self.scanned.append((first, last, limit, reverse))
-        found = self._loading(lambda: self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now))
+        try:
+            found = self._loading(lambda: self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now))
+            count = self._loading(lambda: self.engine.count(first, last, now=self.now))
+        except LimitExceededError:
+            return
         pairs = list(zip(found.keys, found.values, strict=True))
         if self._is_timed():
             rows = dict(pairs)
@@ -257,7 +284,7 @@ class Walker:
         expected = self.model.scan(first, last, limit=limit, reverse=reverse)
         self._same(pairs, expected)
         if limit is None:
-            self._same(self._loading(lambda: self.engine.count(first, last, now=self.now)), len(expected))
+            self._same(count, len(expected))
 
     def _changed(self) -> None:
         if self._is_timed():
@@ -307,7 +334,12 @@ def NaiveModel_computes(spec: JoinSpec, key: bytes) -> bool:  # noqa: N802 - rea
     return model.computes(key)
 
 
-def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
+def draw_limit(random: Random) -> int:
+    """Draw a limit of memory, of the order of what a walk takes: a table alone has 3 KB."""
+    return random.choice([12_000, 16_000, 20_000, 24_000, 28_000, 40_000, 100_000])
+
+
+def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool = False) -> Step:
     """Draw the next step."""
     specs, base = walker.specs, walker.model.base
     chance = random.random()
@@ -330,6 +362,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
         return Step("evict", (random.randrange(1, 3),))
     if chance < 0.55:
         return Step("invalidate", draw_range(random, specs))
+    if chance < 0.555 and limits:
+        return Step("limit", (draw_limit(random),))
     if chance < 0.58:
         return Step("add", (draw_join(random, snapshots=snapshots),))
     if chance < 0.6:
@@ -383,6 +417,7 @@ def walk(seed: int, step_count: int, *, backed: bool = False, backfills: bool = 
     """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
     random = Random(seed)
     snapshots = random.random() < 0.2
+    limits = random.random() < 0.5
     with small_limits(random):
         walker = Walker()
         walker.is_backfilling = backfills
@@ -391,11 +426,13 @@ def walk(seed: int, step_count: int, *, backed: bool = False, backfills: bool = 
             script = [Step("add", (draw_fit_join(random),)) for _ in range(random.choice([1, 1, 2]))]
         if backed:
             script.insert(0, Step("back", tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
+        if limits:
+            script.append(Step("limit", (draw_limit(random),)))
         try:
             for step in script:
                 walker.take(step)
             for _ in range(step_count):
-                script.append(draw_step(random, walker, snapshots=snapshots))
+                script.append(draw_step(random, walker, snapshots=snapshots, limits=limits))
                 walker.take(script[-1])
         except Exception as error:
             return shrink(script, type(error))

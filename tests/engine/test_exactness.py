@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
-from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, small_limits, walk
+from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 
 RANDOMS = st.randoms(use_true_random=False)
 
@@ -89,6 +89,10 @@ class Exactness(RuleBasedStateMachine):
     @rule(random=RANDOMS)
     def backfill(self, random: Random) -> None:
         self.walker.take(draw_backfill_step(random, self.walker))
+
+    @rule(random=RANDOMS)
+    def limit(self, random: Random) -> None:
+        self.walker.take(Step("limit", (draw_limit(random),)))
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
     def wait(self, seconds: float) -> None:

@@ -38,7 +38,7 @@ def test_steps_of_any_size_find_the_same() -> None:
     assert whole.joins["karma"].rows == USERS
     assert whole.revision == engine.revision
     for step in (1, 50, 1000):
-        steps = collect(engine._store, engine._catalog, lambda: engine.revision, 0.0, step)
+        steps = collect(engine._store, engine._catalog, engine.ledger, lambda: engine.revision, 0.0, step)
         count = 0
         while True:
             try:
@@ -72,7 +72,7 @@ def test_anything_may_change_between_steps() -> None:
                 case _:
                     engine.scan(b"t|", b"t}")
 
-        for _ in collect(engine._store, engine._catalog, lambda engine=engine: engine.revision, 0.0, 1):  # type: ignore[misc]
+        for _ in collect(engine._store, engine._catalog, engine.ledger, lambda engine=engine: engine.revision, 0.0, 1):  # type: ignore[misc]
             change()
         engine._check()
         for name, join in engine.statistics().joins.items():

@@ -1,0 +1,214 @@
+"""Who has to go when memory is short: the least recently used first, in whole ranges (paper §2.5).
+
+    heap of tickets     (priority, last use when it was written) -> thing
+                          pop the least: used since? write a new ticket. Held? put it aside. Else it goes.
+
+A ticket is not touched when its thing is used, so that a use costs nothing; the order is exact all the same, since a
+ticket can only be too old. Each ticket that is rewritten answers for a use since, so an eviction costs O(log n).
+
+A thing is anything with a way to go: contexts today, whatever can be loaded again as well.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pequod.engine.errors import LimitExceededError
+from pequod.engine.memory import ENTRY, GROUP, TABLE, UNLIMITED, Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pequod.engine.store import Store
+
+#: Evicting goes on until this share of the limit is free, or so many bytes, so that it is not at work all the time.
+_FREE_SHARE: Final = 1 / 32
+_FREE_BYTES_MAX: Final = 4 << 20
+#: Client-written keys fill up this share of the limit: reads need room for what they compute.
+_STORED_SHARE: Final = 0.9
+#: Puts of values up to this count as one revision each until the next weighing, larger ones as more.
+VALUE_STEP: Final = 4096
+#: The rank of what may not go.
+HELD: Final = None
+#: Priority of what never goes.
+PINNED: Final = 1 << 30
+
+#: (priority, last use): the lower ones go first.
+Rank = tuple[int, int]
+
+
+class Evictable(Protocol):
+    """A thing that can be made again and may go when memory is short."""
+
+    ticket: Ticket | None
+
+    def go(self) -> None:
+        """Leave, with whatever depends on it."""
+
+    def rank(self) -> Rank | None:
+        """Return its place in the order of going, with regard to what would go along; None: it may not go now."""
+
+
+class Ticket:
+    """The place of a thing in the order of going, as of some time."""
+
+    __slots__ = ("rank", "thing")
+
+    def __init__(self, rank: Rank, thing: Evictable) -> None:
+        self.rank = rank
+        #: None: it is gone. The heap is not to keep it alive.
+        self.thing: Evictable | None = thing
+
+    def __lt__(self, other: Ticket) -> bool:
+        return self.rank < other.rank
+
+
+class Memory:
+    """Holds the limit: weighs the store, evicts, refuses.
+
+    Invariants:
+        1. Every thing that entered and has not left has one ticket, whose rank is not above its own.
+    """
+
+    __slots__ = ("_gone", "_heap", "_patience", "_put_bytes_max", "_store", "ledger", "read_number")
+
+    def __init__(self, ledger: Ledger, store: Store, key_bytes_max: int) -> None:
+        self.ledger = ledger
+        #: That of the read under way, counted from the start: what was used at it stays until its end.
+        self.read_number = 0
+        self._store = store
+        self._heap: list[Ticket] = []
+        self._gone = 0
+        #: Attempts to let pass, after one that found too little although it looked at much.
+        self._patience = 0
+        self._put_bytes_max = key_bytes_max + VALUE_STEP + TABLE + GROUP
+
+    def enter(self, thing: Evictable, rank: Rank) -> None:
+        """Take in a thing that may go."""
+        thing.ticket = Ticket(rank, thing)
+        heappush(self._heap, thing.ticket)
+
+    def leave(self, thing: Evictable) -> None:
+        """Forget a thing that is gone.
+
+        Cost:
+            O(1) amortised.
+        """
+        if thing.ticket is None:
+            return
+        thing.ticket.thing = None
+        thing.ticket = None
+        self._gone += 1
+        if self._gone > 16 + len(self._heap) // 2:
+            self._heap = [ticket for ticket in self._heap if ticket.thing is not None]
+            heapify(self._heap)
+            self._gone = 0
+
+    def evict(self, is_enough: Callable[[], bool]) -> None:
+        """Let things go until that is enough, or nothing is left that may go.
+
+        Cost:
+            O(log n) for each thing that goes or was used since its last look, beside its going.
+        """
+        aside = []
+        while self._heap and not is_enough():
+            ticket = heappop(self._heap)
+            thing = ticket.thing
+            if thing is None:
+                self._gone -= 1
+                continue
+            rank = thing.rank()
+            if rank is HELD:
+                # Being held is a use.
+                ticket.rank = (ticket.rank[0], self.read_number)
+                aside.append(ticket)
+            elif rank[1] >= self.read_number:
+                ticket.rank = rank
+                aside.append(ticket)
+            elif rank != ticket.rank:
+                ticket.rank = rank
+                heappush(self._heap, ticket)
+            else:
+                heappush(self._heap, ticket)
+                thing.go()
+        for ticket in aside:
+            heappush(self._heap, ticket)
+        self._patience = 0 if is_enough() else len(aside) // 16
+
+    def make_room(self, spare_bytes: int = 0) -> bool:
+        """Evict if the limit is passed; tell whether it is held now, with so many bytes to spare."""
+        ledger = self.ledger
+        if ledger.total_bytes + spare_bytes <= ledger.limit_bytes:
+            return True
+        if self._patience > 0:
+            self._patience -= 1
+            return False
+        self.shrink(ledger.limit_bytes - spare_bytes - self.free_bytes)
+        return ledger.total_bytes + spare_bytes <= ledger.limit_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """How much is made free at a time."""
+        return min(int(self.ledger.limit_bytes * _FREE_SHARE), _FREE_BYTES_MAX)
+
+    def shrink(self, goal_bytes: int) -> None:
+        """Evict until everything takes no more than so much."""
+        ledger = self.ledger
+        before = ledger.context_count
+        self.evict(lambda: ledger.total_bytes <= goal_bytes)
+        ledger.evictions += before - ledger.context_count
+
+    def weigh(self, revision: int) -> None:
+        """Count the client-written rows, and say when that is due again.
+
+        Cost:
+            O(tables), at most once in a quarter as many puts.
+        """
+        ledger = self.ledger
+        ledger.stored_bytes = self._store.count_bytes()
+        if ledger.limit_bytes < UNLIMITED:
+            room = min(ledger.limit_bytes - ledger.total_bytes, ledger.limit_bytes // 32)
+            ledger.entry_count_max = ledger.entry_count + max(room, 0) // ENTRY
+            ledger.weigh_at = revision + max(room // self._put_bytes_max, len(self._store.tables) // 4, 1)
+
+    def admit(self, revision: int, grows_bytes: int) -> None:
+        """Make sure that there is room for a put, which makes the store grow by so much.
+
+        Raises:
+            LimitExceededError: There is none, whatever goes.
+        """
+        self.weigh(revision)
+        if grows_bytes <= 0:
+            return
+        ledger = self.ledger
+        stored_bytes_max = int(ledger.limit_bytes * _STORED_SHARE)
+        needed_bytes = ledger.stored_bytes + grows_bytes
+        if needed_bytes <= stored_bytes_max:
+            self.read_number += 1
+            if self.make_room(grows_bytes):
+                return
+            needed_bytes = ledger.total_bytes + grows_bytes
+        ledger.weigh_at = revision
+        ledger.refusals += 1
+        raise LimitExceededError("memory_limit", max(needed_bytes, ledger.limit_bytes + 1), ledger.limit_bytes)
+
+    def hold(self) -> None:
+        """Make sure that what a read has computed so far fits.
+
+        Raises:
+            LimitExceededError: It does not, even with everything else gone. Now it has gone as well.
+        """
+        if not self.make_room():
+            ledger = self.ledger
+            ledger.refusals += 1
+            needed_bytes = ledger.total_bytes
+            self.read_number += 1
+            self.shrink(ledger.limit_bytes - self.free_bytes)
+            raise LimitExceededError("memory_limit", needed_bytes, ledger.limit_bytes)
+
+    def _check(self) -> None:
+        assert sum(ticket.thing is None for ticket in self._heap) == self._gone
+        for ticket in self._heap:
+            if ticket.thing is not None:
+                assert ticket.thing.ticket is ticket, "invariant 1"

@@ -1,0 +1,68 @@
+"""Following ranges: watches begin at what a scan returns, and settle to what a scan would return now.
+
+settle   stale contexts    brought up to date, which tells their changes
+         lost ranges       computed or loaded anew, and compared with what was told of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pequod.engine.catalog import Catalog
+from pequod.engine.errors import LimitExceededError, MissingError, NotWatchableError
+from pequod.engine.ranges import Range, united
+from pequod.engine.scans import Scans
+from pequod.engine.store import Store
+from pequod.engine.watches import Change, Watch, Watches, refuse_unwatchable, settle_lost
+
+
+class Following:
+    """Begins and settles the watches of an engine."""
+
+    __slots__ = ("_catalog", "_scans", "_store", "_watches")
+
+    def __init__(self, store: Store, catalog: Catalog, scans: Scans, watches: Watches) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._scans = scans
+        self._watches = watches
+
+    def begin(self, first: bytes, last: bytes | None, wake: Callable[[], None], now: float) -> Watch:
+        """Follow a range; see `Engine.watch`."""
+        joins = self._catalog.over(first, last)
+        for join in joins:
+            refuse_unwatchable(join)
+        watch = Watch(first, last, wake)
+        self._scans.read(joins, first, last, now)
+        self._watches.add(watch)
+        return watch
+
+    def settle(self, watch: Watch, now: float) -> list[Change]:
+        """Return the changes of a range; see `Engine.settle`."""
+        try:
+            while watch.ended is None and (watch.stale or watch.lost):
+                self._bring_up(watch, now)
+        except (NotWatchableError, LimitExceededError) as error:
+            self._watches.end(watch, str(error))
+        return watch.take()
+
+    def _bring_up(self, watch: Watch, now: float) -> None:
+        while watch.stale:
+            stale, watch.stale = watch.stale, {}
+            lacking = self._scans.refresh(stale, now)
+            watch.stale.update(lacking)
+            self._scans.refuse_missing()
+        lost = len(watch.lost)
+        joins = self._catalog.over(watch.first, watch.last) if lost else []
+        for join in joins:
+            refuse_unwatchable(join)
+        missing: list[Range] = []
+        for first, last in watch.lost[:lost]:
+            try:
+                self._scans.read(self._catalog.over(first, last), first, last, now)
+            except MissingError as error:
+                missing += error.ranges
+        if missing:
+            raise MissingError(united(missing))
+        if lost and not watch.stale and lost == len(watch.lost):
+            settle_lost(watch, joins, self._store.backed)

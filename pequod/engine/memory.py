@@ -1,0 +1,125 @@
+"""The ledger: how many bytes everything in the engine takes, kept as things come and go (paper §2.5).
+
+    client-written rows    counted by their tables, added up when the ledger is weighed
+    computed rows          entries: two pointers each; what only their context holds: tails, values of aggregates
+    contexts, status ranges, updaters, logs, aggregate states, watches
+
+A value that many timelines show is one object: it is counted once, with the key that it was written to. The
+sizes are measured, those of CPython 3.11 on 64 bits; tests/engine/test_memory.py compares them with what a
+process really takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: A `bytes` object beside its bytes: 33, and half of what rounding up to 16 costs.
+BYTES: Final = 41
+#: An entry of rows: two pointers, and what lists keep in reserve.
+ENTRY: Final = 17
+#: A client-written row: an entry, its key and its value.
+ROW: Final = ENTRY + 2 * BYTES
+#: A table without rows, and a group.
+TABLE: Final = 2980
+GROUP: Final = 330
+#: A context with one status range and nothing in it; another range.
+CONTEXT: Final = 1450
+RANGE: Final = 260
+#: What waits at one frame key, and each context that does; each of its extras.
+UPDATERS: Final = 470
+HOLD: Final = 48
+EXTRAS: Final = 330
+#: An entry of a log: its key is an object of its own.
+LOG_ENTRY: Final = 170 + BYTES
+#: A change that a watch keeps.
+CHANGE: Final = 80 + 2 * BYTES
+
+#: No limit: more than any machine has.
+UNLIMITED: Final = 1 << 60
+
+
+class Ledger:
+    """Bytes by kind; plain numbers, since the hot paths add to them.
+
+    Invariants:
+        1. Every number but ``stored_bytes`` and ``watch_bytes`` equals the sum over what is live.
+        2. ``stored_bytes`` is as of the last weighing, which is due when the engine's revision is ``weigh_at``.
+    """
+
+    __slots__ = (
+        "context_count",
+        "entry_count",
+        "entry_count_max",
+        "evictions",
+        "limit_bytes",
+        "log_bytes",
+        "range_count",
+        "refusals",
+        "row_bytes",
+        "state_bytes",
+        "stored_bytes",
+        "updater_bytes",
+        "watch_bytes",
+        "weigh_at",
+    )
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.stored_bytes = 0
+        #: Computed rows: how many, and what of their tails and values nobody else holds.
+        self.entry_count = 0
+        self.row_bytes = 0
+        #: When fan-outs have made more entries, the next put is to weigh.
+        self.entry_count_max = UNLIMITED
+        self.context_count = 0
+        self.range_count = 0
+        self.state_bytes = 0
+        self.log_bytes = 0
+        #: What waits for changes, tails that fan-outs made included.
+        self.updater_bytes = 0
+        #: Changes kept for watches; whoever keeps them says so here.
+        self.watch_bytes = 0
+        self.weigh_at = UNLIMITED if limit_bytes >= UNLIMITED else 0
+        #: Contexts evicted, with those that had been computed from them, and calls refused for want of memory.
+        self.evictions = 0
+        self.refusals = 0
+
+    @property
+    def computed_bytes(self) -> int:
+        """All that can be computed again."""
+        return (
+            self.entry_count * ENTRY
+            + self.context_count * CONTEXT
+            + self.range_count * RANGE
+            + self.row_bytes
+            + self.state_bytes
+            + self.log_bytes
+            + self.updater_bytes
+        )
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything."""
+        return self.stored_bytes + self.computed_bytes + self.watch_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatistics:
+    """What the engine takes, in bytes by kind; estimated, but for the limit and the counters."""
+
+    #: 0: none.
+    limit_bytes: int = 0
+    total_bytes: int = 0
+    #: Client-written keys and values, with their tables and groups.
+    stored_bytes: int = 0
+    #: Computed rows; values that they share with what they were copied from are counted there.
+    row_bytes: int = 0
+    context_bytes: int = 0
+    updater_bytes: int = 0
+    log_bytes: int = 0
+    state_bytes: int = 0
+    watch_bytes: int = 0
+    #: Contexts that went to make room, and calls that were refused because there was none.
+    evictions: int = 0
+    refusals: int = 0

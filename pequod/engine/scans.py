@@ -1,0 +1,157 @@
+"""Reads of any range, over tables and joins: bring up what joins compute there, and merge it with what is stored.
+
+scan [p|, t|bob})     store   p|bob|100  p|liz|120  s|ann|bob ...
+                      joins   t: ensure [t|, t|bob})      karma: pulled
+"""
+
+from __future__ import annotations
+
+from pequod.engine.catalog import Catalog
+from pequod.engine.changes import Changes
+from pequod.engine.contexts import Context
+from pequod.engine.errors import MissingError
+from pequod.engine.eviction import Memory
+from pequod.engine.joins import InstalledJoin
+from pequod.engine.ranges import united
+from pequod.engine.reader import Reader
+from pequod.engine.rows import Rows
+from pequod.engine.store import Store, merge_layers
+from pequod.engine.views import View
+
+
+class Scans:
+    """Reads that no short cut of the engine's answers."""
+
+    __slots__ = ("_catalog", "_changes", "_memory", "_reader", "_store")
+
+    def __init__(self, store: Store, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._changes = changes
+        self._reader = reader
+        self._memory = memory
+
+    def scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
+        """Return the rows of ``[first, last)``; see `Engine.scan`."""
+        if last is not None and first >= last:
+            return Rows([], [])
+        self._memory.read_number += 1
+        if limit is None or reverse:
+            return self._scan_whole(first, last, limit, reverse=reverse, now=now)
+        # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
+        # them for each piece. Rows may go meanwhile; then it takes more.
+        wanted = limit
+        while True:
+            bound = self._reach(first, last, wanted)
+            rows = self._scan_whole(first, bound, limit, reverse=False, now=now)
+            if bound == last or len(rows.keys) >= limit:
+                return rows
+            wanted *= 2
+
+    def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
+        """Return how far to read for so many rows, as far as what is materialised tells."""
+        for join in self._catalog.over(first, last):
+            start, stop = join.clip(first, last)
+            if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:
+                last = bound
+        return last
+
+    def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
+        layers = [self._store.slice(first, last, limit, reverse=reverse)]
+        joins = self._catalog.over(first, last)
+        pulled = self._bring_up(joins, first, last, now)
+        for join in joins:
+            start, stop = join.clip(first, last)
+            if join in pulled:
+                rows = pulled[join]
+                layers.append(Rows(rows.keys[::-1], rows.values[::-1]) if reverse else rows)
+            else:
+                layers.append(join.coverage.slice(start, stop, limit, reverse=reverse))
+        return merge_layers(layers, limit, reverse=reverse)
+
+    def count(self, first: bytes, last: bytes | None, now: float) -> int:
+        """Return how many keys ``[first, last)`` has; see `Engine.count`."""
+        if last is not None and first >= last:
+            return 0
+        self._memory.read_number += 1
+        joins = self._catalog.over(first, last)
+        pulled = self._bring_up(joins, first, last, now)
+        if pulled or any(join.rivals for join in joins):
+            return len(self.scan(first, last, None, reverse=False, now=now).keys)
+        return self._store.count(first, last) + sum(join.coverage.count(*join.clip(first, last)) for join in joins)
+
+    def get(self, join: InstalledJoin, key: bytes, now: float) -> bytes | None:
+        """Return the value of a key that a join may compute, None if it does not."""
+        status = join.coverage.find(key)
+        context = None if status is None else status.context
+        self._memory.read_number += 1
+        if context is None or not context.is_fresh or context.expires_s < now:
+            pulled = self._bring_up([join], key, key + b"\0", now)
+            if join in pulled:
+                return pulled[join].values[0] if pulled[join].values else None
+            status = join.coverage.find(key)
+            assert status is not None
+            context = status.context
+        else:
+            join.counters.hits += 1
+        context.last_used = self._memory.read_number
+        return context.get(key)
+
+    def bring_up_view(self, view: View, now: float) -> bool:
+        """Bring the contexts of a view up to date; tell whether it still answers its read then."""
+        if not view.holds(now):
+            return False
+        self._memory.read_number += 1
+        contexts = [part.context for part in view.parts]
+        for context in contexts:
+            context.last_used = self._memory.read_number
+        if not all(self._reader.refresh(context, now) for context in contexts if not context.is_fresh):
+            return False
+        if not (view.holds(now) and all(context.is_fresh for context in contexts)):
+            return False
+        for context in contexts:
+            context.join.counters.hits += 1
+        return True
+
+    def read(self, joins: list[InstalledJoin], first: bytes, last: bytes | None, now: float) -> None:
+        """Materialise a range of joins that are kept, and bring it up to date; raises as `scan`."""
+        self._memory.read_number += 1
+        self._bring_up(joins, first, last, now)
+
+    def _bring_up(
+        self, joins: list[InstalledJoin], first: bytes, last: bytes | None, now: float
+    ) -> dict[InstalledJoin, Rows]:
+        """Materialise a range of joins and bring it up to date; return the rows of those that keep nothing.
+
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded.
+            LimitExceededError: What it computes does not fit into memory.
+        """
+        while True:
+            self._reader.missing.clear()
+            serial = self._changes.serial
+            pulled = {}
+            for join in joins:
+                start, stop = join.clip(first, last)
+                if join.is_pull:
+                    pulled[join] = self._reader.pull(join, start, stop, now)
+                else:
+                    self._reader.ensure(join, start, stop, now)
+            if self._store.backed:
+                self._reader.missing.update(dict.fromkeys(self._store.absent(first, last)))
+                self.refuse_missing()
+            if serial == self._changes.serial:
+                return pulled
+
+    def refuse_missing(self) -> None:
+        """Raise MissingError with all that was missing since that was last emptied, if anything was."""
+        if self._reader.missing:
+            raise MissingError(united(self._reader.missing))
+
+    def refresh(self, contexts: dict[Context, None], now: float) -> dict[Context, None]:
+        """Bring contexts up to date; return those that lack something, which `refuse_missing` tells."""
+        self._reader.missing.clear()
+        self._memory.read_number += 1
+        for context in contexts:
+            context.last_used = self._memory.read_number
+        return {context: None for context in contexts if not self._reader.refresh(context, now) and context.is_live}

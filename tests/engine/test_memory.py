@@ -1,0 +1,177 @@
+"""The ledger against what a process really takes, and what holding a limit means for callers."""
+
+import subprocess
+import sys
+
+import pytest
+from pequod_grammar import parse
+
+from pequod.engine import PINNED, Engine, LimitExceededError, prefix_end
+from tests.engine.joins import TIMELINE, engine_with, put_all
+
+#: Made in a process of its own: name -> code that fills `engine`, which has the timeline join.
+SHAPES = {
+    "small values": """
+for poster in range(200):
+    for time in range(1000):
+        engine.put(b"p|%04d|%04d" % (poster, time), b"%d" % time)
+""",
+    "large values": """
+for poster in range(40):
+    for time in range(20):
+        engine.put(b"p|%04d|%04d" % (poster, time), bytes(50_000) + b"%d" % time)
+""",
+    "many timelines": """
+for user in range(10_000):
+    for poster in range(10):
+        engine.put(b"s|%05d|%04d" % (user, (user + poster) % 500), b"1")
+for poster in range(500):
+    for time in range(8):
+        engine.put(b"p|%04d|%04d" % (poster, time), b"what a poster says %d" % time)
+for user in range(10_000):
+    engine.scan(b"t|%05d|" % user, b"t|%05d}" % user)
+for poster in range(500):
+    for time in range(8, 16):
+        engine.put(b"p|%04d|%04d" % (poster, time), b"what a poster says %d" % time)
+""",
+    "few large timelines": """
+for poster in range(1000):
+    for time in range(20):
+        engine.put(b"p|%04d|%04d" % (poster, time), b"what a poster says %d" % time)
+for user in range(20):
+    for poster in range(1000):
+        engine.put(b"s|%05d|%04d" % (user, poster), b"1")
+    engine.scan(b"t|%05d|" % user, b"t|%05d}" % user)
+""",
+    "aggregates": """
+engine.add_joins(parse("c|<a:3>|<b> = count v|<a:3>|<b>|<c>; m|<a:3>|<b> = max v|<a:3>|<b>|<c>"))
+for a in range(100):
+    for b in range(100):
+        for c in range(4):
+            engine.put(b"v|%03d|%03d|%d" % (a, b, c), b"%d" % (a * b * c + 1000))
+    for table in (b"c", b"m"):
+        engine.scan(b"%b|%03d|" % (table, a), b"%b|%03d}" % (table, a))
+""",
+    "many tables": """
+for table in range(10_000):
+    engine.put(b"user%d|a" % table, b"1")
+""",
+}
+
+PROGRAM = """
+import gc, os
+from pequod.engine import Engine
+from pequod_grammar import parse
+
+def resident_bytes():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+engine = Engine(memory_limit=1 << 40)
+engine.add_joins(parse("t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"))
+gc.collect()
+gc.disable()
+before = resident_bytes()
+{fill}
+grown = resident_bytes() - before
+print(grown, engine.statistics().memory.total_bytes)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_ledger_is_what_the_process_takes(shape: str) -> None:
+    code = PROGRAM.replace("{fill}", SHAPES[shape])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    grown, estimated = map(int, done.stdout.split())
+    assert grown > 8 << 20, "too little to tell"
+    assert 0.85 < estimated / grown < 1.15, (grown, estimated)
+
+
+def test_the_least_recently_read_timelines_go_first() -> None:
+    engine = engine_with(TIMELINE)
+    put_all(engine, {"p|bob|0001": "Hi"} | {f"s|u{number}|bob": "" for number in range(100)})
+    for number in range(100):
+        engine.scan(b"t|u%d|" % number, b"t|u%d}" % number)
+    engine.scan(b"t|u0|", b"t|u0}")
+    taken = engine.statistics().memory.total_bytes
+    engine.limit_memory(taken - 50_000)
+    live = [name for name in range(100) if _is_computed(engine, b"t|u%d|" % name)]
+    assert 0 in live
+    assert live[1:] == list(range(100 - len(live) + 1, 100))
+    assert 0 < engine.ledger.evictions < 50
+
+
+def test_what_is_watched_pinned_or_of_a_higher_priority_stays() -> None:
+    engine = Engine(priorities={"kept": PINNED, "dear": 1})
+    for table in ("plain", "dear", "kept", "seen"):
+        engine.add_joins(parse(f"{table}|<a>|<b> = copy v|<a>|<b>"))
+    engine.put(b"v|1|1", b"x")
+    for name in (b"kept", b"dear", b"seen", b"plain"):
+        engine.scan(name + b"|1|", name + b"|1}")
+    watch = engine.watch(b"seen|", b"seen}", lambda: None)
+    assert engine.evict(1) == 1
+    assert [_is_computed(engine, name + b"|1|") for name in (b"plain", b"dear", b"seen", b"kept")] == [0, 1, 1, 1]
+    assert engine.evict(10) == 1
+    assert [_is_computed(engine, name + b"|1|") for name in (b"plain", b"dear", b"seen", b"kept")] == [0, 0, 1, 1]
+    engine.unwatch(watch)
+    engine.evict(10)
+    assert [_is_computed(engine, name + b"|1|") for name in (b"seen", b"kept")] == [0, 1]
+    engine._check()
+
+
+def test_puts_beyond_the_limit_are_refused_and_lose_nothing() -> None:
+    engine = Engine(memory_limit=1 << 20)
+    count = 0
+    with pytest.raises(LimitExceededError, match="memory_limit is 1048576") as caught:
+        while True:
+            engine.put(b"p|bob|%06d" % count, bytes(1000))
+            count += 1
+    assert caught.value.setting == "memory_limit"
+    assert count > 700
+    revision = engine.revision
+    with pytest.raises(LimitExceededError):
+        engine.put(b"p|liz|1", bytes(1000))
+    assert engine.revision == revision
+    assert engine.count(b"p|", b"p}") == count
+    # What takes no more room is taken.
+    engine.put(b"p|bob|000000", bytes(999))
+    assert engine.remove(b"p|bob|000001")
+    assert engine.remove(b"p|bob|000002")
+    engine.put(b"p|liz|1", bytes(1000))
+    assert engine.get(b"p|liz|1") == bytes(1000)
+    engine._check()
+
+
+def test_computed_ranges_make_room_for_puts() -> None:
+    engine = engine_with(TIMELINE)
+    engine.limit_memory(1 << 20)
+    put_all(engine, {f"s|u{number:03}|bob": "" for number in range(300)})
+    for number in range(300):
+        engine.scan(b"t|u%03d|" % number, b"t|u%03d}" % number)
+    contexts = engine.ledger.context_count
+    for number in range(600):
+        engine.put(b"p|bob|%04d" % number, bytes(1000))
+    assert engine.ledger.context_count < contexts
+    assert len(engine.scan(b"t|u001|", b"t|u001}").keys) == 600
+    assert engine.make_room()
+    engine._check()
+
+
+def test_a_read_that_needs_more_than_there_is_is_refused_and_others_go_on() -> None:
+    engine = engine_with(TIMELINE)
+    engine.limit_memory(2 << 20)
+    put_all(engine, {f"s|u{user:03}|p{poster}": "" for user in range(60) for poster in range(10)})
+    put_all(engine, {f"p|p{poster}|{time:04}": "Hi" for poster in range(10) for time in range(100)})
+    with pytest.raises(LimitExceededError, match="memory_limit"):
+        engine.scan(b"t|", b"t}")
+    engine._check()
+    for user in range(60):
+        assert len(engine.scan(b"t|u%03d|" % user, b"t|u%03d}" % user).keys) == 1000
+        assert engine.make_room()
+    assert engine.ledger.refusals == 1
+    engine._check()
+
+
+def _is_computed(engine: Engine, prefix: bytes) -> bool:
+    found = engine.explain_range(prefix, prefix_end(prefix))
+    return any(coverage.parts[0].state != "absent" for coverage in found.joins)

@@ -1,0 +1,134 @@
+"""The limit of memory in a server: what it means on this machine, what callers see, and that the process keeps it."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from pequod_grammar import parse
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server import PequodServer, ServerConfig
+from pequod_server.memory import MemoryKeeper, limit_bytes, machine_bytes
+from pydantic import ValidationError
+
+from pequod.client import AsyncClient
+from pequod.engine import UNLIMITED, Engine
+from pequod.errors import LimitExceededError
+from tests.engine.joins import TIMELINE, put_all
+from tests.server.memory_soak import soak
+from tests.server.serving import connect, serving
+
+
+def test_a_limit_is_a_size_a_share_or_none() -> None:
+    assert limit_bytes("4GiB") == 4 << 30
+    assert limit_bytes("1048576") == 1 << 20
+    assert limit_bytes("50%") == machine_bytes() // 2
+    assert limit_bytes("none") == UNLIMITED
+    assert ServerConfig(memory_limit=1 << 30).memory_limit == "1073741824"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["much", "0%", "101%", "1KiB", "-1", True])
+def test_other_limits_are_refused(value: Any) -> None:
+    with pytest.raises(ValidationError, match="memory_limit"):
+        ServerConfig(memory_limit=value)
+
+
+@pytest.mark.parametrize("value", ["t", "t=high", "t=1,karma=2"])
+def test_priorities_that_cannot_be_read_are_refused(value: str) -> None:
+    with pytest.raises(ValidationError, match="t=1 karma=pinned"):
+        ServerConfig(memory_priorities=value)
+
+
+async def test_a_full_server_refuses_puts_and_goes_on() -> None:
+    async with serving(ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB")) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        async with AsyncClient(f"127.0.0.1:{port}") as client:
+            outcomes = await asyncio.gather(
+                *[client.put(f"p|bob|{number:04}", bytes(1000)) for number in range(2000)], return_exceptions=True
+            )
+            refused = [outcome for outcome in outcomes if outcome is not None]
+            assert all(isinstance(error, LimitExceededError) and error.setting == "memory_limit" for error in refused)
+            kept = [f"p|bob|{number:04}".encode() for number, outcome in enumerate(outcomes) if outcome is None]
+            assert [key for key, _ in await client.scan("p|", "p}")] == kept
+            with pytest.raises(grpc.RpcError) as caught:
+                await stub.Put(pb.PutRequest(key=b"p|liz|1", value=bytes(1000)))
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "memory_limit" in str(caught.value.details())
+            assert await client.remove(kept[0])
+            assert await client.remove(kept[1])
+            await client.put("p|liz|1", bytes(900))
+            memory = (await client.statistics()).memory
+            assert memory.limit_bytes == 1 << 20
+            assert 0 < memory.total_bytes <= 1 << 20
+            assert memory.refusals >= len(refused)
+
+
+async def test_a_scan_that_needs_too_much_is_refused() -> None:
+    config = ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB", joins=TIMELINE)
+    async with serving(config) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        async with AsyncClient(f"127.0.0.1:{port}") as client:
+            await asyncio.gather(*[client.put(f"s|{user}|bob", "") for user in range(100)])
+            await asyncio.gather(*[client.put(f"p|bob|{time:04}", "Hi") for time in range(200)])
+            with pytest.raises(LimitExceededError, match="memory_limit"):
+                await client.scan("t|", "t}")
+            assert len(await client.scan("t|7|", "t|7}")) == 200
+        with pytest.raises(grpc.RpcError) as caught:
+            async for _ in stub.Scan(pb.ScanRequest(first=b"t|", last=b"t}")):
+                pass
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_the_keeper_makes_room_ahead_of_the_limit() -> None:
+    engine = Engine(memory_limit=4 << 20)
+    keeper = MemoryKeeper(engine)
+    keeper.start()
+    try:
+        engine.add_joins(parse(TIMELINE))
+        put_all(engine, {f"s|u{user:04}|bob": "" for user in range(2000)})
+        for user in range(2000):
+            engine.scan(b"t|u%04d|" % user, b"t|u%04d}" % user)
+        engine.make_room()
+        filler = 0
+        while engine.ledger.total_bytes < engine.ledger.limit_bytes * 0.99:
+            engine.put(b"x|%d" % filler, bytes(1000))
+            engine.make_room()
+            engine.scan(b"t|u%04d|" % (filler % 2000), b"t|u%04d}" % (filler % 2000))
+            filler += 1
+        async with asyncio.timeout(20):
+            while engine.ledger.total_bytes > engine.ledger.limit_bytes * 31 / 32:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+        engine._check()
+    finally:
+        await keeper.stop()
+
+
+async def test_a_watch_that_nobody_reads_ends_before_writes_are_refused() -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", memory_limit="4MiB"))
+    port = await server.start()
+    try:
+        async with connect(port) as channel:
+            stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+            watch = stub.Watch(pb.WatchRequest(first=b"p|", last=b"p}"))
+            while not (await watch.read()).ready:
+                pass
+            async with AsyncClient(f"127.0.0.1:{port}") as client:
+                for number in range(200):
+                    await client.put("p|bob", b"%d" % number + bytes(100_000))
+            with pytest.raises(grpc.RpcError) as caught:
+                while await watch.read() is not grpc.aio.EOF:
+                    pass
+            assert caught.value.code() is grpc.StatusCode.OUT_OF_RANGE
+            assert "memory_limit" in str(caught.value.details())
+    finally:
+        await server.stop()
+    assert server.engine.ledger.watch_bytes == 0
+
+
+async def test_the_process_keeps_the_limit() -> None:
+    report = await soak(0.0, limit_mib=16, seed=1, phases=50)
+    assert report.wrong == []
+    assert report.checked > 100
+    assert report.evictions > 100
+    assert report.peak_bytes <= report.allowed_bytes
