@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import Any
 
 import pytest
 import typer.main
+from google.protobuf import json_format
+from google.protobuf.message_factory import GetMessageClass
 from pequod_bench.process import started_server
+from pequod_grammar import parse
+from pequod_proto import pequod_pb2
 from pequod_server import ServerConfig
 from pequod_server.backing.mapping import parse_mappings
 from pequod_server.config import written
@@ -156,6 +161,48 @@ def test_every_block_is_run_by_a_test(page: Path) -> None:
         known = RUN.get(_named(page), set())
         assert kind in known or before in known or text.startswith(NOT_RUN), text
         before = kind
+
+
+def _not_run(page: Path) -> list[str]:
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for text in blocks if text.startswith(NOT_RUN)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_what_is_not_run_can_be_said(page: Path) -> None:
+    for text in _not_run(page):
+        if text.startswith("t|"):
+            assert parse(text)
+        elif text.startswith("def "):
+            compile(text, str(page), "exec")
+        elif text.startswith(">>>"):
+            lines = re.findall(r"^>>> (.*)$", text, re.MULTILINE)
+            exec("\n".join(line for line in lines if line.startswith("from ")), {})
+            compile("\n".join(lines), str(page), "exec")
+        else:
+            for line in text.splitlines():
+                _say(line.removeprefix("$ "))
+
+
+def _say(line: str) -> None:
+    """See that a command of ours has such options, and that an extra that is to be installed is there."""
+    program, *words = shlex.split(line)
+    if program == "pequod":
+        _parse(typer.main.get_command(app), words)
+    elif program == "pip":
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        wanted = re.findall(r"\[([\w,]+)\]", words[-1])
+        assert wanted
+        assert set(wanted[0].split(",")) <= set(extras), line
+
+
+def test_what_is_said_to_grpcurl_is_a_call_of_ours() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    said = re.findall(r"^    grpcurl -plaintext -d '(.*)' \S+ pequod\.v1\.Pequod/(\w+)$", page, re.MULTILINE)
+    assert said
+    for request, name in said:
+        method = pequod_pb2.DESCRIPTOR.services_by_name["Pequod"].methods_by_name[name]
+        assert json_format.Parse(request, GetMessageClass(method.input_type)()).ByteSize()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
