@@ -70,6 +70,8 @@ class StoreResults:
 
     letter: str
     text: str
+    #: Of each run. A store may need two commands for one, as Redis does for an insert.
+    operation_count: int
     stores: list[SystemResult]
 
 

@@ -110,7 +110,7 @@ def _ycsb(workloads: list[StoreResults]) -> str:
     titles = list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
     for number, title in enumerate(titles):
         rates = {
-            row: spread([outcome.commands / outcome.seconds for outcome in store.outcomes]).median
+            row: spread([workload.operation_count / outcome.seconds for outcome in store.outcomes]).median
             for row, workload in enumerate(workloads)
             for store in workload.stores
             if store.title == title
@@ -118,7 +118,7 @@ def _ycsb(workloads: list[StoreResults]) -> str:
         places = [row + (number - (len(titles) - 1) / 2) * 0.36 for row in rates]
         axes.bar(places, list(rates.values()), 0.34, color=(_OURS, _PAPER)[number % 2], label=title)
     axes.set_xticks(range(len(workloads)), [workload.letter for workload in workloads])
-    axes.set_ylabel("commands a second")
+    axes.set_ylabel("operations a second")
     axes.legend(frameon=False)
     return _svg(figure)
 

@@ -257,7 +257,7 @@ def _ycsb(settings: Settings, here: Here, trials: Trials, found: Comparison) -> 
                 SystemResult(contenders[title].system.name, title, versions[title], contenders[title].tuning, outcomes)
                 for title, outcomes in runs.items()
             ]
-            found.ycsb.append(StoreResults(mix.letter, mix.text, stores))
+            found.ycsb.append(StoreResults(mix.letter, mix.text, scale.operations, stores))
 
 
 def _factors(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:

@@ -240,7 +240,7 @@ def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
         by_title = {store.title: store for store in workload.stores}
         row = [f"{workload.letter}: {workload.text}"]
         for title in titles:
-            row += _store_figures(by_title[title].outcomes) if title in by_title else ["", "", ""]
+            row += _store_figures(by_title[title].outcomes, workload.operation_count) if title in by_title else [""] * 3
         rows.append(row)
     return Table(
         section="ycsb",
@@ -248,15 +248,18 @@ def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
         note=f"{size}. Batches of 256 operations (16 with scans), 2 under way; a write that depends on a read goes out "
         "when that is answered. After each run all records, and the number of rows read, must be what they must be. "
         + " ".join(f"{store.title}: {store.tuning}" for store in workloads[0].stores),
-        columns=["workload", *(f"{title}, {what}" for title in titles for what in ("commands/s", "server µs", "MiB"))],
+        columns=[
+            "workload",
+            *(f"{title}, {what}" for title in titles for what in ("operations/s", "server µs each", "MiB")),
+        ],
         rows=rows,
     )
 
 
-def _store_figures(outcomes: Sequence[Outcome]) -> list[str]:
+def _store_figures(outcomes: Sequence[Outcome], count: int) -> list[str]:
     return [
-        f"{of_all(outcomes, lambda outcome: outcome.commands / outcome.seconds).median:,.0f}",
-        f"{of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.commands * 1e6).median:.1f}",
+        f"{of_all(outcomes, lambda outcome: count / outcome.seconds).median:,.0f}",
+        f"{of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / count * 1e6).median:.1f}",
         f"{of_all(outcomes, lambda outcome: outcome.server_mib).median:,.0f}",
     ]
 

@@ -275,14 +275,15 @@ def _ycsb(workloads: Sequence[StoreResults]) -> Iterator[str]:
     for workload in workloads:
         if len(workload.stores) == 2:
             pequod, redis = workload.stores
+            ours, theirs = (_server_us(store, workload.operation_count) for store in workload.stores)
             shares.append(f"{workload.letter} {ratios(redis, pequod).median:.2f}")
-            costs.append(f"{workload.letter} {_command_us(pequod):.1f} µs (Redis {_command_us(redis):.1f})")
+            costs.append(f"{workload.letter} {ours:.1f} µs (Redis {theirs:.1f})")
     if shares:
         yield (
-            f"YCSB without joins: Redis takes so many times Pequod's time: {', '.join(shares)}. Per command Pequod's "
-            f"server takes {', '.join(costs)}."
+            f"YCSB without joins: Redis takes so many times Pequod's time: {', '.join(shares)}. For each operation "
+            f"Pequod's server takes {', '.join(costs)}."
         )
 
 
-def _command_us(result: SystemResult) -> float:
-    return of_all(result.outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.commands * 1e6).median
+def _server_us(result: SystemResult, count: int) -> float:
+    return of_all(result.outcomes, lambda outcome: outcome.server_cpu_seconds / count * 1e6).median

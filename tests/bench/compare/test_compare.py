@@ -263,7 +263,7 @@ def test_the_verdicts_cover_every_section(comparison: Comparison) -> None:
         maintenance=[pequod, replace(redis, title="pull")],
         celebrities=[pequod, redis],
         freshness=[Freshness("Pequod", some, 1.0, some, 0.25, ""), Freshness("Redis", some, 0.5, None, None, "")],
-        ycsb=[StoreResults("E", "95 % scan, 5 % insert", [pequod, redis])],
+        ycsb=[StoreResults("E", "95 % scan, 5 % insert", 1_000, [pequod, redis])],
     )
     pull, celebrities, seen, late, ycsb = verdicts(more)
     assert pull.startswith(
@@ -272,7 +272,7 @@ def test_the_verdicts_cover_every_section(comparison: Comparison) -> None:
     assert celebrities.startswith("Celebrities kept apart take 2.50 times the time and save 0 of 50 MiB")
     assert seen == "The first check after the acknowledgement shows every post with Pequod."
     assert late == "With Redis it shows 50.0% of them, and half are visible after 1.00 ms."
-    assert ycsb.startswith("YCSB without joins: Redis takes so many times Pequod's time: E 2.50. Per command Pequod's")
+    assert ycsb.startswith("YCSB without joins: Redis takes so many times Pequod's time: E 2.50. For each operation")
     text = to_markdown(more)
     assert "| Pequod | 1.00 | 2.00 | 3.00 | 4.00 | 100.0% | 1.00 | 2.00 | 3.00 | 25.0% |" in text
     assert "| E: 95 % scan, 5 % insert | 750 | 750.0 | 50 | 292 | 1750.0 | 50 |" in text
