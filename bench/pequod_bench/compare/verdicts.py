@@ -16,6 +16,7 @@ from pequod_bench.compare.comparison import (
     ratios,
 )
 from pequod_bench.compare.freshness import Freshness
+from pequod_bench.compare.machine import Machine
 from pequod_bench.compare.openloop import AtRate, LatencyResult
 from pequod_bench.compare.tables import figure_text, of_all
 from pequod_bench.phases import PhaseCost
@@ -62,6 +63,7 @@ def goals(comparison: Comparison) -> list[Goal]:
 def verdicts(comparison: Comparison) -> list[str]:
     """Say where Pequod wins and where it loses, and why."""
     return [
+        *_noise(comparison.machine),
         *_twip(comparison.twip),
         *_own_costs(comparison),
         *_materialisation(comparison.materialisation),
@@ -72,6 +74,14 @@ def verdicts(comparison: Comparison) -> list[str]:
         *_freshness(comparison.freshness),
         *_ycsb(comparison.ycsb),
     ]
+
+
+def _noise(machine: Machine) -> Iterator[str]:
+    if machine.load_at_start > machine.cores / 2:
+        yield (
+            f"Others were at work on this machine when the run began (load {machine.load_at_start:.1f} on {machine.cores} "
+            "cores): believe CPU times more than runtimes and latencies, and neither much."
+        )
 
 
 def _twip(results: Sequence[SystemResult]) -> Iterator[str]:

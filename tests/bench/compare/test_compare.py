@@ -221,6 +221,12 @@ def test_the_verdicts_say_who_wins(comparison: Comparison) -> None:
     assert votes.startswith("From 0 % to 100 % votes the server's CPU grows by 0.00 s with separate joins and by 1.00")
 
 
+def test_a_busy_machine_is_told_first(comparison: Comparison) -> None:
+    assert "Others were at work" not in to_markdown(comparison)
+    busy = replace(comparison, machine=replace(comparison.machine, load_at_start=1.5))
+    assert verdicts(busy)[0].startswith("Others were at work on this machine when the run began (load 1.5 on 2 cores)")
+
+
 def test_goals_are_met_or_missed(comparison: Comparison) -> None:
     redis, postgres, full, no, interleaved = goals(comparison)
     assert (redis.is_met, redis.found) == (True, "2.50 (2.00 to 3.00)")
