@@ -26,6 +26,7 @@ __all__ = [
     "InvalidKeyError",
     "JoinError",
     "LimitExceededError",
+    "MixedWriteError",
     "NotWatchableError",
     "PackError",
     "PequodError",
@@ -84,6 +85,18 @@ class WatchCompactedError(PequodError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the watch cannot go on: {reason}; start again, with the rows")
         self.reason = reason
+
+
+class MixedWriteError(PequodError):
+    """A write that is all or nothing has keys of the database behind the cache and others; nothing was written."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} has keys of the database behind this cache and others, and cannot be all or nothing for both; "
+            "write them in calls of their own"
+        )
+        #: The call, or its range.
+        self.place = place
 
 
 class SnapshotError(PequodError):

@@ -274,6 +274,24 @@ class Engine:
             # How much that is was not foreseen at the last weighing.
             self.ledger.weigh_at = 0
 
+    def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
+        """Tell whether a database owns the key, so that a put of it would raise BackedKeyError.
+
+        Raises:
+            InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
+        """
+        if not 0 < len(key) <= self._key_bytes_max:
+            self._refuse_key(key)
+        if len(value) > self._value_bytes_max:
+            raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+        name, delimiter, _ = key.partition(DELIMITER)
+        table = self._tables.get(name) if delimiter else None
+        if table is None:
+            return False
+        if table.outputs:
+            self._refuse_computed(table, key)
+        return table.presence is not None
+
     def remove_range(self, first: bytes, last: bytes | None, limit: int | None = None) -> list[bytes]:
         """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
 

@@ -31,7 +31,9 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError, Range, Rows
 from pequod.engine.ranges import united
 from pequod.errors import BadRequestError
+from pequod_server.backing import Change
 from pequod_server.errors import code_of, facts_of
+from pequod_server.write_through import TOGETHER_MAX
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
@@ -52,17 +54,18 @@ TAKES: Final = {
 _AHEAD: Final = 1000
 
 
-class Write(NamedTuple):
-    """A put of a key that the database owns, or (None) its removal."""
+class Writes(NamedTuple):
+    """Puts of keys that the database owns, and (None) removals: of this command and of some after it."""
 
-    refusal: BackedKeyError
-    value: bytes | None
+    changes: list[Change]
 
 
 #: What a command waits for.
-Need = MissingError | Write
-#: Yields needs, is sent the time or a status, and returns the reply.
-Steps = Generator[Need, float | int, ExecuteReply]
+Need = MissingError | Writes
+#: What comes of writes: for each, whether the key was there, or why it failed.
+Outcomes = list[bool | PequodError]
+#: Yields needs, is sent the time, or what came of writes, and returns the reply.
+Steps = Generator[Need, float | Outcomes, ExecuteReply]
 
 
 class Executor:
@@ -92,8 +95,8 @@ class Executor:
         """Run the commands of a batch in order.
 
         Yields:
-            What a command waits for. Send the time to have it run again, a status if it is done, or throw a
-            PequodError for which it fails.
+            What a command waits for: ranges, after which the time is sent, to have it run again, or a PequodError
+            thrown for which it fails; or writes, whose outcomes are sent.
 
         Raises:
             BadRequestError: The columns do not fit; nothing is applied.
@@ -186,8 +189,8 @@ class Executor:
             except MissingError as error:
                 ahead = self._lacking_ahead(kinds, arguments, index, at, now)
                 need: Need = MissingError(united([*error.ranges, *ahead]))
-            except BackedKeyError as error:
-                need = Write(error, arguments[at - 1] if kinds[index] == PUT else None)
+            except BackedKeyError:
+                need = Writes(self._writes_ahead(kinds, arguments, index, at - TAKES[kinds[index]][0]))
             start = index + 1
             try:
                 outcome = yield need
@@ -202,7 +205,14 @@ class Executor:
                 at -= argument_count
                 number_at -= number_count
             else:
-                statuses[index] = outcome
+                start = index + len(outcome)
+                at += sum(TAKES[kind][0] for kind in kinds[index + 1 : start])
+                for place, one in enumerate(outcome, index):
+                    if isinstance(one, PequodError):
+                        statuses[place] = FAILED
+                        errors.append(command_error(one))
+                    else:
+                        statuses[place] = OK if one else ABSENT
         return ExecuteReply(
             batch=request.batch,
             statuses=bytes(statuses),
@@ -213,6 +223,25 @@ class Executor:
             server_id=self._server_id,
             revision=engine.revision,
         )
+
+    def _writes_ahead(self, kinds: bytes, arguments: Sequence[bytes], index: int, at: int) -> list[Change]:
+        """Return the write at ``index``, and those right behind it that the database owns, too.
+
+        ``at`` is where their arguments begin.
+        """
+        changes: list[Change] = []
+        for kind in kinds[index : index + TOGETHER_MAX]:
+            if kind not in (PUT, REMOVE):
+                break
+            value = arguments[at + 1] if kind == PUT else None
+            try:
+                if not self._engine.owned_by_database(arguments[at], value or b""):
+                    break
+            except PequodError:
+                break
+            changes.append(Change(arguments[at], value))
+            at += TAKES[kind][0]
+        return changes
 
     def _lacking_ahead(self, kinds: bytes, arguments: Sequence[bytes], index: int, at: int, now: float) -> list[Range]:
         """Return what the reads after command ``index`` lack, up to the next write, so that they wait all at once.

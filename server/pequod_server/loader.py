@@ -279,22 +279,18 @@ class Loader:
                 failures += 1
                 await asyncio.sleep(backoff.wait_s(failures))
 
-    async def write(self, key: bytes, value: bytes | None) -> bool:
-        """Write a key to the database (None: remove it), and wait until the cache has it; tell whether it was there.
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write to the database in one transaction, and wait until the cache has it.
 
         Raises:
-            PackError: The key or the value makes no row.
-            WriteRefusedError: The database refuses.
+            PackError: A key or a value makes no row; nothing is written.
+            WriteRefusedError: The database refuses; nothing is written.
             BackingUnavailableError: The database does not answer, and whether it was written is not known; or it was
                 written, and the feed does not tell of it.
         """
-        is_there = True
-        if value is None:
-            is_there = await self.read(lambda: self._engine.get(key), key, key + b"\0") is not None
-        position = await self.store.write([Change(key, value)])
-        self.counters.writes += 1
+        position = await self.store.write(changes)
+        self.counters.writes += len(changes)
         await self._wait(lambda: self._position is not None and self._position >= position)
-        return is_there
 
     async def caught_up(self) -> None:
         """Wait until the cache has everything that is in the database now."""

@@ -14,17 +14,17 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import ABSENT, OK
 from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
 from pequod.engine.ranges import united, within
 from pequod.errors import BadRequestError, SnapshotError, WatchCompactedError
 from pequod_server import encode
+from pequod_server.backing import Change
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import ROW_BYTES, Executor, Need, Steps, Write
+from pequod_server.execute import ROW_BYTES, Executor, Need, Outcomes, Steps, Writes
 from pequod_server.handlers import Context, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
@@ -32,6 +32,7 @@ from pequod_server.snapshots import Snapshots
 from pequod_server.statistics import collected
 from pequod_server.undecodable import undecodable
 from pequod_server.watches import Bounds, Feed, Watches
+from pequod_server.write_through import WriteThrough
 
 Answer = TypeVar("Answer")
 
@@ -73,6 +74,7 @@ class PequodService(PequodServicer):
             reply_bytes_max=config.reply_bytes_max,
             rows_max=config.rows_max,
         )
+        self._through = None if loader is None or not loader.is_write_through else WriteThrough(engine, loader)
         self._execute: Execute = self._executor.steps
         if loader is not None:
             self._execute = BoundedExecute(self._execute, loader)
@@ -133,14 +135,21 @@ class PequodService(PequodServicer):
         try:
             await _answer(context, put)
         except BackedKeyError as error:
-            await refuse(context, error)
+            if self._through is None:
+                await refuse(context, error)
+            try:
+                await self._through.put_all(keys, values)
+            except PequodError as refusal:
+                await refuse(context, refusal)
         return pb.MultiPutReply(header=self._header())
 
-    async def _removed(self, context: Context, first: bytes, last: bytes | None) -> list[bytes]:
-        try:
-            return self._engine.remove_range(first, last, _REMOVED_AT_A_TIME)
-        except BackedKeyError as error:
+    async def _removed_through(self, context: Context, first: bytes, last: bytes | None, error: BackedKeyError) -> int:
+        if self._through is None:
             await refuse(context, error)
+        try:
+            return await self._through.remove_range(first, last)
+        except PequodError as refusal:
+            await refuse(context, refusal)
 
     def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return many values; what any of them lacks is told at once."""
@@ -167,12 +176,16 @@ class PequodService(PequodServicer):
             await refuse(context, BadRequestError(reason))
         first, last = _range(request)
         removed = 0
-        while keys := await self._removed(context, first, last):
-            removed += len(keys)
-            if len(keys) < _REMOVED_AT_A_TIME:
-                break
-            first = keys[-1] + b"\0"
-            await asyncio.sleep(0)
+        try:
+            while keys := self._engine.remove_range(first, last, _REMOVED_AT_A_TIME):
+                removed += len(keys)
+                if len(keys) < _REMOVED_AT_A_TIME:
+                    break
+                first = keys[-1] + b"\0"
+                await asyncio.sleep(0)
+        except BackedKeyError as error:
+            # The first piece tells: nothing is removed before.
+            removed = await self._removed_through(context, first, last, error)
         return pb.RemoveRangeReply(header=self._header(), removed=removed)
 
     async def Count(self, request: pb.CountRequest, context: Context) -> pb.CountReply:
@@ -269,15 +282,15 @@ class PequodService(PequodServicer):
 
     async def _write(self, context: Context, error: BackedKeyError, value: bytes | None) -> bool:
         """Write a key of the database through, or refuse it; tell whether it was there."""
-        try:
-            return await self._write_through(error, value)
-        except PequodError as refusal:
-            await refuse(context, refusal)
+        (outcome,) = await self._carry_out([Change(error.key, value)])
+        if isinstance(outcome, PequodError):
+            await refuse(context, outcome)
+        return outcome
 
-    async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
-        if self._loader is None or not self._loader.is_write_through:
-            raise error
-        return await self._loader.write(error.key, value)
+    async def _carry_out(self, changes: list[Change]) -> Outcomes:
+        if self._through is None:
+            return [BackedKeyError(change.key) for change in changes]
+        return await self._through.carry_out(changes)
 
     async def _finish(self, steps: Steps, need: Need, command_count: int) -> pb.ExecuteReply:
         """Run the rest of a batch, one of whose commands waits; other streams go on meanwhile."""
@@ -296,9 +309,9 @@ class PequodService(PequodServicer):
             steps.close()
         raise AssertionError("a range that is loaded is there for the command that waits for it")
 
-    async def _meet(self, need: Need) -> float | int:
-        if isinstance(need, Write):
-            return OK if await self._write_through(need.refusal, need.value) else ABSENT
+    async def _meet(self, need: Need) -> float | Outcomes:
+        if isinstance(need, Writes):
+            return await self._carry_out(need.changes)
         assert self._loader is not None, "only backed tables lack something"
         await self._loader.load(need.ranges)
         return time.monotonic()

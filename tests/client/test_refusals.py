@@ -26,6 +26,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.ComputedKeyError(b"t|\xff", "t"),
         errors.BackedKeyError(b"p|\0"),
         errors.NotWatchableError("top", "it is a snapshot"),
+        errors.MixedWriteError("the range"),
         errors.WriteRefusedError("sqlite:posts.db", "UNIQUE constraint failed: posts.id"),
         errors.SchemaError("postgresql://db/twip", ["there is no table posts", "there is no table größe"]),
         errors.SnapshotError("pequod.snapshot", "it is damaged"),

@@ -46,6 +46,10 @@ _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 _ATTEMPTS = 3
 
 
+class _OneByOneError(Exception):
+    """Rows are not there once they have been written: refused by a condition, or gone in between."""
+
+
 class PostgresStore:
     """A PostgreSQL database as the owner of the mapped keys."""
 
@@ -132,10 +136,15 @@ class PostgresStore:
                 async with session.connection() as connection:
                     facts = await session.facts(connection)
                     async with connection.transaction():
-                        for mapping, change in zip(plans, changes, strict=True):
-                            await self._write_one(connection, facts, mapping, change)
+                        if len(changes) > 1 and attempt == 0:
+                            await self._write_many(connection, facts, plans, changes)
+                        else:
+                            for mapping, change in zip(plans, changes, strict=True):
+                                await self._write_one(connection, facts, mapping, change)
                     return await flushed(connection)
-            except asyncpg.UniqueViolationError as error:
+            except _OneByOneError:
+                continue
+            except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
                 if attempt + 1 == _ATTEMPTS:
                     raise WriteRefusedError(session.name, str(error)) from error
             except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, asyncpg.RaiseError) as error:
@@ -201,6 +210,27 @@ class PostgresStore:
                     decompose(change.key, change.value, mapping.value, mapping.as_object)
                 return mapping
         raise PackError(f"key {change.key!r}", "it is of no mapped pattern, or its slots cannot be of their columns")
+
+    async def _write_many(
+        self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[Change]
+    ) -> None:
+        """Write rows in a few round trips, if nothing is in the way; only the last change of a key counts.
+
+        Raises:
+            _OneByOneError: Something is; what it is shows when they are written one by one.
+        """
+        last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
+        put = keys_as_ranges(key for key, (_, change) in last.items() if change.value is not None)
+        before = await self._session._rows(connection, facts, put)
+        rows_of: dict[str, list[Sequence[object]]] = {}
+        for key, (mapping, change) in last.items():
+            update, insert = _statements(mapping, facts, change)[0], _statements(mapping, facts, change)[-1]
+            query = update if key in before else insert
+            rows_of.setdefault(query.text, []).append(query.parameters)
+        for text, rows in rows_of.items():
+            await connection.executemany(text, rows)
+        if len(await self._session._rows(connection, facts, put)) < len(put):
+            raise _OneByOneError
 
     async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: Change) -> None:
         *updates, insert = _statements(mapping, facts, change)

@@ -77,6 +77,8 @@ class Run:
         #: What acknowledged puts left, and what puts may have left of which nobody heard again.
         self._acknowledged: dict[str, str | None] = {}
         self._unknown: dict[str, str | None] = {}
+        #: Keys that were put in one call.
+        self._together: list[tuple[list[str], str]] = []
         #: What was there before those.
         self._before: dict[str, str | None] = {}
 
@@ -196,24 +198,31 @@ class Run:
                     # A key of which nobody knows what became of it is left alone: it could still be written.
                     known = [key for key in self._acknowledged if key.startswith(f"p|{poster}|")]
                     key = draw.choice(known) if known and draw.random() < 0.4 else f"p|{poster}|{number:010}"
-                    await self._put_one(client, key, None if draw.random() < 0.2 else f"put {number}")
+                    keys = [key, f"{key[:-10]}{number + 500_000:010}"] if draw.random() < 0.2 else [key]
+                    await self._put(client, keys, None if draw.random() < 0.2 else f"put {number}")
                     await asyncio.sleep(draw.uniform(0, 0.01))
 
         return work
 
-    async def _put_one(self, client: AsyncClient, key: str, value: str | None) -> None:
-        self._unknown[key], self._before[key] = value, self._acknowledged.pop(key, None)
+    async def _put(self, client: AsyncClient, keys: list[str], value: str | None) -> None:
+        """Put one key or remove it, or put several, all or none."""
+        for key in keys:
+            self._unknown[key], self._before[key] = value, self._acknowledged.pop(key, None)
         try:
             if value is None:
-                await client.remove(key)
+                await asyncio.gather(*map(client.remove, keys))
+            elif len(keys) == 1:
+                await client.put(keys[0], value)
             else:
-                await client.put(key, value)
+                self._together.append((keys, value))
+                await client.multi_put(dict.fromkeys(keys, value))
         except PequodError:
             # It may or may not be there: either is right.
             await asyncio.sleep(0.02)
         else:
-            del self._unknown[key]
-            self._acknowledged[key] = value
+            for key in keys:
+                del self._unknown[key]
+                self._acknowledged[key] = value
             self.report.puts += 1
 
     # The judge.
@@ -247,6 +256,10 @@ class Run:
         return wrongs
 
     def _compare_puts(self, rows: dict[bytes, bytes]) -> None:
+        for keys, value in self._together:
+            are_there = {rows.get(key.encode()) == value.encode() for key in keys if key in self._unknown}
+            if len(are_there) > 1 and all(key in self._unknown for key in keys):
+                self.report.wrongs.append(f"{keys} were put together, and only some are there")
         for key, value in self._acknowledged.items():
             found = rows.get(key.encode())
             if found != (None if value is None else value.encode()):
