@@ -9,6 +9,7 @@ import typer
 from pequod.cli import (
     backing,
     bench,
+    bench_backing,
     bench_engine,
     config,
     data,
@@ -82,6 +83,7 @@ app.add_typer(backing.app, name="backing")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(spark_workloads.app, name="spark")
 bench.app.add_typer(bench_engine.app)
+bench.app.add_typer(bench_backing.app)
 app.add_typer(bench.app, name="bench")
 
 

@@ -103,28 +103,7 @@ class PostgresSystem:
     @contextmanager
     def started(self, directory: Path) -> Iterator[Server]:
         """Make a cluster and start it."""
-        postgres, initdb = _find("postgres"), _find("initdb")
-        if isinstance(postgres, Missing) or isinstance(initdb, Missing):
-            raise ServerStartError(f"no PostgreSQL on this machine; {_INSTALL}")
-        user = _user() if _is_root() else None
-        if user is not None:
-            shutil.chown(directory, user)
-        data = directory / "data"
-        made = subprocess.run(
-            [initdb.path, "-D", data, "-U", "bench", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"],
-            capture_output=True,
-            text=True,
-            check=False,
-            user=user,
-            cwd=directory,
-        )
-        if made.returncode:
-            raise ServerStartError(f"initdb failed:\n{made.stdout}{made.stderr}")
-        port = free_port()
-        flags = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-        command = [str(postgres.path), "-D", str(data), "-p", str(port), *flags]
-        # SIGINT is its fast shutdown, which does not wait for clients.
-        with running(command, port, ready="ready to accept connections", user=user, stop=signal.SIGINT) as server:
+        with started_cluster(directory, _SETTINGS) as server:
             yield server
 
     @asynccontextmanager
@@ -151,6 +130,38 @@ POSTGRES: Final = PostgresSystem("postgres", "PostgreSQL", "triggers", f"Timelin
 POSTGRES_QUERY: Final = PostgresSystem(
     "postgres-query", "PostgreSQL, no timelines", "query", f"Every check is a join of s and p. {_COMMON}"
 )
+
+
+@contextmanager
+def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[Server]:
+    """Make a cluster in ``directory`` and start it on the loopback; its superuser is `bench`.
+
+    Raises:
+        ServerStartError: PostgreSQL is not there, or does not start.
+    """
+    postgres, initdb = _find("postgres"), _find("initdb")
+    if isinstance(postgres, Missing) or isinstance(initdb, Missing):
+        raise ServerStartError(f"no PostgreSQL on this machine; {_INSTALL}")
+    user = _user() if _is_root() else None
+    if user is not None:
+        shutil.chown(directory, user)
+    data = directory / "data"
+    made = subprocess.run(
+        [initdb.path, "-D", data, "-U", "bench", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"],
+        capture_output=True,
+        text=True,
+        check=False,
+        user=user,
+        cwd=directory,
+    )
+    if made.returncode:
+        raise ServerStartError(f"initdb failed:\n{made.stdout}{made.stderr}")
+    port = free_port()
+    flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    command = [str(postgres.path), "-D", str(data), "-p", str(port), *flags]
+    # SIGINT is its fast shutdown, which does not wait for clients.
+    with running(command, port, ready="ready to accept connections", user=user, stop=signal.SIGINT) as server:
+        yield server
 
 
 def _find(program: str) -> Presence:

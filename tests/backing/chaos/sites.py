@@ -148,7 +148,7 @@ class SqliteSite:
                     closing(sqlite3.connect(copy)) as new,
                 ):
                     old.backup(new)
-                    new.execute("DELETE FROM posts WHERE at % 2 = 0")
+                    new.execute("DELETE FROM posts WHERE at % 2 = 0 AND poster <> 'counter'")
                     new.commit()
                     new.execute("PRAGMA journal_mode = WAL")
                 for name in ("twip.db-wal", "twip.db-shm"):

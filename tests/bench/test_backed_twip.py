@@ -1,0 +1,22 @@
+"""Twip before a PostgreSQL, tiny: it runs in both ways of changes, and the timelines are right."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from pequod_bench.backed_twip import FEEDS, Settings, run
+from pequod_bench.compare.postgres_system import POSTGRES
+from pequod_bench.compare.system import Missing
+from pequod_bench.progress import ProgressBars
+from rich.console import Console
+
+
+def test_timelines_are_what_the_writes_make() -> None:
+    if isinstance(missing := POSTGRES.find(), Missing):
+        pytest.skip(str(missing))
+    report = run(Settings(users=20, seconds=0.5, writers=2, checkers=2), ProgressBars(Console(file=io.StringIO())))
+    assert [found.feed for found in report.feeds] == list(FEEDS)
+    assert report.is_correct
+    assert report.alone_posts_per_s > 0
+    assert all(found.checks_per_s > 0 and found.lag_p50_ms <= found.lag_p99_ms for found in report.feeds)
