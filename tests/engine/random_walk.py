@@ -152,6 +152,15 @@ class Walker:
                 self.model.put(key, value)
             self._changed()
 
+    def _put_all(self, rows: tuple[tuple[bytes, bytes], ...]) -> None:
+        if any(self.model.computes(key) or self._is_backed(key) for key, _ in rows):
+            return
+        with suppress(LimitExceededError):
+            self.engine.put_all([key for key, _ in rows], [value for _, value in rows])
+            for key, value in rows:
+                self.model.put(key, value)
+        self._changed()
+
     def _remove(self, key: bytes) -> None:
         if not self.model.computes(key):
             if self._is_backed(key):
@@ -343,8 +352,11 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
     """Draw the next step."""
     specs, base = walker.specs, walker.model.base
     chance = random.random()
-    if chance < 0.35:
+    if chance < 0.32:
         return Step("put", (draw_key(random, specs), random.choice(VALUES)))
+    if chance < 0.35:
+        rows = tuple((draw_key(random, specs), random.choice(VALUES)) for _ in range(random.randrange(1, 8)))
+        return Step("put_all", (rows if random.random() < 0.3 else tuple(sorted(dict(rows).items())),))
     if chance < 0.49:
         keys = sorted(base)
         return Step("remove", (random.choice(keys) if keys else b"s|a",))

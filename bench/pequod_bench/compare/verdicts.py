@@ -79,8 +79,8 @@ def verdicts(comparison: Comparison) -> list[str]:
 def _noise(machine: Machine) -> Iterator[str]:
     if machine.load_at_start > machine.cores / 2:
         yield (
-            f"Others were at work on this machine when the run began (load {machine.load_at_start:.1f} on {machine.cores} "
-            "cores): believe CPU times more than runtimes and latencies, and neither much."
+            f"Others were at work on this machine when the run began (load {machine.load_at_start:.1f} on "
+            f"{machine.cores} cores): believe CPU times more than runtimes and latencies, and neither much."
         )
 
 
