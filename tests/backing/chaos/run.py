@@ -256,8 +256,8 @@ class Run:
         return wrongs
 
     def _compare_puts(self, rows: dict[bytes, bytes]) -> None:
-        for keys, value in self._together:
-            are_there = {rows.get(key.encode()) == value.encode() for key in keys if key in self._unknown}
+        for keys, put in self._together:
+            are_there = {rows.get(key.encode()) == put.encode() for key in keys if key in self._unknown}
             if len(are_there) > 1 and all(key in self._unknown for key in keys):
                 self.report.wrongs.append(f"{keys} were put together, and only some are there")
         for key, value in self._acknowledged.items():
