@@ -70,8 +70,11 @@ class Run:
         self._site = site
         self._is_written_through = self._draw.random() < 0.5
         mode = "write-through" if self._is_written_through else "write-around"
-        self.report = Report(seed, mode)
         flags = [*site.flags, "--backing-mode", mode, "--joins", JOINS]
+        if self._draw.random() < 0.5:
+            flags += ["--snapshot-file", str(folder / f"snapshot-{seed}")]
+            mode += " with snapshots"
+        self.report = Report(seed, mode)
         self.server = ServerProcess(flags, folder / f"server-{seed}.log")
         self._count = 0
         #: What acknowledged puts left, and what puts may have left of which nobody heard again.
