@@ -120,6 +120,8 @@ class WatchEvent:
     changes: list[Change]
     #: In the first event only, and if asked for: the rows of the range at its revision.
     rows: Rows | None = None
+    #: Revisions of servers with other numbers do not compare.
+    server_id: int = 0
 
 
 def to_bytes(data: Data) -> bytes:

@@ -59,6 +59,8 @@ NOT_RUN = (
     "Spark cannot start",
     "def read(",
     ">>> from pequod_spark",
+    ">>> hours",
+    "$ pequod spark load",  # the same is done in tests/spark/test_load.py
     "$ pequod backing install",  # the same is done in tests/backing
 )
 

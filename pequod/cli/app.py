@@ -18,6 +18,7 @@ from pequod.cli import (
     serve,
     shell,
     snapshot,
+    spark_load,
     spark_workloads,
     token,
     top,
@@ -81,7 +82,14 @@ app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
 app.add_typer(snapshot.app, name="snapshot")
-app.add_typer(spark_workloads.app, name="spark")
+spark = typer.Typer(
+    help="Large work by Spark's tasks: pip install 'pequod[spark]' and Java 17.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+spark.add_typer(spark_load.app)
+spark.add_typer(spark_workloads.app)
+app.add_typer(spark, name="spark")
 bench.app.add_typer(bench_engine.app)
 bench.app.add_typer(bench_backing.app)
 app.add_typer(bench.app, name="bench")

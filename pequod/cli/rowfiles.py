@@ -81,7 +81,7 @@ def read_csv(file: BinaryIO) -> Iterator[Row | BadRow]:
         yield _row(place, unescaped, cells[0], cells[1])
 
 
-def read_json_lines(file: BinaryIO) -> Iterator[Row | BadRow]:
+def read_json_lines(file: Iterable[bytes]) -> Iterator[Row | BadRow]:
     """Yield the rows of a file with a JSON object on each line."""
     for place, line in enumerate(file, start=1):
         if line.isspace():

@@ -82,7 +82,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _first_line(text: str) -> str:
     """Return what Spark says without the plan and the stack that it says it with."""
     for line in text.strip().splitlines():
-        if line.startswith("pequod.") and ": " in line:
+        if line.startswith(("pequod.", "pequod_spark.", "pyspark_pequod.")) and ": " in line:
             return line.partition(": ")[2]
     return text.strip().splitlines()[0]
 

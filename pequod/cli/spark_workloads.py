@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 #: Differences that are shown of a replay that went wrong.
 _SHOWN_MAX: Final = 10
 
-app: Final = typer.Typer(
-    help="Generate workloads and replay them against servers, with Spark: pip install 'pequod[spark]' and Java 17.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app: Final = typer.Typer()
 generate: Final = typer.Typer(
     help="Generate a workload as Parquet. The same numbers give the same rows on every machine.",
     no_args_is_help=True,

@@ -360,6 +360,7 @@ class AsyncClient:
         rows: bool = False,
         reconnect_s: float = 30.0,
         progress_s: float | None = None,
+        after: WatchEvent | None = None,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
 
@@ -369,6 +370,8 @@ class AsyncClient:
         Args:
             rows: Give the rows first.
             reconnect_s: How long to try to reach a server that went away.
+            after: Go on behind this event, which an earlier watch of the very same range gave: its changes are not
+                given again, and none is missed.
             progress_s: After so long without a change, give an event without changes: nothing is missing up to its
                 revision.
 
@@ -383,6 +386,8 @@ class AsyncClient:
             rows=rows,
             progress_ms=0 if progress_s is None else max(1, round(progress_s * 1000)),
         )
+        if after is not None:
+            request.after.CopyFrom(pb.Header(server_id=after.server_id, revision=after.revision))
         events = follow(
             self._connected,
             self._failures,

@@ -266,12 +266,13 @@ class Client:
         rows: bool = False,
         reconnect_s: float = 30.0,
         progress_s: float | None = None,
+        after: WatchEvent | None = None,
     ) -> Generator[WatchEvent]:
         """Yield what happens in ``[first, last)``; see `AsyncClient.watch`.
 
         Waits for the next event; closing the client from another thread ends that with ClosedError.
         """
-        events = self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s)
+        events = self._async.watch(first, last, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after)
         return self._iterate(events, 1)
 
     def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:

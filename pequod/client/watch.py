@@ -51,13 +51,14 @@ async def follow(
                     header, rows = await _begin(call)
             if state is None:
                 state = header
-                yield WatchEvent(state.revision, [], rows if asked_rows else None)
+                yield WatchEvent(state.revision, [], rows if asked_rows else None, state.server_id)
             lost_at, tries = None, 0
             while True:
                 with failures():
                     reply = await _next(call)
                 state = reply.header
-                yield WatchEvent(state.revision, [_change(change) for change in reply.changes])
+                changes = [_change(change) for change in reply.changes]
+                yield WatchEvent(state.revision, changes, server_id=state.server_id)
         except UnavailableError:
             tries += 1
             wait_s = pause_s(tries)

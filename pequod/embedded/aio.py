@@ -166,6 +166,7 @@ class AsyncEmbedded:
         rows: bool = False,
         reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
         progress_s: float | None = None,
+        after: WatchEvent | None = None,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included; see `Embedded.watch`."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
@@ -173,7 +174,7 @@ class AsyncEmbedded:
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        watch, event = self._store.follow(first, last, wake, rows=rows)
+        watch, event = self._store.follow(first, last, wake, rows=rows, after=after)
         try:
             yield event
             while True:

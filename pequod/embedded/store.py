@@ -248,6 +248,7 @@ class Embedded:
         rows: bool = False,
         reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
         progress_s: float | None = None,
+        after: WatchEvent | None = None,
     ) -> Generator[WatchEvent]:
         """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
 
@@ -256,10 +257,10 @@ class Embedded:
 
         Raises:
             NotWatchableError: A join over the range is not push.
-            WatchCompactedError: The joins of the range changed: start again.
+            WatchCompactedError: The joins of the range changed, or something did since ``after``: start again.
         """
         news = threading.Event()
-        watch, event = self.follow(first, last, news.set, rows=rows)
+        watch, event = self.follow(first, last, news.set, rows=rows, after=after)
         try:
             yield event
             while True:
@@ -272,17 +273,25 @@ class Embedded:
             self.unfollow(watch)
 
     def follow(
-        self, first: Data, last: Data | None, wake: Callable[[], None], *, rows: bool
+        self,
+        first: Data,
+        last: Data | None,
+        wake: Callable[[], None],
+        *,
+        rows: bool,
+        after: WatchEvent | None = None,
     ) -> tuple[Watch, WatchEvent]:
         """Begin to watch a range; ``wake`` is called from any thread when there is something to settle."""
         start, stop = to_range(first, last)
         now = time.monotonic()
 
         def begin(engine: Engine) -> tuple[Watch, WatchEvent]:
+            if after is not None and (after.server_id, after.revision) != (self.server_id, engine.revision):
+                raise WatchCompactedError("a store in the process keeps no changes for those who do not follow")
             watch = engine.watch(start, stop, wake, now=now)
             self._wakes[watch] = wake
             found = engine.scan(start, stop, now=now) if rows else None
-            return watch, WatchEvent(engine.revision, [], found)
+            return watch, WatchEvent(engine.revision, [], found, self.server_id)
 
         return self.run(begin)
 
@@ -293,7 +302,7 @@ class Embedded:
             changes = engine.settle(watch, now=time.monotonic())
             if watch.ended is not None:
                 raise WatchCompactedError(watch.ended)
-            return WatchEvent(engine.revision, changes)
+            return WatchEvent(engine.revision, changes, server_id=self.server_id)
 
         return self.run(take)
 

@@ -10,6 +10,8 @@ filters.py  conditions on columns -> a range of keys
 reader.py   batch reads, one task for each range
 packing.py  columns -> keys and values, checked
 writer.py   writes of batches and streams
+stream.py    streaming reads: a watch beside the query
+loading.py  bulk loads: shuffled by key, written in order
 """
 
 from pyspark_pequod.source import DefaultSource

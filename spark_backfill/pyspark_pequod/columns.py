@@ -6,6 +6,7 @@ p|bob|0000000100 -> poster bob, time 0000000100        over the bytes: a key nee
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
@@ -43,7 +44,7 @@ class Columns:
         ColumnError: The schema has a column that is neither the key, the value nor a slot.
     """
 
-    def __init__(self, schema: StructType, pattern: Pattern | None) -> None:
+    def __init__(self, schema: StructType, pattern: Pattern | None, *, more: tuple[str, ...] = ()) -> None:
         self._fields: Any = to_arrow_schema(schema, timezone="UTC")
         self._pattern = pattern
         slots = [] if pattern is None else [slot.name for slot in pattern.slots()]
@@ -52,8 +53,8 @@ class Columns:
         #: Column -> its group in the expression.
         self._groups = {name: f"s{slots.index(name)}" for name in slots}
         for field in self._fields:
-            if field.name not in {"key", "value", *slots}:
-                known = ", ".join(["key", *dict.fromkeys(slots), "value"])
+            if field.name not in {"key", "value", *slots, *more}:
+                known = ", ".join(["key", *dict.fromkeys(slots), "value", *more])
                 hint = "" if pattern else "; slots need the option `pattern`"
                 raise ColumnError(field.name, f"there is none; there are {known}{hint}")
         #: Whether values have to be asked for.
@@ -65,10 +66,13 @@ class Columns:
         Raises:
             ColumnError: Something is not what its column's type says.
         """
-        keys = pa.array(rows.keys, pa.binary())
-        found = {"key": keys}
-        if self.with_values:
-            found["value"] = pa.array(rows.values, pa.binary())
+        return self.batch_of({"key": rows.keys, "value": rows.values} if self.with_values else {"key": rows.keys})
+
+    def batch_of(self, columns: Mapping[str, list[Any]]) -> Any:
+        """Return columns as an Arrow batch, those for slots made from `key`; see `batch`."""
+        kinds = {"revision": pa.int64()}
+        found = {name: pa.array(column, kinds.get(name, pa.binary())) for name, column in columns.items()}
+        keys = found["key"]
         if self._expression is not None:
             expression, same = self._expression
             groups = pc.extract_regex(keys, pattern=expression)
@@ -78,8 +82,8 @@ class Columns:
                 groups = groups.filter(chosen)
                 found = {name: column.filter(chosen) for name, column in found.items()}
             found |= {name: groups.field(group) for name, group in self._groups.items()}
-        columns = [_cast(found[field.name], field) for field in self._fields]
-        return pa.RecordBatch.from_arrays(columns, schema=self._fields)
+        wanted = [_cast(found[field.name], field) for field in self._fields]
+        return pa.RecordBatch.from_arrays(wanted, schema=self._fields)
 
 
 def _cast(column: Any, field: Any) -> Any:

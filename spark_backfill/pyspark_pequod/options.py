@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Final
 
 from pequod_grammar.patterns import parse_pattern
+from pequod_spark.connection import Connection
 
-from pequod.client import AsyncClient, Client
 from pequod.client.aio import DEFAULT_TARGET
 from pequod.engine.errors import Span
 from pequod.engine.ranges import prefix_end, within
@@ -20,7 +20,7 @@ from pequod.errors import JoinError, PequodError
 #: Every option, in the words that messages use; Spark does not mind upper and lower case.
 OPTIONS: Final = (
     "target", "tls", "ca", "certificate", "key", "token", "insecure", "timeout",
-    "first", "last", "prefix", "pattern", "partitions",
+    "first", "last", "prefix", "pattern", "partitions", "compacted",
 )  # fmt: skip
 #: Spark's own, which it hands on.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
@@ -33,29 +33,6 @@ class OptionError(PequodError):
         super().__init__(f"option {option!r}: {reason}")
         self.option = option
         self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach the server; it goes to the tasks, each of which opens a client of its own."""
-
-    target: str = DEFAULT_TARGET
-    tls: bool = False
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    token: str | None = None
-    insecure: bool = False
-    #: For each call, and for each chunk of a scan: a computed range may have to be computed first.
-    timeout_s: float = 60.0
-
-    def open(self) -> Client:
-        """Return a client; gRPC channels neither travel nor survive a fork, so tasks call this."""
-        return Client(**asdict(self))
-
-    def open_async(self) -> AsyncClient:
-        """Return a client for an event loop."""
-        return AsyncClient(**asdict(self))
 
 
 def refuse_unknown(options: Mapping[str, str]) -> None:
@@ -91,6 +68,13 @@ def connection(options: Mapping[str, str]) -> Connection:
     )
 
 
+def connecting(connection: Connection) -> dict[str, str]:
+    """Return the options that say how to reach a server."""
+    said = {field.name: getattr(connection, field.name) for field in fields(connection)}
+    said["timeout"] = said.pop("timeout_s")
+    return {name: _spelt(value) for name, value in said.items() if value is not None}
+
+
 def key_range(options: Mapping[str, str], pattern: Pattern | None) -> tuple[bytes, bytes | None]:
     """Return the range that the options name, and of it what a pattern leaves.
 
@@ -122,7 +106,7 @@ def key_pattern(options: Mapping[str, str]) -> Pattern | None:
     except JoinError as error:
         raise OptionError("pattern", str(error)) from None
     for slot in pattern.slots():
-        if slot.name in {"key", "value"}:
+        if slot.name in {"key", "value", "old", "revision"}:
             raise OptionError("pattern", f"a slot cannot be named {slot.name!r}: that is another column")
     return pattern
 
@@ -147,12 +131,24 @@ def positive(options: Mapping[str, str], name: str, default: float) -> float:
     return number
 
 
+def choice(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """Return one of some words, by default the first."""
+    text = options.get(name, words[0]).lower()
+    if text not in words:
+        raise OptionError(name, f"{text!r} is none of {', '.join(words)}")
+    return text
+
+
 def boolean(options: Mapping[str, str], name: str) -> bool:
     """Return whether something is wanted; by default not."""
     text = options.get(name, "false").lower()
     if text not in {"true", "false"}:
         raise OptionError(name, f"{text!r} is neither true nor false")
     return text == "true"
+
+
+def _spelt(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _encoded(text: str | None) -> bytes | None:

@@ -22,10 +22,10 @@ _TEXT: Final = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string
 
 
 class RowError(PequodError):
-    """A row that cannot be written; nothing of its task was."""
+    """A row that cannot be written."""
 
     def __init__(self, column: str, reason: str, row: str) -> None:
-        super().__init__(f"column {column!r}: {reason}, in the row {row}; nothing of its task was written")
+        super().__init__(f"column {column!r}: {reason}, in the row {row}")
         self.column = column
         self.reason = reason
         #: The row as it was given.

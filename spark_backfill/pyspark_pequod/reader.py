@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from pequod_spark.connection import Connection
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pequod.engine.spec import Pattern
 from pyspark_pequod.columns import Columns
 from pyspark_pequod.filters import narrow
-from pyspark_pequod.options import Connection
 
 
 class KeyRange(InputPartition):
@@ -58,7 +58,7 @@ class Reader(DataSourceReader):
         first, last = self._first, self._last
         if self._part_count == 1 or (last is not None and first >= last):
             return [KeyRange(first, last)]
-        with self._connection.open() as client:
+        with self._connection.client() as client:
             splits = client.splits(self._part_count, first, last)
         return [KeyRange(start, stop) for start, stop in pairwise([first, *splits, last]) if start is not None]
 
@@ -67,7 +67,7 @@ class Reader(DataSourceReader):
         assert isinstance(partition, KeyRange)
         if partition.last is not None and partition.first >= partition.last:
             return
-        with self._connection.open() as client:
+        with self._connection.client() as client:
             keys_only = not self._columns.with_values
             for rows in client.scan_chunks(partition.first, partition.last, keys_only=keys_only):
                 yield self._columns.batch(rows)

@@ -9,6 +9,7 @@ from pyspark_pequod import options as read_options
 from pyspark_pequod.columns import Columns, default_schema
 from pyspark_pequod.packing import Packing
 from pyspark_pequod.reader import Reader
+from pyspark_pequod.stream import StreamReader
 from pyspark_pequod.writer import StreamWriter, TaskWriter, Writer
 
 #: Tasks of a read that does not say how many.
@@ -47,6 +48,19 @@ class DefaultSource(DataSource):
     def _refuse_overwrite(*, is_wanted: bool) -> None:
         if is_wanted:
             raise read_options.OptionError("mode", "there is only append; `pequod rm --prefix` removes what is there")
+
+    def simpleStreamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Read the changes of a range."""
+        read_options.refuse_unknown(self.options)
+        pattern = read_options.key_pattern(self.options)
+        first, last = read_options.key_range(self.options, pattern)
+        return StreamReader(
+            read_options.connection(self.options),
+            Columns(schema, pattern, more=("old", "revision")),
+            first,
+            last,
+            starts_anew=read_options.choice(self.options, "compacted", ("fail", "reread")) == "reread",
+        )
 
     def reader(self, schema: StructType) -> Reader:
         """Read a range."""

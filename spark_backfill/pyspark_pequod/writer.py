@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pequod_spark.connection import Connection
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pequod.client import AsyncClient
 from pequod.engine.rows import Rows
 from pequod.errors import LimitExceededError, PequodError
-from pyspark_pequod.options import Connection
 from pyspark_pequod.packing import Packing, sorted_once
 
 #: A message ends at either. The server has others wait while it takes one in: a few ms.
@@ -69,7 +69,7 @@ class TaskWriter:
 
     async def _send(self, rows: Any) -> None:
         waiting = messages(rows)
-        async with self._connection.open_async() as client:
+        async with self._connection.async_client() as client:
 
             async def send() -> None:
                 # Each takes the next message as soon as its last one is written.

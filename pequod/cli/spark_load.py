@@ -1,0 +1,147 @@
+"""spark load: the rows of a source into a server, by Spark's tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Target
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.teaching import examples
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pequod.engine.spec import Pattern
+
+_FORMATS: Final = ("parquet", "csv", "jsonl")
+_HELP: Final = """Write the rows of large files, a task for each range of keys. For one file, `pequod load` is simpler.
+
+\b
+parquet:PATH  columns of binary, text or whole numbers
+csv:PATH      with a header
+jsonl:PATH    a JSON object on each line
+PATH is a file, a folder or a pattern of such, at any place that Spark can read.
+
+The columns are key and value, as `pequod dump` writes them. With --pattern they are value and one for each slot:
+whole numbers are filled up with zeros to the slot's width, and cells of CSV are plain text.
+
+All rows are looked at before the first is written; one that cannot be written ends the command. Rows that the server
+refuses end it too, with others written by then: the same command may simply be run again.
+"""
+
+_ROWS: Final = "key binary, value binary"
+
+app: Final = typer.Typer()
+
+
+@app.command(
+    "load",
+    help=_HELP,
+    epilog=examples(
+        "pequod spark load --source parquet:/data/posts",
+        "pequod spark load --source csv:posts.csv --pattern 'p|<poster>|<time:10>'",
+        "pequod spark load --source 'jsonl:/data/*.jsonl' --master 'local[4]' --conf spark.driver.memory=4g",
+    ),
+)
+def load(
+    source: Annotated[str, typer.Option("--source", "-s", metavar="FORMAT:PATH", help="What to read.")],
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", metavar="PATTERN", help="How keys are made of columns: p|<poster>|<time:10>."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at all rows, and write nothing.")] = False,
+    target: Target = DEFAULT_TARGET,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Write the rows of large files."""
+    kind, _, path = source.partition(":")
+    if kind not in _FORMATS or not path:
+        fail(ExitCode.USAGE, f"--source is {' or '.join(f'{name}:PATH' for name in _FORMATS)}, not {source!r}")
+    with session(master, conf, f"loading {path}") as spark:
+        from pyspark_pequod.loading import load as write
+        from pyspark_pequod.loading import packed
+        from pyspark_pequod.options import key_pattern
+
+        parsed = key_pattern({} if pattern is None else {"pattern": pattern})
+        rows = _read(spark, kind, path, parsed)
+        started = time.monotonic()
+        if dry_run:
+            say(f"{packed(rows, parsed).count():,} rows can be written")
+            return
+        count = write(rows, spark_connection(target), parsed)
+    seconds = time.monotonic() - started
+    say(f"{count:,} rows loaded in {seconds:.1f} s, {count / seconds:,.0f} a second")
+
+
+def _read(spark: SparkSession, kind: str, path: str, pattern: Pattern | None) -> DataFrame:
+    match kind:
+        case "parquet":
+            return spark.read.parquet(path)
+        case "csv":
+            return _csv(spark, path, pattern)
+        case _ if pattern is not None:
+            return spark.read.json(path, mode="FAILFAST")
+    # Not Spark's own reader, which cannot tell {"base64": ...} from a text that looks like it.
+    return spark.read.text(path).selectExpr("cast(value as binary) as line").mapInArrow(_json_rows, _ROWS)
+
+
+def _csv(spark: SparkSession, path: str, pattern: Pattern | None) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    # Every byte a character and back, so that what is no UTF-8 is met and not replaced.
+    reading = spark.read.option("header", True).option("mode", "FAILFAST").option("escape", '"')
+    cells = reading.option("encoding", "ISO-8859-1").csv(path)
+    rows = cells.select(
+        # Spark takes empty cells for absent ones.
+        *(f.encode(f.coalesce(f.col(f"`{name}`"), f.lit("")), "ISO-8859-1").alias(name) for name in cells.columns)
+    )
+    if pattern is None:
+        return rows.mapInArrow(_unescaped_rows, _ROWS) if sorted(rows.columns) == ["key", "value"] else rows
+    widths = {slot.name: slot.width for slot in pattern.slots() if slot.width is not None}
+    for name in widths.keys() & set(rows.columns):
+        text = f.col(f"`{name}`").cast("string")
+        is_short = text.rlike("^[0-9]+$") & (f.length(text) < widths[name])
+        rows = rows.withColumn(name, f.when(is_short, f.lpad(text, widths[name], "0")).otherwise(text))
+    return rows
+
+
+def _json_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyspark_pequod.loading import SourceError
+
+    from pequod.cli.rowfiles import BadRow, read_json_lines
+
+    for batch in batches:
+        lines = [line + b"\n" for line in batch.column("line").to_pylist()]
+        keys, values = [], []
+        for row in read_json_lines(lines):
+            if isinstance(row, BadRow):
+                raise SourceError(lines[row.place - 1].decode("utf-8", "backslashreplace").rstrip(), row.reason)
+            keys.append(row.key)
+            values.append(row.value)
+        yield pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], names=["key", "value"])
+
+
+def _unescaped_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for batch in batches:
+        columns = [pa.array(map(_unescaped, batch.column(name).to_pylist()), pa.binary()) for name in ("key", "value")]
+        yield pa.record_batch(columns, names=["key", "value"])
+
+
+def _unescaped(cell: bytes) -> bytes:
+    from pyspark_pequod.loading import SourceError
+
+    from pequod.cli.text import unescaped
+
+    try:
+        return unescaped(cell.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise SourceError(cell.decode("utf-8", "backslashreplace"), str(error)) from None

@@ -1,0 +1,110 @@
+"""`pequod spark load`: what files hold is in the server afterwards, or nothing of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from pequod.cli.app import app
+from pequod.client import Client
+from tests.client.conftest import ServerProcess
+
+ROWS = {f"p|u{number % 7}|{number:04d}".encode(): b"tweet %d" % number for number in range(500)} | {
+    b"odd|\xff\x00|\n": b"",
+    b'odd|"quoted", and \\ such': b'{"base64": "/w=="}',
+    "odd|zoë".encode(): "é \t\n".encode(),
+}
+
+Load = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    server = ServerProcess()
+    yield server.target
+    server.kill()
+
+
+@pytest.fixture
+def load(spark: SparkSession, target: str) -> Load:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["spark", "load", "--target", target, *arguments])
+
+    return run
+
+
+@pytest.fixture
+def client(target: str) -> Iterator[Client]:
+    with Client(target) as client:
+        client.remove_range(b"")
+        yield client
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_what_was_dumped_is_loaded(load: Load, client: Client, tmp_path: Path, kind: str) -> None:
+    client.multi_put(ROWS)
+    path = tmp_path / f"rows.{kind}"
+    dumped = CliRunner().invoke(app, ["dump", "", "--target", client.target, "--output", str(path)])
+    assert dumped.exit_code == 0, dumped.stderr
+    client.remove_range(b"")
+    result = load("--source", f"{kind}:{path}")
+    assert result.exit_code == 0, result.stderr
+    assert "pequod: 503 rows loaded in " in result.stderr
+    assert dict(client.scan()) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("csv", "time,poster,value\n7,ann,one\n12,bob,\n"),
+        ("jsonl", '{"poster": "ann", "time": 7, "value": "one"}\n{"poster": "bob", "time": 12, "value": ""}\n'),
+    ],
+)
+def test_keys_are_made_of_columns(load: Load, client: Client, tmp_path: Path, kind: str, text: str) -> None:
+    client.add_join("t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>")
+    client.put("s|liz|ann", "1")
+    assert client.scan(prefix="t|liz|") == []
+    path = tmp_path / "posts"
+    path.write_text(text)
+    result = load("--source", f"{kind}:{path}", "--pattern", "p|<poster>|<time:4>")
+    assert result.exit_code == 0, result.stderr
+    assert client.scan(prefix="p|") == [(b"p|ann|0007", b"one"), (b"p|bob|0012", b"")]
+    assert client.scan(prefix="t|liz|") == [(b"t|liz|0007|ann", b"one")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "message"),
+    [
+        ("csv", "k,\\q", "a backslash must stand as"),
+        ("jsonl", '{"key": "k"}', 'it must be {"key": ..., "value": ...}'),
+    ],
+)
+def test_a_row_that_cannot_be_read_ends_it_before_anything_is_written(
+    load: Load, client: Client, tmp_path: Path, kind: str, bad: str, message: str
+) -> None:
+    line = "k%d,v" if kind == "csv" else '{"key": "k%d", "value": "v"}'
+    lines = ["key,value"] if kind == "csv" else []
+    path = tmp_path / "rows"
+    path.write_text("\n".join([*lines, *(line % number for number in range(300)), bad]) + "\n")
+    result = load("--source", f"{kind}:{path}")
+    assert result.exit_code == 3
+    assert message in result.stderr, result.stderr
+    assert client.count() == 0
+
+
+def test_a_dry_run_writes_nothing(load: Load, client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("key,value\na,1\nb,2\n")
+    result = load("--source", f"csv:{path}", "--dry-run")
+    assert (result.exit_code, result.stderr) == (0, "pequod: 2 rows can be written\n")
+    assert client.count() == 0
+
+
+def test_a_source_that_is_none_is_refused(load: Load) -> None:
+    result = load("--source", "posts.csv")
+    assert result.exit_code == 2
+    assert "--source is parquet:PATH or csv:PATH or jsonl:PATH, not 'posts.csv'" in result.stderr
