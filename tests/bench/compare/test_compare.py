@@ -61,6 +61,7 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
     assert "<svg" in (out / "compare.html").read_text()
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("section", study.SECTIONS)
 def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_path: Path) -> None:
     arguments = ["--quick", "--figures", section, "--users", "100", "--ticks", "2000", "--repeat", "1"]
