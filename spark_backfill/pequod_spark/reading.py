@@ -1,8 +1,13 @@
-"""Rows of a server as a DataFrame, a task for each range."""
+"""Rows of a server as a DataFrame: each range cut where the server says, a task for each part.
+
+The data source `pequod` would do for one range. Spark starts Python processes to plan each of its reads, which for many
+ranges takes longer than the reading.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,5 +24,15 @@ def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Ra
             for first, last in part:
                 yield from client.scan_iter(first, last)
 
-    asked = spark.sparkContext.parallelize(ranges, max(1, len(ranges)))
+    parts = _cut(connection, ranges, spark.sparkContext.defaultParallelism)
+    asked = spark.sparkContext.parallelize(parts, max(1, len(parts)))
     return spark.createDataFrame(asked.mapPartitions(fetch), "key binary, value binary", verifySchema=False)
+
+
+def _cut(connection: Connection, ranges: Sequence[Range], part_count: int) -> list[Range]:
+    parts: list[Range] = []
+    with connection.client() as client:
+        for first, last in ranges:
+            bounds = [first, *client.splits(part_count, first, last), last]
+            parts += [Range(start, stop) for start, stop in pairwise(bounds)]
+    return parts

@@ -47,6 +47,13 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return None if WHY_NOT is None else SkippedModule.from_parent(parent, path=module_path)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests of Spark more time: the first ones wait for Java to warm up, on busy machines for minutes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(400))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = spark_session("local[2]", name="pequod-tests", settings=SETTINGS)
