@@ -79,11 +79,13 @@ class Views:
         return view if view is not None and view.last == last else None
 
     def remember(self, first: bytes, last: bytes, joins: list[InstalledJoin]) -> None:
-        """Note which contexts answered a read, if it is one context for each join.
+        """Note which contexts answered a read, if it is one context for each join and all of them keep what they compute.
 
         Requires:
             The range is materialised and fresh.
         """
+        if any(join.is_pull for join in joins):
+            return
         parts = []
         for join in joins:
             plan, _, prefix = join.plan_for(max(first, join.first), min(last, join.last))
@@ -92,7 +94,7 @@ class Views:
                 continue
             # Not all ranges over the read, of which a large scan in pieces would look at thousands for each piece.
             status = join.coverage.find(start)
-            if join.is_pull or status is None:
+            if status is None:
                 return
             part = Part(status.context, start, stop)
             if not part.holds(0.0):
