@@ -181,7 +181,7 @@ class PostgresSite:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        connection = await asyncpg.connect(self._dsn, timeout=10)
+        connection = await asyncpg.connect(self._dsn, timeout=60)
         try:
             yield connection
         finally:
