@@ -47,6 +47,7 @@ RUN = {
     "docs/api.md": {"python"},
     "docs/backing.md": {"toml", "python"},
     "docs/configuration.md": {"console"},
+    "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
@@ -89,6 +90,15 @@ def test_the_example_of_the_backing_page_prints_what_it_shows() -> None:
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == expected, done.stderr
+
+
+def test_the_settings_of_the_deployment_page_are_settings(tmp_path: Path) -> None:
+    page = (ROOT / "docs/deployment.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    file = tmp_path / "pequod.toml"
+    file.write_text(text)
+    settings = load(file)
+    assert {name for name, origin in settings.origins.items() if origin == str(file)} == tomllib.loads(text).keys()
 
 
 def test_every_setting_is_in_the_table_with_its_default() -> None:
