@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Final
 
-from pequod.engine.ranges import within
+from pequod.engine.ranges import Range, within
 from pequod.engine.rows import Rows
 from pequod.engine.statistics import Statistics
 from pequod.engine.watches import Change
@@ -108,6 +108,38 @@ class Page:
     rows: list[Row]
     #: Where the next page begins, for `scan_page`; None after the last row of the range.
     resume_key: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillStatus:
+    """A backfill and how far it is."""
+
+    #: Random.
+    id: int
+    join: str
+    first: bytes
+    last: bytes
+    #: How many slots of the output the reads fix that this is for.
+    level: int
+    #: What is loaded follows from the sources as they were then.
+    revision: int
+    #: The ranges of source keys that can contribute, in the order of the join's sources.
+    sources: tuple[Range, ...]
+    ranges_loaded: int
+    rows_loaded: int
+    #: Pieces that were materialised before they came.
+    pieces_skipped: int
+    #: Source keys that changed since the revision, and what remembering them takes.
+    record_keys: int
+    record_bytes: int
+    #: What its driver said last: what it is doing, and how many rows there will be; 0 if it does not know.
+    stage: str
+    rows_expected: int
+    age_s: float
+    #: Seconds until it ends unless its driver is heard of.
+    lease_s: float
+    #: Why it ended; empty while it goes on.
+    ended: str
 
 
 @dataclass(frozen=True, slots=True)

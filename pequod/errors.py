@@ -5,10 +5,13 @@ from typing import Final
 
 from pequod.engine.errors import (
     BackedKeyError,
+    BackfillEndedError,
     ComputedKeyError,
     InvalidKeyError,
+    InvalidPieceError,
     JoinError,
     LimitExceededError,
+    NotBackfillableError,
     NotWatchableError,
     PequodError,
     Span,
@@ -17,6 +20,7 @@ from pequod.engine.errors import (
 
 __all__ = [
     "BackedKeyError",
+    "BackfillEndedError",
     "BackingStaleError",
     "BackingUnavailableError",
     "BadRequestError",
@@ -24,9 +28,11 @@ __all__ = [
     "ComputedKeyError",
     "DeadlineExceededError",
     "InvalidKeyError",
+    "InvalidPieceError",
     "JoinError",
     "LimitExceededError",
     "MixedWriteError",
+    "NotBackfillableError",
     "NotWatchableError",
     "PackError",
     "PequodError",
@@ -37,6 +43,7 @@ __all__ = [
     "Span",
     "UnauthenticatedError",
     "UnavailableError",
+    "UnknownBackfillError",
     "UnknownJoinError",
     "WatchCompactedError",
     "WriteRefusedError",
@@ -107,6 +114,17 @@ class SnapshotError(PequodError):
         #: The file, or what stands in its place.
         self.place = place
         self.reason = reason
+
+
+class UnknownBackfillError(PequodError):
+    """The server knows no such backfill: it was started anew since, or the backfill ended long ago."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"the server knows no backfill {number:x}; it may have been started anew: `pequod backfill status` shows "
+            "what it knows"
+        )
+        self.number = number
 
 
 class SettingError(PequodError):

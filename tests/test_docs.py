@@ -233,8 +233,9 @@ def test_the_commands_in_indented_blocks_can_be_said(page: Path) -> None:
 def _parse(command: Any, words: list[str], parent: Any = None) -> None:
     """Read the words of a command line as `pequod` does, without doing anything."""
     with command.make_context("pequod", words, parent) as context:
-        if hasattr(command, "resolve_command"):
-            _, child, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        words = [*context._protected_args, *context.args]
+        if hasattr(command, "resolve_command") and words:
+            _, child, rest = command.resolve_command(context, words)
             _parse(child, rest, context)
 
 

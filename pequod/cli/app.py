@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pequod.cli import (
+    backfill,
     backing,
     bench,
     bench_backing,
@@ -90,6 +91,7 @@ spark = typer.Typer(
 spark.add_typer(spark_load.app)
 spark.add_typer(spark_workloads.app)
 app.add_typer(spark, name="spark")
+app.add_typer(backfill.app, name="backfill")
 bench.app.add_typer(bench_engine.app)
 bench.app.add_typer(bench_backing.app)
 app.add_typer(bench.app, name="bench")

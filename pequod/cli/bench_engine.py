@@ -1,4 +1,4 @@
-"""bench factors and bench scale: the engine's structures, and the engine at many sizes."""
+"""bench factors, scale and backfill: the engine's structures, the engine at many sizes, and filled by Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from pequod.cli.bench import Json, Seed, Ticks, Users, progress_bars
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.spark import Conf, Master, session
 from pequod.cli.teaching import examples
 
 app: Final = typer.Typer()
@@ -122,6 +123,58 @@ def scale(
         print(to_json(points))
     else:
         print_points(points, Console(highlight=False))
+
+
+@app.command(
+    "backfill",
+    epilog=examples(
+        "pequod bench backfill                                             (two minutes)",
+        "pequod bench backfill --users 20000 --follows 111 --posts 270000 --master 'local[2]' \\\n"
+        "    --conf spark.driver.memory=6g                                 (the reference: 30 million rows, 16 GiB)",
+    ),
+)
+def backfill(
+    users: Users = 2_000,
+    follows: Annotated[int, typer.Option("--follows", min=1, help="Users whom each user follows.")] = 50,
+    posts: Annotated[int, typer.Option("--posts", min=20, help="Posts; all followers get them.")] = 20_000,
+    writes: Annotated[int, typer.Option("--writes", min=0, help="Writes a second during the backfill.")] = 2_000,
+    seed: Seed = 1,
+    master: Master = "local[2]",
+    conf: Conf = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="A tiny size: shows that all runs.")] = False,
+    json: Json = False,
+) -> None:
+    """Fill a server with what Spark computes: how fast, and how much quicker are first checks then?
+
+    Spark materialises and sorts all timelines from a Parquet file; then a server is filled while somebody writes, and
+    first checks of it are timed beside those of a server that was not filled. Every timeline must be what the server
+    computes anew: exit code 1 if one is not.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    with session(master, conf, "starting Spark") as spark:
+        from pequod_bench.backfill import Size, WrongBackfillError, measure
+
+        size = Size(40, 8, 400, 200, seed) if smoke else Size(users, follows, posts, writes, seed)
+        try:
+            found = measure(spark, size)
+        except WrongBackfillError as error:
+            fail(ExitCode.WRONG, f"the answers are wrong: {error}")
+    if json:
+        print(found.to_json())
+        return
+    table = Table("what", "figure")
+    for what, figure in (
+        ("timeline rows", f"{found.rows:,}"),
+        ("Spark alone: computed and sorted", f"{found.materialise_s:.1f} s, {found.rows_per_s:,.0f} rows/s"),
+        ("backfill of a server", f"{found.backfill_s:.1f} s, {found.rows / found.backfill_s:,.0f} rows/s"),
+        ("writes meanwhile", f"{found.writes:,}, the slowest {found.slowest_write_s * 1e3:.1f} ms"),
+        ("first check, cold", f"{found.cold_check_us:,.1f} us"),
+        ("first check, filled", f"{found.warm_check_us:,.1f} us, {found.speedup:.1f} times faster"),
+    ):
+        table.add_row(what, figure)
+    Console(highlight=False).print(table)
 
 
 def _numbers(option: str, text: str) -> list[int]:

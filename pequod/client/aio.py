@@ -39,6 +39,7 @@ from pequod.calls import (
     to_range,
 )
 from pequod.client import decode
+from pequod.client.backfills import AsyncBackfills
 from pequod.client.columns import Columns, resume
 from pequod.client.columns import decode as decode_reply
 from pequod.client.credentials import Credentials
@@ -121,6 +122,8 @@ class AsyncClient:
         self._gathered = Columns()
         self._gathered_bytes = 0
         self._futures: list[asyncio.Future[Result]] = []
+        #: The calls of backfills.
+        self.backfills = AsyncBackfills(self._unary)
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
-from pequod.calls import BackingStatistics, Join, ServerStatistics
+from pequod.calls import BackfillStatus, BackingStatistics, Join, ServerStatistics
 from pequod.engine.explain import (
     CoverageExplanation,
     JoinExplanation,
@@ -23,6 +23,7 @@ from pequod.engine.explain import (
     Upkeep,
 )
 from pequod.engine.memory import MemoryStatistics
+from pequod.engine.ranges import Range
 from pequod.engine.statistics import JoinStatistics, TableStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
 from pequod.refusals import rebuilt
@@ -131,6 +132,29 @@ def _backing(message: pb.BackingStatistics) -> BackingStatistics:
         changes=message.changes,
         changes_applied=message.changes_applied,
         writes=message.writes,
+    )
+
+
+def backfill(message: pb.Backfill) -> BackfillStatus:
+    """Decode a backfill."""
+    return BackfillStatus(
+        id=message.id,
+        join=message.join,
+        first=message.first,
+        last=message.last,
+        level=message.level,
+        revision=message.revision,
+        sources=tuple(Range(source.first, source.last) for source in message.sources),
+        ranges_loaded=message.ranges_loaded,
+        rows_loaded=message.rows_loaded,
+        pieces_skipped=message.pieces_skipped,
+        record_keys=message.record_keys,
+        record_bytes=message.record_bytes,
+        stage=message.stage,
+        rows_expected=message.rows_expected,
+        age_s=message.age_s,
+        lease_s=message.lease_s,
+        ended=message.ended,
     )
 
 

@@ -21,7 +21,10 @@ RETRIES: Final = 3
 
 #: Calls that may be tried again whether or not they were applied. Installing a join again changes nothing.
 HARMLESS_TWICE: Final = frozenset(
-    {"MultiGet", "Splits", "AddJoin", "ListJoins", "Explain", "Stats", "Invalidate", "SaveSnapshot"}
+    {
+        *("MultiGet", "Splits", "AddJoin", "ListJoins", "Explain", "Stats", "Invalidate", "SaveSnapshot"),
+        *("ReadBackfill", "LoadBackfill", "RenewBackfill", "EndBackfill", "ListBackfills"),
+    }
 )
 
 

@@ -25,6 +25,7 @@ from pequod.calls import (
     Writes,
 )
 from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S, AsyncClient
+from pequod.client.backfills import Backfills
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
 from pequod.engine.explain import JoinExplanation, RangeExplanation
@@ -84,6 +85,8 @@ class Client:
             token=token,
             insecure=insecure,
         )
+        #: The calls of backfills.
+        self.backfills = Backfills(self._async.backfills, self._wait)
         self._loop = (loop_factory or _quickest_loop)()
         self._lock = threading.Lock()
         self._closed = False

@@ -59,6 +59,12 @@ class Loaded:
     row_count: int = 0
     skipped_count: int = 0
 
+    def add(self, other: Loaded) -> None:
+        """Count what became of others too."""
+        self.range_count += other.range_count
+        self.row_count += other.row_count
+        self.skipped_count += other.skipped_count
+
 
 class Backfill:
     """One backfill: a range of a join, and what its sources were at its revision.
@@ -111,7 +117,7 @@ class Backfill:
         if self.record_bytes > self._bytes_max:
             self.end(
                 f"the changes since it began take more than {self._bytes_max} bytes; begin again for what is left, "
-                "in smaller ranges, or raise backfill_record_bytes_max"
+                "in smaller ranges, or raise backfill_bytes_max"
             )
 
     def end(self, reason: str) -> None:

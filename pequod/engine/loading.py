@@ -48,13 +48,15 @@ class Backfills:
         1. The changes of base rows are told to exactly those that have not ended.
     """
 
-    __slots__ = ("_catalog", "_changes", "_memory", "_reader")
+    __slots__ = ("_catalog", "_changes", "_memory", "_reader", "loaded")
 
     def __init__(self, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory) -> None:
         self._catalog = catalog
         self._changes = changes
         self._reader = reader
         self._memory = memory
+        #: By all backfills so far.
+        self.loaded = Loaded()
 
     def __iter__(self) -> Iterator[Backfill]:
         return iter(self._changes.backfills)
@@ -126,10 +128,8 @@ class Backfills:
                 loaded.row_count += len(context.rows)
                 self._show(context, Range(*gap), now)
                 self._memory.hold()
-        total = backfill.loaded
-        total.range_count += loaded.range_count
-        total.row_count += loaded.row_count
-        total.skipped_count += loaded.skipped_count
+        backfill.loaded.add(loaded)
+        self.loaded.add(loaded)
         return loaded
 
     def end(self, backfill: Backfill, reason: str) -> None:

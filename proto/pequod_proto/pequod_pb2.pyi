@@ -626,3 +626,183 @@ class SnapshotEnd(_message.Message):
     KEYS_FIELD_NUMBER: _ClassVar[int]
     keys: int
     def __init__(self, keys: _Optional[int] = ...) -> None: ...
+
+class Backfill(_message.Message):
+    __slots__ = ("id", "join", "first", "last", "level", "revision", "sources", "ranges_loaded", "rows_loaded", "pieces_skipped", "record_keys", "record_bytes", "stage", "rows_expected", "age_s", "lease_s", "ended")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    RANGES_LOADED_FIELD_NUMBER: _ClassVar[int]
+    ROWS_LOADED_FIELD_NUMBER: _ClassVar[int]
+    PIECES_SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    RECORD_KEYS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    join: str
+    first: bytes
+    last: bytes
+    level: int
+    revision: int
+    sources: _containers.RepeatedCompositeFieldContainer[Range]
+    ranges_loaded: int
+    rows_loaded: int
+    pieces_skipped: int
+    record_keys: int
+    record_bytes: int
+    stage: str
+    rows_expected: int
+    age_s: float
+    lease_s: float
+    ended: str
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., level: _Optional[int] = ..., revision: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., ranges_loaded: _Optional[int] = ..., rows_loaded: _Optional[int] = ..., pieces_skipped: _Optional[int] = ..., record_keys: _Optional[int] = ..., record_bytes: _Optional[int] = ..., stage: _Optional[str] = ..., rows_expected: _Optional[int] = ..., age_s: _Optional[float] = ..., lease_s: _Optional[float] = ..., ended: _Optional[str] = ...) -> None: ...
+
+class BeginBackfillRequest(_message.Message):
+    __slots__ = ("join", "first", "last", "level", "lease_s")
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    join: str
+    first: bytes
+    last: bytes
+    level: int
+    lease_s: float
+    def __init__(self, join: _Optional[str] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., level: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
+
+class BeginBackfillReply(_message.Message):
+    __slots__ = ("header", "backfill")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    backfill: Backfill
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfill: _Optional[_Union[Backfill, _Mapping]] = ...) -> None: ...
+
+class ReadBackfillRequest(_message.Message):
+    __slots__ = ("id", "join", "first", "last", "digest_only")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    join: str
+    first: bytes
+    last: bytes
+    digest_only: bool
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., digest_only: _Optional[bool] = ...) -> None: ...
+
+class ReadBackfillReply(_message.Message):
+    __slots__ = ("header", "keys", "values", "resume_key", "row_count", "crc32_sum")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    RESUME_KEY_FIELD_NUMBER: _ClassVar[int]
+    ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CRC32_SUM_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    resume_key: bytes
+    row_count: int
+    crc32_sum: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., resume_key: _Optional[bytes] = ..., row_count: _Optional[int] = ..., crc32_sum: _Optional[int] = ...) -> None: ...
+
+class LoadBackfillRequest(_message.Message):
+    __slots__ = ("id", "join", "firsts", "lasts", "row_counts", "tails", "tail_at", "values", "value_at", "times", "source_keys", "source_key_at")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LASTS_FIELD_NUMBER: _ClassVar[int]
+    ROW_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TAILS_FIELD_NUMBER: _ClassVar[int]
+    TAIL_AT_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    VALUE_AT_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_KEY_AT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    join: str
+    firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    row_counts: _containers.RepeatedScalarFieldContainer[int]
+    tails: _containers.RepeatedScalarFieldContainer[bytes]
+    tail_at: _containers.RepeatedScalarFieldContainer[int]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    value_at: _containers.RepeatedScalarFieldContainer[int]
+    times: _containers.RepeatedScalarFieldContainer[int]
+    source_keys: _containers.RepeatedScalarFieldContainer[bytes]
+    source_key_at: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., row_counts: _Optional[_Iterable[int]] = ..., tails: _Optional[_Iterable[bytes]] = ..., tail_at: _Optional[_Iterable[int]] = ..., values: _Optional[_Iterable[bytes]] = ..., value_at: _Optional[_Iterable[int]] = ..., times: _Optional[_Iterable[int]] = ..., source_keys: _Optional[_Iterable[bytes]] = ..., source_key_at: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LoadBackfillReply(_message.Message):
+    __slots__ = ("header", "ranges_loaded", "rows_loaded", "pieces_skipped")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RANGES_LOADED_FIELD_NUMBER: _ClassVar[int]
+    ROWS_LOADED_FIELD_NUMBER: _ClassVar[int]
+    PIECES_SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    ranges_loaded: int
+    rows_loaded: int
+    pieces_skipped: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., ranges_loaded: _Optional[int] = ..., rows_loaded: _Optional[int] = ..., pieces_skipped: _Optional[int] = ...) -> None: ...
+
+class RenewBackfillRequest(_message.Message):
+    __slots__ = ("id", "join", "stage", "rows_expected")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    join: str
+    stage: str
+    rows_expected: int
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., stage: _Optional[str] = ..., rows_expected: _Optional[int] = ...) -> None: ...
+
+class RenewBackfillReply(_message.Message):
+    __slots__ = ("header", "backfill")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    backfill: Backfill
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfill: _Optional[_Union[Backfill, _Mapping]] = ...) -> None: ...
+
+class EndBackfillRequest(_message.Message):
+    __slots__ = ("id", "join", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    join: str
+    reason: str
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class EndBackfillReply(_message.Message):
+    __slots__ = ("header", "backfill")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    backfill: Backfill
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfill: _Optional[_Union[Backfill, _Mapping]] = ...) -> None: ...
+
+class ListBackfillsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListBackfillsReply(_message.Message):
+    __slots__ = ("header", "backfills")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BACKFILLS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    backfills: _containers.RepeatedCompositeFieldContainer[Backfill]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfills: _Optional[_Iterable[_Union[Backfill, _Mapping]]] = ...) -> None: ...

@@ -129,6 +129,36 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotReply.FromString,
                 _registered_method=True)
+        self.BeginBackfill = channel.unary_unary(
+                '/pequod.v1.Pequod/BeginBackfill',
+                request_serializer=pequod__proto_dot_pequod__pb2.BeginBackfillRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.BeginBackfillReply.FromString,
+                _registered_method=True)
+        self.ReadBackfill = channel.unary_unary(
+                '/pequod.v1.Pequod/ReadBackfill',
+                request_serializer=pequod__proto_dot_pequod__pb2.ReadBackfillRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.ReadBackfillReply.FromString,
+                _registered_method=True)
+        self.LoadBackfill = channel.unary_unary(
+                '/pequod.v1.Pequod/LoadBackfill',
+                request_serializer=pequod__proto_dot_pequod__pb2.LoadBackfillRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.LoadBackfillReply.FromString,
+                _registered_method=True)
+        self.RenewBackfill = channel.unary_unary(
+                '/pequod.v1.Pequod/RenewBackfill',
+                request_serializer=pequod__proto_dot_pequod__pb2.RenewBackfillRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.RenewBackfillReply.FromString,
+                _registered_method=True)
+        self.EndBackfill = channel.unary_unary(
+                '/pequod.v1.Pequod/EndBackfill',
+                request_serializer=pequod__proto_dot_pequod__pb2.EndBackfillRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.EndBackfillReply.FromString,
+                _registered_method=True)
+        self.ListBackfills = channel.unary_unary(
+                '/pequod.v1.Pequod/ListBackfills',
+                request_serializer=pequod__proto_dot_pequod__pb2.ListBackfillsRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.ListBackfillsReply.FromString,
+                _registered_method=True)
 
 
 class PequodServicer:
@@ -272,6 +302,55 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginBackfill(self, request, context):
+        """Backfills: a range of a join that somebody else computes, while writes go on. Begin one, read its sources as they
+        were at that revision, compute, load what follows from them, and end it.
+
+        Begin a backfill: from now on the server records what changed source keys were. FAILED_PRECONDITION if the join is
+        none that others can compute (it must be push, its value source the last one, its sources all written by clients);
+        RESOURCE_EXHAUSTED beyond `backfills_max`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadBackfill(self, request, context):
+        """Read source rows as they were at the backfill's revision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LoadBackfill(self, request, context):
+        """Take in what was computed. Ranges that are materialised already are skipped, so it may be sent twice and in any
+        order; the others answer reads from then on, exactly. ABORTED if the backfill has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewBackfill(self, request, context):
+        """Say that its driver lives, and how far it is: a backfill of which nobody speaks for its `lease_s` ends. Reading and
+        loading say so too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndBackfill(self, request, context):
+        """End a backfill. What was loaded stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBackfills(self, request, context):
+        """Tell of the backfills under way and of the latest that ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -369,6 +448,36 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.RestoreSnapshot,
                     request_deserializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.RestoreSnapshotReply.SerializeToString,
+            ),
+            'BeginBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginBackfill,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.BeginBackfillRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.BeginBackfillReply.SerializeToString,
+            ),
+            'ReadBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadBackfill,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.ReadBackfillRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.ReadBackfillReply.SerializeToString,
+            ),
+            'LoadBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadBackfill,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.LoadBackfillRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.LoadBackfillReply.SerializeToString,
+            ),
+            'RenewBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewBackfill,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.RenewBackfillRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.RenewBackfillReply.SerializeToString,
+            ),
+            'EndBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndBackfill,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.EndBackfillRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.EndBackfillReply.SerializeToString,
+            ),
+            'ListBackfills': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBackfills,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.ListBackfillsRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.ListBackfillsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -884,6 +993,168 @@ class Pequod:
             '/pequod.v1.Pequod/RestoreSnapshot',
             pequod__proto_dot_pequod__pb2.RestoreSnapshotRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.RestoreSnapshotReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/BeginBackfill',
+            pequod__proto_dot_pequod__pb2.BeginBackfillRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.BeginBackfillReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/ReadBackfill',
+            pequod__proto_dot_pequod__pb2.ReadBackfillRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.ReadBackfillReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/LoadBackfill',
+            pequod__proto_dot_pequod__pb2.LoadBackfillRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.LoadBackfillReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/RenewBackfill',
+            pequod__proto_dot_pequod__pb2.RenewBackfillRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.RenewBackfillReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/EndBackfill',
+            pequod__proto_dot_pequod__pb2.EndBackfillRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.EndBackfillReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBackfills(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/ListBackfills',
+            pequod__proto_dot_pequod__pb2.ListBackfillsRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.ListBackfillsReply.FromString,
             options,
             channel_credentials,
             insecure,

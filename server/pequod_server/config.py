@@ -170,6 +170,13 @@ class ServerConfig(BaseModel):
     watch_linger_s: Seconds = Field(
         default=60.0, description="How long a watch is kept for a client whose connection broke."
     )
+    backfills_max: Number = Field(default=8, description="Backfills under way at a time.")
+    backfill_bytes_max: Size = Field(
+        default=256 * MIB, description="Memory for what changes during one backfill; beyond, it ends."
+    )
+    backfill_lease_s: Seconds = Field(
+        default=60.0, description="How long a backfill goes on of whose driver nothing is heard."
+    )
     drain_s: Seconds = Field(
         default=5.0, description="How long calls under way may take when the server is told to stop."
     )

@@ -103,10 +103,17 @@ class AccessGuard(aio.ServerInterceptor):
             "Invalidate": self._need_invalidate,
             "SaveSnapshot": _need_everything,
             "RestoreSnapshot": _need_everything,
+            "BeginBackfill": self._need_backfill,
+            "ReadBackfill": self._need_backfill,
+            "LoadBackfill": self._need_backfill,
+            "RenewBackfill": self._need_backfill,
+            "EndBackfill": self._need_backfill,
+            "ListBackfills": _need_nothing,
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
             "Stats": self._trim_statistics,
+            "ListBackfills": self._trim_backfills,
         }
 
     async def intercept_service(
@@ -148,6 +155,14 @@ class AccessGuard(aio.ServerInterceptor):
             if join.name == request.name:
                 role.need(Right.JOIN, *_range(join.spec.output))
 
+    def _need_backfill(self, role: Role, request: Any) -> None:
+        """Pass if the role may administer all that the join computes, and read all that it reads."""
+        for join in self._engine.joins():
+            if join.name == request.join:
+                role.need(Right.ADMIN, *_range(join.spec.output))
+                for source in join.spec.sources:
+                    role.need(Right.READ, *_range(source.pattern), Right.ADMIN)
+
     def _need_explain(self, role: Role, request: pb.ExplainRequest) -> None:
         if request.WhichOneof("subject") == "range":
             role.need(Right.READ, request.range.first, _last(request.range), Right.ADMIN)
@@ -175,6 +190,10 @@ class AccessGuard(aio.ServerInterceptor):
     def _trim_joins(self, role: Role, reply: pb.ListJoinsReply) -> None:
         visible = self._visible_joins(role)
         _keep(reply.joins, lambda join: join.name in visible)
+
+    def _trim_backfills(self, role: Role, reply: pb.ListBackfillsReply) -> None:
+        visible = self._visible_joins(role)
+        _keep(reply.backfills, lambda backfill: backfill.join in visible)
 
     def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
         visible = self._visible_joins(role)

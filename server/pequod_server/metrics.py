@@ -23,6 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
+from pequod_server.backfill_metrics import BackfillCollector
 from pequod_server.clock import TICK_S
 from pequod_server.observe import Call, Closer
 from pequod_server.shown import KIND_NAMES, shown
@@ -57,6 +58,7 @@ class Metrics:
         self._of_engine = EngineCollector(engine)
         self.registry.register(self.batches)
         self.registry.register(self._of_engine)
+        self.registry.register(BackfillCollector(engine))
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 

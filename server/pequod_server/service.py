@@ -14,12 +14,12 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
 from pequod.engine.ranges import united, within
 from pequod.errors import BadRequestError, SnapshotError, WatchCompactedError
 from pequod_server import encode
+from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
@@ -45,7 +45,7 @@ _FIRST_ROWS: Final = 1024
 _REMOVED_AT_A_TIME: Final = 256
 
 
-class PequodService(PequodServicer):
+class PequodService(BackfillHandlers):
     """One engine behind the wire contract."""
 
     def __init__(
@@ -67,6 +67,7 @@ class PequodService(PequodServicer):
         self._idle: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._watches = Watches(engine, config, None if loader is None else loader.load_patiently)
+        self._backfills = LeasedBackfills(engine, config)
         self._executor = Executor(
             engine,
             self.server_id,

@@ -105,6 +105,11 @@ class Plan:
 
     def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
         """Return what one join computes in a range."""
+        contributions = self.contributions(spec, first, last)
+        return combine(value_source(spec).operator, contributions, is_unique=is_unique(spec))
+
+    def contributions(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
+        """Return a row for each tuple of source keys that gives an output in a range: key, source_key and value."""
         first, last = meet(first, last, keys_of(spec.output))
         fixed = fixed_slots(spec, first, last)
         columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
@@ -115,7 +120,7 @@ class Plan:
         joined = reduce(_join, sources)
         slots = {name: f.col(column) for name, column in columns.items()}
         keyed = joined.withColumn("key", put_together(spec.output.parts, slots))
-        return combine(_value_source(spec).operator, clip(keyed, first, last), is_unique=_is_unique(spec))
+        return clip(keyed, first, last).select("key", "source_key", "value")
 
     def rows(self, first: bytes, last: bytes | None) -> DataFrame:
         """Return all rows of a range."""
@@ -171,11 +176,12 @@ def _join_order(sources: Sequence[Source]) -> list[Source]:
     return ordered
 
 
-def _value_source(spec: JoinSpec) -> Source:
+def value_source(spec: JoinSpec) -> Source:
+    """Return the source that gives the value."""
     return next(source for source in spec.sources if source.operator is not Operator.CHECK)
 
 
-def _is_unique(spec: JoinSpec) -> bool:
+def is_unique(spec: JoinSpec) -> bool:
     """Tell whether each output key has one contribution: it shows all that tells two tuples of source keys apart."""
     bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
     return bound == {slot.name for slot in spec.output.slots()}

@@ -108,6 +108,11 @@ REQUESTS = {
     "MultiPut": pb.MultiPutRequest(keys=[b"p|bob|0001"], values=[b""]),
     "Explain": pb.ExplainRequest(join="t"),
     "Invalidate": pb.InvalidateRequest(join="t"),
+    "BeginBackfill": pb.BeginBackfillRequest(join="t"),
+    "ReadBackfill": pb.ReadBackfillRequest(join="t"),
+    "LoadBackfill": pb.LoadBackfillRequest(join="t"),
+    "RenewBackfill": pb.RenewBackfillRequest(join="t"),
+    "EndBackfill": pb.EndBackfillRequest(join="t"),
     "AddJoin": pb.AddJoinRequest(text="o|<a> = copy p|<b>|<a>"),
     "DropJoin": pb.DropJoinRequest(name="t"),
     "Execute": pb.ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"", b""]),
@@ -168,9 +173,11 @@ async def test_nobody_comes_in_without_a_token_that_is_known(
 async def test_a_role_without_rights_may_do_nothing(stub: Any, method: Any) -> None:
     root, nobody = _As(stub, "root"), _As(stub, "nobody")
     await root.AddJoin(pb.AddJoinRequest(text=TIMELINE))
-    if method.name in ("ListJoins", "Stats"):
+    if method.name in ("ListJoins", "Stats", "ListBackfills"):
+        await root.BeginBackfill(pb.BeginBackfillRequest(join="t"))
         reply = await getattr(nobody, method.name)(getattr(pb, method.input_type.name)())
-        assert not reply.joins, "they show what the caller may see"
+        assert not getattr(reply, "joins", ()), "they show what the caller may see"
+        assert not getattr(reply, "backfills", ())
         assert not getattr(reply, "tables", ())
         assert not getattr(reply, "loose_keys", 0)
         return
@@ -213,6 +220,11 @@ REFUSED = [
     ("ann", "Explain", pb.ExplainRequest(range=pb.Range(first=b"s|", last=b"s}")), "read", b"s|", b"s}"),
     ("web", "Invalidate", pb.InvalidateRequest(join="t"), "admin", b"t|", b"t}"),
     ("web", "Invalidate", pb.InvalidateRequest(range=pb.Range(first=b"t|")), "admin", b"t|", None),
+    ("web", "BeginBackfill", pb.BeginBackfillRequest(join="t"), "admin", b"t|", b"t}"),
+    ("web", "ReadBackfill", pb.ReadBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
+    ("web", "LoadBackfill", pb.LoadBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
+    ("web", "RenewBackfill", pb.RenewBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
+    ("web", "EndBackfill", pb.EndBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
     ("ann", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
     ("watch", "Get", pb.GetRequest(key=b"p|bob|0001"), "read", b"p|bob|0001", b"p|bob|0001\0"),
     ("watch", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),

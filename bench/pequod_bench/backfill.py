@@ -1,0 +1,226 @@
+"""The benchmark of backfills: how fast Spark materialises timelines, and what a server gains that is filled with them.
+
+    Spark alone    subscriptions and posts, from Parquet, to sorted timeline rows that nobody takes
+    cold           a server with the same base rows: first checks of some users, computed when they are asked for
+    warm           another one, filled by `pequod_spark.backfill` while somebody writes: first checks of the same users
+    exact          after the writes, all timelines of the warm server are what it computes anew
+
+A check asks for what was posted lately, as when somebody logs in. Checks go in batches, so that the time of a round
+trip, which is the same for both servers, does not hide what they do.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pequod_grammar import parse
+from pequod_spark.backfill import Request, backfill
+from pequod_spark.connection import Connection
+from pequod_spark.pieces import compile_pieces
+from pequod_spark.plan import read_from
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from pequod.client import Client
+from pequod.engine.errors import PequodError
+from pequod_bench import keys
+from pequod_bench.process import started_server
+
+TWEET_BYTES: Final = 140
+#: Users whose first checks are timed, in batches of so many.
+CHECKED: Final = 1_000
+BATCH: Final = 50
+#: The part of the posts that a check asks for.
+RECENT: Final = 0.05
+
+
+class WrongBackfillError(PequodError):
+    """A timeline after a backfill is not what the server computes anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What is filled."""
+
+    users: int
+    #: Subscriptions of each user, to others drawn at random.
+    follows: int
+    posts: int
+    #: Posts and subscriptions written each second during the backfill.
+    writes_per_s: int
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured; rows are timeline rows."""
+
+    rows: int
+    materialise_s: float
+    backfill_s: float
+    #: Writes while the backfill went on, and how long the slowest of them waited.
+    writes: int
+    slowest_write_s: float
+    #: Time for one first check.
+    cold_check_us: float
+    warm_check_us: float
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows that Spark computed and sorted each second."""
+        return self.rows / self.materialise_s
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster the warm server answers first checks."""
+        return self.cold_check_us / self.warm_check_us
+
+    def to_json(self) -> str:
+        """Return all figures as one object."""
+        return json.dumps(asdict(self) | {"rows_per_s": self.rows_per_s, "speedup": self.speedup})
+
+
+def base_rows(size: Size) -> tuple[list[bytes], list[bytes]]:
+    """Draw subscriptions and posts, in key order."""
+    draw = np.random.default_rng(size.seed)
+    rows: dict[bytes, bytes] = {}
+    for user in range(size.users):
+        others = draw.choice(size.users, min(size.follows, size.users), replace=False)
+        rows.update((keys.subscription_key(user, int(other)), keys.FOLLOWS) for other in others)
+    posters = draw.integers(size.users, size=size.posts).tolist()
+    rows.update((keys.post_key(user, tick), keys.tweet(tick, TWEET_BYTES)) for tick, user in enumerate(posters))
+    ordered = sorted(rows)
+    return ordered, [rows[key] for key in ordered]
+
+
+def measure(spark: SparkSession, size: Size) -> Figures:
+    """Run the benchmark; needs two servers' memory and a folder for the base rows.
+
+    Raises:
+        WrongBackfillError: What was loaded is not right.
+    """
+    base = base_rows(size)
+    checked = Random(size.seed).sample(range(size.users), min(CHECKED, size.users))
+    with TemporaryDirectory(prefix="pequod-bench-") as folder:
+        path = str(Path(folder, "base.parquet"))
+        columns = [pa.array(column, pa.binary()) for column in base]
+        pq.write_table(pa.table(columns, names=["key", "value"]), path, row_group_size=100_000)
+        rows, materialise_s = _materialise(spark, path)
+    with started_server() as (target, _pid), Client(target, timeout_s=600.0) as client:
+        _fill(client, base)
+        cold_s = _check(client, size, checked)
+    with started_server() as (target, _pid), Client(target, timeout_s=600.0) as client:
+        _fill(client, base)
+        with _writing(target, size) as written:
+            backfill_s = _backfill(spark, target)
+        warm_s = _check(client, size, checked)
+        _compare(client, size)
+    return Figures(
+        rows=rows,
+        materialise_s=materialise_s,
+        backfill_s=backfill_s,
+        writes=len(written),
+        slowest_write_s=max(written, default=0.0),
+        cold_check_us=cold_s / len(checked) * 1e6,
+        warm_check_us=warm_s / len(checked) * 1e6,
+    )
+
+
+def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
+    """Compute and sort all timelines, and give them to nobody; return their number and the seconds."""
+    (timeline,) = parse(keys.PUSH_JOIN)
+    pieces = compile_pieces(timeline, 1, read_from(spark.read.parquet(path)), b"", None)
+    started = time.perf_counter()
+    ordered = pieces.repartitionByRange("key").sortWithinPartitions("key")
+    ordered.write.format("noop").mode("overwrite").save()
+    took_s = time.perf_counter() - started
+    counted = pieces.agg(f.count("tail").alias("rows")).first()
+    assert counted is not None
+    return int(counted.rows), took_s
+
+
+def _fill(client: Client, base: tuple[list[bytes], list[bytes]]) -> None:
+    client.add_join(keys.PUSH_JOIN)
+    for at in range(0, len(base[0]), 10_000):
+        client.multi_put(zip(base[0][at : at + 10_000], base[1][at : at + 10_000], strict=True))
+
+
+def _check(client: Client, size: Size, users: list[int]) -> float:
+    """Return the seconds that first checks of some users take."""
+    since = int(size.posts * (1 - RECENT))
+    took_s = 0.0
+    for at in range(0, len(users), BATCH):
+        batch = client.batch()
+        for user in users[at : at + BATCH]:
+            batch.scan(keys.timeline_first(user, since), keys.timeline_last(user))
+        started = time.perf_counter()
+        results = batch.send()
+        took_s += time.perf_counter() - started
+        for result in results:
+            if isinstance(result, PequodError):
+                raise result
+    return took_s
+
+
+@contextmanager
+def _writing(target: str, size: Size) -> Iterator[list[float]]:
+    """Post and subscribe at a steady rate; yield how long each write took, to be looked at afterwards."""
+    stopped = threading.Event()
+    took_s: list[float] = []
+
+    def write() -> None:
+        draw = Random(size.seed + 1)
+        with Client(target, timeout_s=600.0) as client:
+            begun, done = time.perf_counter(), 0
+            while not stopped.is_set():
+                if done >= (time.perf_counter() - begun) * size.writes_per_s:
+                    stopped.wait(0.002)
+                    continue
+                user, other = draw.randrange(size.users), draw.randrange(size.users)
+                started = time.perf_counter()
+                if done % 10:
+                    client.put(keys.post_key(user, size.posts + done), keys.tweet(done, TWEET_BYTES))
+                elif done % 20:
+                    client.put(keys.subscription_key(user, other), keys.FOLLOWS)
+                else:
+                    client.remove(keys.subscription_key(user, other))
+                took_s.append(time.perf_counter() - started)
+                done += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield took_s
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _backfill(spark: SparkSession, target: str) -> float:
+    started = time.perf_counter()
+    backfill(spark, Connection(target, timeout_s=600.0).client, Request("t"))
+    return time.perf_counter() - started
+
+
+def _compare(client: Client, size: Size) -> None:
+    """See that every timeline is what the server computes anew."""
+    for first in range(0, size.users, BATCH):
+        users = range(first, min(first + BATCH, size.users))
+        held = [client.scan(keys.timeline_first(user, 0), keys.timeline_last(user)) for user in users]
+        for user in users:
+            client.invalidate_range(keys.timeline_first(user, 0), keys.timeline_last(user))
+        for user, rows in zip(users, held, strict=True):
+            if client.scan(keys.timeline_first(user, 0), keys.timeline_last(user)) != rows:
+                raise WrongBackfillError(f"the timeline of user {user} is not what the server computes anew")

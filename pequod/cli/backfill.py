@@ -1,0 +1,215 @@
+"""backfill: have Spark compute a join for a server, and load it while the server goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.teaching import examples
+from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
+
+if TYPE_CHECKING:
+    from pequod_spark.plan import Read
+    from pyspark.sql import SparkSession
+
+    from pequod.calls import BackfillStatus
+
+_HELP: Final = """Have Spark compute a join and load it into a server, while reads and writes go on.
+
+The server notes its revision and records what changes; Spark reads the sources as they were then, computes, sorts, and
+loads; the server applies what changed meanwhile. Then the first reads find everything there. Reads are exact all the
+time. It is for large joins that nobody has read yet, such as after a start.
+
+\b
+--source server         read the sources from the server, as they were at its revision
+--source parquet:PATH   read a copy with the columns key and value; its rows must be what the server has when the
+                        backfill begins, which is compared by their number and a checksum, so nothing may be written
+                        between the copy and the begin
+
+If anything dies, run the same command again: what is loaded stays right and is left out. After a restart of the server
+it begins anew by itself, twice at most. Ctrl-C or `pequod backfill cancel` ends it; what is loaded stays.
+
+The join must be push, its value source the last one, and all its sources written by clients. Needs the right `admin`,
+pip install 'pequod[spark]' and Java 17 or newer.
+"""
+
+#: How often a server that was started anew is filled again.
+_RESTARTS_MAX: Final = 2
+
+app: Final = typer.Typer(help=_HELP, invoke_without_command=True, rich_markup_mode=None)
+
+
+@app.callback(
+    epilog=examples(
+        "pequod backfill --join t",
+        "pequod backfill --join t --range 't|a' 't|n' --master spark://host:7077",
+        "pequod backfill --join t --source parquet:base.parquet --conf spark.driver.memory=8g",
+        "pequod backfill status",
+    )
+)
+def backfill(
+    context: typer.Context,
+    join: Annotated[str | None, typer.Option("--join", metavar="NAME", help="The join to compute.")] = None,
+    bounds: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--range", metavar="FIRST LAST", help="Only its keys from FIRST up to LAST; without it, all."),
+    ] = None,
+    source: Annotated[
+        str, typer.Option("--source", metavar="SOURCE", help="Where Spark reads: server, or parquet:PATH.")
+    ] = "server",
+    level: Annotated[
+        int | None,
+        typer.Option("--level", min=0, help="How many slots of the output the reads will fix; one, as of a timeline."),
+    ] = None,
+    part_rows: Annotated[
+        int,
+        typer.Option("--part-rows", min=1, help="Rows for one task, which are lost if it dies."),
+    ] = 1_000_000,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+    master: Master = DEFAULT_MASTER,
+    conf: Conf = None,
+) -> None:
+    """Compute a join with Spark."""
+    if context.invoked_subcommand is not None:
+        return
+    if join is None:
+        fail(ExitCode.USAGE, "name the join with --join; `pequod join list` shows the names")
+    kind, _, path = source.partition(":")
+    if (kind, bool(path)) not in (("server", False), ("parquet", True)):
+        fail(ExitCode.USAGE, f"--source is server or parquet:PATH, not {source!r}")
+    first, last = (b"", None) if bounds is None else (argument_bytes(bounds[0]), argument_bytes(bounds[1]))
+    started = time.monotonic()
+    with session(_patient(master), conf, "starting Spark") as spark:
+        from pequod_spark.backfill import Request
+
+        read = _read_parquet(spark, path) if kind == "parquet" else None
+        outcome = _run(spark, target, Request(join, first, last, level, part_rows), read)
+    took_s = time.monotonic() - started
+    if json:
+        print(json_line({**outcome, "seconds": round(took_s, 3)}))
+        return
+    left = f", {outcome['contexts_before']:,} contexts were there before" if outcome["contexts_before"] else ""
+    skipped = f", {outcome['skipped']:,} pieces others had read meanwhile" if outcome["skipped"] else ""
+    say(f"{outcome['rows']:,} rows in {outcome['ranges']:,} ranges loaded in {took_s:.1f} s{left}{skipped}")
+
+
+def _run(spark: SparkSession, target: str, request: object, read: Read | None) -> dict[str, int]:
+    """Run a backfill, anew if the server was started anew meanwhile."""
+    from pequod_spark.backfill import BackfillFailedError, Request
+    from pequod_spark.backfill import backfill as run
+
+    from pequod.errors import UnavailableError, UnknownBackfillError
+
+    assert isinstance(request, Request)
+    connection = spark_connection(target)
+    for attempt in range(_RESTARTS_MAX + 1):
+        with connection.client() as client:
+            client.joins()
+            server_id = client.server_id
+        try:
+            with _progress(request.join) as show:
+                return run(spark, connection.client, request, read=read, on_progress=show)._asdict()
+        except (BackfillFailedError, UnavailableError, UnknownBackfillError):
+            with connection.client() as client:
+                client.joins()
+                if client.server_id == server_id or attempt == _RESTARTS_MAX:
+                    raise
+            say("the server was started anew and holds nothing of it; beginning again")
+    raise AssertionError("the last attempt raises or returns")
+
+
+@app.command("status", epilog=examples("pequod backfill status", "pequod backfill status --json"))
+def status(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
+    """Print the backfills under way, and the latest that ended."""
+    with connected(target) as client:
+        found = client.backfills.list()
+    for one in found:
+        print(_json(one) if json else _text(one))
+    if not found and not json:
+        say("no backfill is under way, and none ended lately")
+
+
+@app.command("cancel", epilog=examples("pequod backfill cancel --join t", "pequod backfill cancel"))
+def cancel(
+    join: Annotated[
+        str | None, typer.Option("--join", metavar="NAME", help="Only backfills of this join; without it, all.")
+    ] = None,
+    target: Target = DEFAULT_TARGET,
+) -> None:
+    """End backfills under way; what is loaded stays. Exit code 1 if there is none."""
+    with connected(target) as client:
+        live = [one for one in client.backfills.list() if not one.ended and join in (None, one.join)]
+        for one in live:
+            print(_text(client.backfills.end(one, "cancelled")))
+    if not live:
+        fail(ExitCode.ABSENT, "no such backfill is under way")
+
+
+def _text(one: BackfillStatus) -> str:
+    known = f" of {one.rows_expected:,}" if one.rows_expected else ""
+    state = f"ended: {one.ended}" if one.ended else f"{one.stage or 'begun'}, {one.lease_s:.0f} s without news end it"
+    return (
+        f"{one.join}  {escaped(one.first)} .. {escaped(one.last)}  revision {one.revision}  {one.age_s:.0f} s\n"
+        f"    {one.rows_loaded:,}{known} rows loaded in {one.ranges_loaded:,} ranges, {one.pieces_skipped:,} pieces "
+        f"were there; {one.record_keys:,} keys changed meanwhile ({one.record_bytes:,} bytes)\n"
+        f"    {state}"
+    )
+
+
+def _json(one: BackfillStatus) -> str:
+    from dataclasses import asdict
+
+    shown = asdict(one)
+    shown |= {name: json_bytes(shown[name]) for name in ("first", "last")}
+    shown["sources"] = [[json_bytes(first), json_bytes(last)] for first, last in one.sources]
+    return json_line(shown)
+
+
+def _patient(master: str) -> str:
+    """Let tasks of a local master be tried again, as those of a cluster are: local[2] -> local[2,4]."""
+    if master.startswith("local[") and "," not in master:
+        return master[:-1] + ",4]"
+    return "local[1,4]" if master == "local" else master
+
+
+def _read_parquet(spark: SparkSession, path: str) -> Read:
+    from pequod_spark.plan import read_from
+    from pyspark.sql import functions as f
+
+    rows = spark.read.parquet(path)
+    if not {"key", "value"} <= set(rows.columns):
+        fail(ExitCode.USAGE, f"{path} has no columns key and value; `pequod dump -o base.parquet` makes such files")
+    return read_from(rows.select(f.col("key").cast("binary"), f.col("value").cast("binary")))
+
+
+@contextmanager
+def _progress(join: str) -> Iterator[Callable[[BackfillStatus], None]]:
+    """Show a bar where a person watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _status: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(f"{join}: reading the sources", total=None)
+
+        def show(status: BackfillStatus) -> None:
+            progress.update(
+                task,
+                description=f"{join}: {status.stage}",
+                completed=status.rows_loaded,
+                total=status.rows_expected or None,
+            )
+
+        yield show

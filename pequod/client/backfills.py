@@ -1,0 +1,186 @@
+"""The calls of backfills: what a driver, and those who work for it, ask of a server.
+
+status = client.backfills.begin("t")                 what is loaded follows from the sources at status.revision
+page = client.backfills.read(status, first, last)    source rows as they were then
+client.backfills.load(request)                       what follows from them
+client.backfills.end(status, "finished")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.calls import BackfillStatus, Data, to_range
+from pequod.client import decode
+from pequod.engine.rows import Rows
+
+T = TypeVar("T")
+
+
+class SourcePage(NamedTuple):
+    """Some source rows as they were, and where the next page begins; None behind the last one."""
+
+    rows: Rows
+    resume_key: bytes | None
+
+
+class SourceDigest(NamedTuple):
+    """What some source rows are compared by with a copy."""
+
+    row_count: int
+    #: Of each row's key, a zero byte and its value.
+    crc32_sum: int
+
+
+class LoadOutcome(NamedTuple):
+    """What became of the pieces of a load."""
+
+    ranges_loaded: int
+    rows_loaded: int
+    pieces_skipped: int
+
+
+class AsyncBackfills:
+    """The calls of backfills, for one event loop."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[str, Any], Awaitable[Any]]) -> None:
+        self._call = call
+
+    async def begin(
+        self,
+        join: str,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        level: int | None = None,
+        lease_s: float = 0.0,
+    ) -> BackfillStatus:
+        """Begin a backfill of what a join computes in ``[first, last)``.
+
+        Args:
+            join: The join's name.
+            first: The first key.
+            last: The end of the range, None for no end.
+            level: How many slots of the output the reads fix that this is for; None for the server's choice.
+            lease_s: How long it goes on after the last call that concerns it; 0 for the server's choice.
+
+        Raises:
+            UnknownJoinError, NotBackfillableError: There is no such join, or it is none that others can compute.
+            LimitExceededError: Too many backfills are under way.
+        """
+        start, stop = to_range(first, last)
+        request = pb.BeginBackfillRequest(join=join, first=start, last=stop, level=level, lease_s=lease_s)
+        reply = await self._call("BeginBackfill", request)
+        return decode.backfill(reply.backfill)
+
+    async def read(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourcePage:
+        """Return the first source rows of a range as they were when a backfill began.
+
+        Raises:
+            BackfillEndedError, UnknownBackfillError: It is over.
+        """
+        request = pb.ReadBackfillRequest(id=backfill.id, join=backfill.join, first=first, last=last)
+        reply = await self._call("ReadBackfill", request)
+        resume_key = reply.resume_key if reply.HasField("resume_key") else None
+        return SourcePage(Rows(reply.keys[:], reply.values[:]), resume_key)
+
+    async def digest(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourceDigest:
+        """Return the number and the checksum of the source rows of a range as they were when a backfill began."""
+        request = pb.ReadBackfillRequest(id=backfill.id, join=backfill.join, first=first, last=last, digest_only=True)
+        row_count = crc32_sum = 0
+        while True:
+            reply = await self._call("ReadBackfill", request)
+            row_count += reply.row_count
+            crc32_sum += reply.crc32_sum
+            if not reply.HasField("resume_key"):
+                return SourceDigest(row_count, crc32_sum)
+            request.first = reply.resume_key
+
+    async def load(self, request: pb.LoadBackfillRequest) -> LoadOutcome:
+        """Hand in what was computed; what is materialised already is skipped.
+
+        Raises:
+            BackfillEndedError, UnknownBackfillError: The backfill is over.
+            InvalidPieceError: The rows cannot be right.
+        """
+        reply = await self._call("LoadBackfill", request)
+        return LoadOutcome(reply.ranges_loaded, reply.rows_loaded, reply.pieces_skipped)
+
+    async def renew(self, backfill: BackfillStatus, stage: str, rows_expected: int = 0) -> BackfillStatus:
+        """Say what is being done, and keep a backfill from ending.
+
+        Raises:
+            BackfillEndedError, UnknownBackfillError: It is over.
+        """
+        request = pb.RenewBackfillRequest(id=backfill.id, join=backfill.join, stage=stage, rows_expected=rows_expected)
+        reply = await self._call("RenewBackfill", request)
+        return decode.backfill(reply.backfill)
+
+    async def end(self, backfill: BackfillStatus, reason: str) -> BackfillStatus:
+        """End a backfill; what was loaded stays. Ending it twice is no error."""
+        request = pb.EndBackfillRequest(id=backfill.id, join=backfill.join, reason=reason)
+        reply = await self._call("EndBackfill", request)
+        return decode.backfill(reply.backfill)
+
+    async def list(self) -> list[BackfillStatus]:
+        """Return the backfills under way, and then the latest that ended."""
+        reply = await self._call("ListBackfills", pb.ListBackfillsRequest())
+        return [decode.backfill(message) for message in reply.backfills]
+
+
+class Backfills:
+    """The calls of backfills, for any thread; see `AsyncBackfills`."""
+
+    __slots__ = ("_calls", "_wait")
+
+    def __init__(self, calls: AsyncBackfills, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._calls = calls
+        self._wait = wait
+
+    def begin(
+        self,
+        join: str,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        level: int | None = None,
+        lease_s: float = 0.0,
+    ) -> BackfillStatus:
+        """Begin a backfill of what a join computes in ``[first, last)``."""
+        status: BackfillStatus = self._wait(self._calls.begin(join, first, last, level=level, lease_s=lease_s))
+        return status
+
+    def read(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourcePage:
+        """Return the first source rows of a range as they were when a backfill began."""
+        page: SourcePage = self._wait(self._calls.read(backfill, first, last))
+        return page
+
+    def digest(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourceDigest:
+        """Return the number and the checksum of the source rows of a range as they were when a backfill began."""
+        digest: SourceDigest = self._wait(self._calls.digest(backfill, first, last))
+        return digest
+
+    def load(self, request: pb.LoadBackfillRequest) -> LoadOutcome:
+        """Hand in what was computed; what is materialised already is skipped."""
+        outcome: LoadOutcome = self._wait(self._calls.load(request))
+        return outcome
+
+    def renew(self, backfill: BackfillStatus, stage: str, rows_expected: int = 0) -> BackfillStatus:
+        """Say what is being done, and keep a backfill from ending."""
+        status: BackfillStatus = self._wait(self._calls.renew(backfill, stage, rows_expected))
+        return status
+
+    def end(self, backfill: BackfillStatus, reason: str) -> BackfillStatus:
+        """End a backfill; what was loaded stays."""
+        status: BackfillStatus = self._wait(self._calls.end(backfill, reason))
+        return status
+
+    def list(self) -> list[BackfillStatus]:
+        """Return the backfills under way, and then the latest that ended."""
+        found: list[BackfillStatus] = self._wait(self._calls.list())
+        return found

@@ -1,0 +1,294 @@
+"""Backfills: their calls, and their leases.
+
+BeginBackfill -> engine.backfills.begin         a lease begins
+ReadBackfill, LoadBackfill, RenewBackfill       it begins anew
+EndBackfill, or nobody speaks of it for a lease: the backfill ends, and the engine forgets its record
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+from zlib import crc32
+
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodServicer
+
+from pequod.engine import Backfill, Engine, InvalidPieceError, LimitExceededError, Loaded, PequodError, Piece
+from pequod.errors import UnknownBackfillError
+from pequod_server.config import ServerConfig
+from pequod_server.execute import ROW_BYTES
+from pequod_server.handlers import Context, refuse
+
+Answer = TypeVar("Answer")
+
+#: Backfills that ended and are still told of.
+_ENDED_MAX: Final = 16
+_LEASE_MAX_S: Final = 86_400.0
+#: Pieces are taken in for so long before others have their turn.
+_TURN_S: Final = 0.005
+
+
+class Leased:
+    """A backfill under the server's care."""
+
+    def __init__(self, backfill: Backfill, lease_s: float) -> None:
+        self.id = secrets.randbits(63)
+        self.backfill = backfill
+        self.lease_s = lease_s
+        self.begun_s = time.monotonic()
+        self.expires_s = self.begun_s + lease_s
+        #: What its driver said last.
+        self.stage = ""
+        self.rows_expected = 0
+
+    def message(self) -> pb.Backfill:
+        """Return it as the wire tells it."""
+        backfill, now = self.backfill, time.monotonic()
+        return pb.Backfill(
+            id=self.id,
+            join=backfill.join.info.name,
+            first=backfill.first,
+            last=backfill.last,
+            level=backfill.plan.level,
+            revision=backfill.revision,
+            sources=[pb.Range(first=first, last=last) for first, last in backfill.sources],
+            ranges_loaded=backfill.loaded.range_count,
+            rows_loaded=backfill.loaded.row_count,
+            pieces_skipped=backfill.loaded.skipped_count,
+            record_keys=len(backfill.record),
+            record_bytes=backfill.record_bytes,
+            stage=self.stage,
+            rows_expected=self.rows_expected,
+            age_s=now - self.begun_s,
+            lease_s=max(0.0, self.expires_s - now),
+            ended=backfill.ended or "",
+        )
+
+
+class LeasedBackfills:
+    """The backfills of a server.
+
+    Requires:
+        A running event loop.
+    """
+
+    def __init__(self, engine: Engine, config: ServerConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._live: dict[int, Leased] = {}
+        self._ended: deque[Leased] = deque(maxlen=_ENDED_MAX)
+        self._reaper: asyncio.TimerHandle | None = None
+
+    def __iter__(self) -> Iterator[Leased]:
+        self._sort_out()
+        yield from self._live.values()
+        yield from reversed(self._ended)
+
+    def begin(self, request: pb.BeginBackfillRequest) -> Leased:
+        """Begin a backfill.
+
+        Raises:
+            LimitExceededError: There are too many.
+            UnknownJoinError, NotBackfillableError: As the engine says.
+        """
+        self._sort_out()
+        if len(self._live) >= self._config.backfills_max:
+            raise LimitExceededError("backfills_max", len(self._live) + 1, self._config.backfills_max)
+        backfill = self._engine.backfills.begin(
+            request.join,
+            request.first,
+            request.last if request.HasField("last") else None,
+            self._engine.revision,
+            level=request.level if request.HasField("level") else None,
+            record_bytes_max=self._config.backfill_bytes_max,
+        )
+        leased = Leased(backfill, min(request.lease_s or self._config.backfill_lease_s, _LEASE_MAX_S))
+        self._live[leased.id] = leased
+        self._watch()
+        return leased
+
+    def renew(self, number: int, join: str) -> Leased:
+        """Return a backfill and let its lease begin anew.
+
+        Raises:
+            UnknownBackfillError: There is none, or not of that join.
+            BackfillEndedError: It has ended.
+        """
+        leased = next((leased for leased in self if leased.id == number), None)
+        if leased is None or leased.backfill.join.info.name != join:
+            raise UnknownBackfillError(number)
+        leased.backfill.refuse_ended()
+        leased.expires_s = time.monotonic() + leased.lease_s
+        return leased
+
+    def end(self, number: int, join: str, reason: str) -> Leased:
+        """End a backfill; ending it twice is no error.
+
+        Raises:
+            UnknownBackfillError: There is none, or not of that join.
+        """
+        leased = next((leased for leased in self if leased.id == number), None)
+        if leased is None or leased.backfill.join.info.name != join:
+            raise UnknownBackfillError(number)
+        self._engine.backfills.end(leased.backfill, reason or "cancelled")
+        self._sort_out()
+        return leased
+
+    def _sort_out(self) -> None:
+        """Put aside what has ended."""
+        for leased in [leased for leased in self._live.values() if leased.backfill.ended is not None]:
+            del self._live[leased.id]
+            self._ended.append(leased)
+
+    def _watch(self) -> None:
+        """Wake up when the next lease may be over."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+            self._reaper = None
+        if self._live:
+            wait_s = min(leased.expires_s for leased in self._live.values()) - time.monotonic()
+            self._reaper = asyncio.get_running_loop().call_later(max(0.0, wait_s), self._reap)
+
+    def _reap(self) -> None:
+        for leased in list(self._live.values()):
+            if leased.expires_s <= time.monotonic():
+                reason = f"nothing was heard of its driver for {leased.lease_s:g} s"
+                self._engine.backfills.end(leased.backfill, reason)
+        self._sort_out()
+        self._watch()
+
+
+class BackfillHandlers(PequodServicer):
+    """The calls of backfills, a part of the service."""
+
+    _engine: Engine
+    _config: ServerConfig
+    _header: Callable[[], pb.Header]
+    _backfills: LeasedBackfills
+
+    async def BeginBackfill(self, request: pb.BeginBackfillRequest, context: Context) -> pb.BeginBackfillReply:
+        """Begin a backfill."""
+        leased = await _answer(context, lambda: self._backfills.begin(request))
+        return pb.BeginBackfillReply(header=self._header(), backfill=leased.message())
+
+    async def ReadBackfill(self, request: pb.ReadBackfillRequest, context: Context) -> pb.ReadBackfillReply:
+        """Read source rows as they were."""
+        leased = await _answer(context, lambda: self._backfills.renew(request.id, request.join))
+        reply = pb.ReadBackfillReply()
+        first, size, bytes_max = request.first, 0, self._config.reply_bytes_max
+        while size < bytes_max:
+            rows = leased.backfill.source_rows(first, request.last, self._config.rows_max)
+            if not rows.keys:
+                reply.header.CopyFrom(self._header())
+                return reply
+            if not request.digest_only:
+                reply.keys.extend(rows.keys)
+                reply.values.extend(rows.values)
+            reply.row_count += len(rows.keys)
+            reply.crc32_sum += sum(map(crc32, map(b"\0".join, zip(rows.keys, rows.values, strict=True))))
+            first = rows.keys[-1] + b"\0"
+            size += sum(map(len, rows.keys)) + sum(map(len, rows.values)) + ROW_BYTES * len(rows.keys)
+            await asyncio.sleep(0)
+            await _answer(context, leased.backfill.refuse_ended)
+        reply.header.CopyFrom(self._header())
+        reply.resume_key = first
+        return reply
+
+    async def LoadBackfill(self, request: pb.LoadBackfillRequest, context: Context) -> pb.LoadBackfillReply:
+        """Take in pieces; between them, others have their turn."""
+        leased = await _answer(context, lambda: self._backfills.renew(request.id, request.join))
+        pieces = await _answer(context, lambda: _pieces(leased.backfill, request))
+        total = Loaded()
+        turn_s = time.monotonic()
+        for piece in pieces:
+            loaded = await _answer(
+                context,
+                lambda piece=piece: self._engine.backfills.load(leased.backfill, [piece], now=time.monotonic()),  # type: ignore[misc]
+            )
+            total.add(loaded)
+            if time.monotonic() - turn_s > _TURN_S:
+                await asyncio.sleep(0)
+                turn_s = time.monotonic()
+        return pb.LoadBackfillReply(
+            header=self._header(),
+            ranges_loaded=total.range_count,
+            rows_loaded=total.row_count,
+            pieces_skipped=total.skipped_count,
+        )
+
+    async def RenewBackfill(self, request: pb.RenewBackfillRequest, context: Context) -> pb.RenewBackfillReply:
+        """Note that a driver lives."""
+        leased = await _answer(context, lambda: self._backfills.renew(request.id, request.join))
+        leased.stage, leased.rows_expected = request.stage, request.rows_expected
+        return pb.RenewBackfillReply(header=self._header(), backfill=leased.message())
+
+    async def EndBackfill(self, request: pb.EndBackfillRequest, context: Context) -> pb.EndBackfillReply:
+        """End a backfill."""
+        leased = await _answer(context, lambda: self._backfills.end(request.id, request.join, request.reason))
+        return pb.EndBackfillReply(header=self._header(), backfill=leased.message())
+
+    async def ListBackfills(self, _request: pb.ListBackfillsRequest, _context: Context) -> pb.ListBackfillsReply:
+        """Tell of the backfills."""
+        return pb.ListBackfillsReply(header=self._header(), backfills=[leased.message() for leased in self._backfills])
+
+
+def _pieces(backfill: Backfill, request: pb.LoadBackfillRequest) -> Iterator[Piece]:
+    """Check the columns of a load, and yield its pieces.
+
+    Raises:
+        InvalidPieceError: The columns do not fit together.
+    """
+    counts, total = request.row_counts[:], sum(request.row_counts)
+    for name, column in (
+        ("tail_at", request.tail_at),
+        ("value_at", request.value_at),
+        ("source_key_at", request.source_key_at),
+        ("times", request.times),
+    ):
+        if len(column) not in ((total,) if name == "tail_at" else (0, total)):
+            raise InvalidPieceError(backfill.first, backfill.last, f"{name} has {len(column)} entries for {total} rows")
+    if not len(counts) == len(request.firsts) == len(request.lasts):
+        raise InvalidPieceError(backfill.first, backfill.last, "firsts, lasts and row_counts are of different lengths")
+    try:
+        columns = (
+            _spread(backfill.share(request.tails), request.tail_at[:]),
+            _spread(backfill.share(request.values), request.value_at[:]),
+            request.times[:],
+            _spread(request.source_keys[:], request.source_key_at[:]),
+        )
+    except IndexError:
+        reason = "a column refers to an entry that is not there"
+        raise InvalidPieceError(backfill.first, backfill.last, reason) from None
+    return _cut(request.firsts[:], request.lasts[:], counts, *columns)
+
+
+def _cut(
+    firsts: list[bytes],
+    lasts: list[bytes],
+    counts: list[int],
+    tails: list[bytes],
+    values: list[bytes],
+    times: list[int],
+    source_keys: list[bytes],
+) -> Iterator[Piece]:
+    at = 0
+    for first, last, count in zip(firsts, lasts, counts, strict=True):
+        stop = at + count
+        yield Piece(first, last, tails[at:stop], values[at:stop], times[at:stop], source_keys[at:stop])
+        at = stop
+
+
+def _spread(entries: list[bytes], at: list[int]) -> list[bytes]:
+    return list(map(entries.__getitem__, at))
+
+
+async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
+    try:
+        return ask()
+    except PequodError as error:
+        await refuse(context, error)

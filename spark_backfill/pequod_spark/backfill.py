@@ -1,0 +1,359 @@
+"""A backfill driven by Spark: begin, read the sources as they were, compute, sort, load, end.
+
+    server   begin -> revision R, the ranges of the sources                  records what changes
+    Spark    read the sources as of R          or a file that holds what they were
+             compute what follows              pieces.compile_pieces
+             sample it: how many rows there are, and where to cut them
+             partition by range, sort          ranges.sorted_ranges
+             load, a task for each partition   loads.Requests
+    server   end
+
+Whatever dies on the way, what was loaded stays right. A task that is run again loads what is missing of its partition;
+a driver that is run again begins a new backfill, leaves out the contexts that are there, and does the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pequod_grammar import parse
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pequod.calls import BackfillStatus
+from pequod.client import Client
+from pequod.engine.explain import PartState
+from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
+from pequod.engine.ranges import Range, united
+from pequod.engine.spec import JoinSpec
+from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError, UnknownJoinError
+from pequod_spark.loads import Part, Requests
+from pequod_spark.pieces import compile_pieces
+from pequod_spark.plan import Read
+from pequod_spark.ranges import clip, sorted_ranges
+
+#: Rows in one partition: a task sorts them in memory, and what is lost with a task is as much.
+PART_ROWS: Final = 1_000_000
+#: Of so many rows one is looked at for where to cut.
+_SAMPLED: Final = 1000
+#: At most; at least three times in a lease.
+_RENEW_S: Final = 2.0
+_ROW_SCHEMA: Final = "key binary, value binary"
+_OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint"
+
+#: Open a client; it goes to the tasks, so it must pickle.
+Connect = Callable[[], Client]
+#: Called now and then with the server's status of the backfill.
+OnProgress = Callable[[BackfillStatus], None]
+
+
+class BackfillFailedError(PequodError):
+    """Spark could not do a backfill; what was loaded stays."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the backfill failed: {reason}; run it again, and what is loaded already is left out")
+        self.reason = reason
+
+
+class SourceDiffersError(PequodError):
+    """A copy of the sources is not what the server had when the backfill began."""
+
+    def __init__(self, first: bytes, last: bytes, copied_rows: int, held_rows: int) -> None:
+        said = "other ones" if copied_rows == held_rows else f"{copied_rows:,}"
+        super().__init__(
+            f"the server has {held_rows:,} rows between {first!r} and {last!r}, and the source {said}; nothing was "
+            "loaded: make a copy of what the server has now, or let Spark read the server (`--source server`)"
+        )
+        self.first = first
+        self.last = last
+
+
+class Outcome(NamedTuple):
+    """What a backfill did."""
+
+    #: Contexts that were there before, and were left out.
+    contexts_before: int
+    #: Ranges and rows that were loaded.
+    ranges: int
+    rows: int
+    #: Pieces that somebody else materialised meanwhile.
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be done."""
+
+    join: str
+    first: bytes = b""
+    last: bytes | None = None
+    level: int | None = None
+    #: Rows in one partition.
+    part_rows: int = PART_ROWS
+
+
+def backfill(
+    spark: SparkSession,
+    connect: Connect,
+    request: Request,
+    *,
+    read: Read | None = None,
+    on_progress: OnProgress = lambda _status: None,
+) -> Outcome:
+    """Compute a range of a join with Spark and load it into a server, while reads and writes go on.
+
+    Args:
+        spark: The session; its tasks must reach the server.
+        connect: Opens a client of the server.
+        request: What to compute.
+        read: Gives the source rows as they are when the backfill begins, which is compared by their number and a
+            checksum; None: the server's own.
+        on_progress: Told of the progress every few seconds, from another thread.
+
+    Raises:
+        NotBackfillableError, UnknownJoinError: The server says that it cannot be.
+        BackfillEndedError: It was cancelled, or the server ended it.
+        SourceDiffersError: ``read`` gives other rows than the server had when the backfill began.
+        BackfillFailedError: Spark failed.
+    """
+    with connect() as client:
+        spec = _spec_of(client, request.join)
+        status = client.backfills.begin(request.join, request.first, request.last, level=request.level)
+        run = _Run(spark, connect, client, status, spec, on_progress)
+        try:
+            with run.renewing():
+                if read is not None:
+                    run.compare(read)
+                outcome = run.load(read or run.read_server(), request.part_rows)
+        except BaseException as error:
+            with suppress(PequodError):
+                client.backfills.end(status, "cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
+            raise
+        client.backfills.end(status, "finished")
+        return outcome
+
+
+class _Run:
+    """One backfill under way."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connect: Connect,
+        client: Client,
+        status: BackfillStatus,
+        spec: JoinSpec,
+        on_progress: OnProgress,
+    ) -> None:
+        self._spark = spark
+        self._connect = connect
+        self._client = client
+        self._status = status
+        self._spec = spec
+        self._on_progress = on_progress
+        self._plan = Plan(spec, status.level, number_slots(spec), compile_matchers(spec))
+        self._stage = "reading the sources"
+        self._rows_expected = 0
+        self._read: dict[tuple[bytes, bytes | None], DataFrame] = {}
+        #: Why the server ended the backfill, if it did.
+        self._ended: PequodError | None = None
+
+    @contextmanager
+    def renewing(self) -> Iterator[None]:
+        """Keep the backfill alive, and tell of its progress; if it ends, cancel Spark's jobs."""
+        stopped = threading.Event()
+        group = f"pequod backfill {self._status.id:x}"
+
+        def renew() -> None:
+            while not stopped.wait(min(_RENEW_S, self._status.lease_s / 3)):
+                try:
+                    self._on_progress(self._client.backfills.renew(self._status, self._stage, self._rows_expected))
+                except (BackfillEndedError, UnknownBackfillError) as error:
+                    self._ended = error
+                    self._spark.sparkContext.cancelJobGroup(group)
+                    return
+                except PequodError:
+                    # The tasks will say what is wrong, if it stays so.
+                    continue
+
+        thread = threading.Thread(target=renew, name=group, daemon=True)
+        self._spark.sparkContext.setJobGroup(group, f"backfill of {self._status.join}", interruptOnCancel=True)
+        thread.start()
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._spark.sparkContext.cancelJobGroup(group)
+            raise
+        except PequodError:
+            raise
+        except Exception as error:
+            self._spark.sparkContext.cancelJobGroup(group)
+            raise self._ended or BackfillFailedError(_reason(error)) from error
+        finally:
+            stopped.set()
+            thread.join()
+            for rows in self._read.values():
+                rows.unpersist()
+            self._spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+    def read_server(self) -> Read:
+        """Return a reader of the sources as they were when the backfill began."""
+        connect, status = self._connect, self._status
+        parts = self._spark.sparkContext.defaultParallelism * 2
+
+        def read_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with connect() as client:
+                for batch in batches:
+                    for first, last in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+                        at: bytes | None = first
+                        while at is not None:
+                            rows, at = client.backfills.read(status, at, last)
+                            yield pa.record_batch(
+                                [pa.array(rows.keys, pa.binary()), pa.array(rows.values, pa.binary())],
+                                names=["key", "value"],
+                            )
+
+        def read(first: bytes, last: bytes | None) -> DataFrame:
+            if (first, last) in self._read:
+                return self._read[first, last]
+            within = [clipped for source in status.sources if (clipped := _clip(source, first, last)) is not None]
+            # Sources of one table may overlap; no row is to be read twice.
+            ranges = [
+                pair
+                for one in united(within)
+                for pair in pairwise([one.first, *self._client.splits(parts, *one), one.last])
+            ]
+            columns = [pa.array([pair[end] for pair in ranges], pa.binary()) for end in (0, 1)]
+            frame = self._spark.createDataFrame(pa.table(columns, names=["first", "last"]))
+            rows = frame.repartition(max(1, len(ranges))).mapInArrow(read_parts, _ROW_SCHEMA)
+            # Read once; what is lost with an executor is read again, and is still of the same moment.
+            self._read[first, last] = rows.persist()
+            return rows
+
+        return read
+
+    def compare(self, read: Read) -> None:
+        """See that somebody's copy of the sources is what the server had when the backfill began.
+
+        Raises:
+            SourceDiffersError: It is not.
+        """
+        self._stage = "comparing the sources"
+        for first, last in united(self._status.sources):
+            row = f.concat("key", f.lit(b"\0"), "value")
+            told = clip(read(first, last), first, last).agg(
+                f.count(row).alias("rows"), f.sum(f.crc32(row)).alias("sum")
+            )
+            copied = told.first()
+            assert copied is not None
+            held = self._client.backfills.digest(self._status, first, last)
+            if (copied.rows, copied["sum"] or 0) != held:
+                raise SourceDiffersError(first, last, copied.rows, held.row_count)
+
+    def load(self, read: Read, part_rows: int) -> Outcome:
+        """Compute, sort and load."""
+        status = self._status
+        covered = self._covered()
+        prefixes = None
+        if covered:
+            prefixes = self._spark.createDataFrame(pa.table({"prefix": pa.array(covered, pa.binary())}))
+        pieces = compile_pieces(self._spec, status.level, read, status.first, status.last, prefixes)
+        self._stage = "computing"
+        key = f.col("key")
+        is_sampled = f.pmod(f.xxhash64(key), f.lit(max(1, min(_SAMPLED, part_rows // _SAMPLED)))) == 0
+        counted = pieces.agg(
+            f.count("tail").alias("rows"),
+            f.count(f.lit(1)).alias("entries"),
+            f.collect_list(f.when(is_sampled, key)).alias("keys"),
+        ).first()
+        assert counted is not None
+        self._rows_expected = counted.rows
+        splits = self._splits(sorted(map(bytes, counted["keys"])), -(-counted.entries // part_rows))
+        self._stage = "sorting and loading"
+        bounds = [status.first, *splits, status.last]
+        parts = [Part(first, last, self._inside(first)) for first, last in pairwise(bounds)]
+        outcomes = sorted_ranges(pieces, splits).mapInArrow(self._loader(parts), _OUTCOME_SCHEMA)
+        total = outcomes.agg(*[f.sum(name).alias(name) for name in ("ranges", "rows", "skipped")]).first()
+        assert total is not None
+        return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0)
+
+    def _loader(self, parts: list[Part]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """Return what a task does with its partition."""
+        connect, status, spec = self._connect, self._status, self._spec
+
+        def load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            requests = Requests(status, spec, parts[context.partitionId()])
+            with connect() as client:
+                for request in requests.of(batches):
+                    done = client.backfills.load(request)
+                    yield pa.record_batch(
+                        [[done.ranges_loaded], [done.rows_loaded], [done.pieces_skipped]],
+                        names=["ranges", "rows", "skipped"],
+                    )
+
+        return load
+
+    def _covered(self) -> list[bytes]:
+        """Return the prefixes of the contexts that are materialised, as far as the backfill's range goes."""
+        found = self._client.explain_range(self._status.first, self._status.last)
+        prefixes = []
+        for coverage in found.joins:
+            if coverage.join != self._status.join:
+                continue
+            for part in coverage.parts:
+                if part.state in (PartState.VALID, PartState.LOGGED):
+                    prefix = self._prefix_of(part.first, part.last)
+                    if prefix is not None and part.last >= min(self._plan.end_of(prefix), self._status.last):
+                        prefixes.append(prefix)
+        return prefixes
+
+    def _splits(self, keys: list[bytes], part_count: int) -> list[bytes]:
+        """Return where to cut, from a sample of keys in order: between contexts, if they are not too large."""
+        splits: list[bytes] = []
+        for number in range(1, part_count):
+            key = keys[len(keys) * number // part_count] if keys else b""
+            prefix = self._inside(key)
+            for split in (prefix, key):
+                if split is not None and (splits[-1] if splits else self._status.first) < split < self._status.last:
+                    splits.append(split)
+                    break
+        return splits
+
+    def _inside(self, key: bytes) -> bytes | None:
+        """Return the prefix of the context that a key lies strictly inside of, None if it does not."""
+        prefix = self._prefix_of(key)
+        return None if prefix is None or prefix >= key else prefix
+
+    def _prefix_of(self, key: bytes, last: bytes | None = None) -> bytes | None:
+        """Return the prefix of the context that holds all keys from ``key`` up to ``last``, or ``key`` alone."""
+        values = fix_slots(self._spec.output, key, key + b"\0" if last is None else last)[: self._status.level]
+        return self._plan.prefix(self._plan.environment(values)) if len(values) == self._status.level else None
+
+
+def _clip(source: Range, first: bytes, last: bytes | None) -> Range | None:
+    clipped = Range(max(source.first, first), source.last if last is None else min(source.last, last))
+    return clipped if clipped.first < clipped.last else None
+
+
+def _spec_of(client: Client, name: str) -> JoinSpec:
+    text = next((join.text for join in client.joins() if join.name == name), None)
+    if text is None:
+        raise UnknownJoinError(name)
+    (spec,) = parse(text)
+    return spec
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of Spark's long messages that says what happened in a task."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line.startswith("pequod.")]
+    return (told[-1].partition(": ")[2] if told else next((line for line in lines if line), type(error).__name__))[:500]

@@ -1,0 +1,153 @@
+"""Backfills by Spark: every kind of join, from a server or a copy, while others write; afterwards all is exact."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from pequod_spark.backfill import Outcome, Request, SourceDiffersError, backfill
+from pequod_spark.connection import Connection
+from pequod_spark.plan import read_from
+from pyspark.sql import SparkSession
+
+from pequod.client import Client
+from pequod.errors import BackfillEndedError, NotBackfillableError, UnknownJoinError
+from tests.client.conftest import ServerProcess
+from tests.spark.rows import frame_of
+
+JOINS = """
+t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>;
+n|<user> = check s|<user>|<poster> count p|<poster>|<time:4>;
+m|<user>|all = check s|<user>|<poster> max p|<poster>|<time:4>;
+l|<time:4> = check s|<user>|<poster> copy p|<poster>|<time:4>;
+x|<user> = count t|<user>|<time:4>|<poster>
+"""
+USERS = [f"u{number:02}" for number in range(12)]
+
+
+class Served:
+    """A server in a process of its own, and a client of it."""
+
+    def __init__(self) -> None:
+        self.process = ServerProcess()
+        self.connection = Connection(self.process.target)
+        self.client = self.connection.client()
+        self.client.add_join(JOINS)
+        random = Random(1)
+        self.client.multi_put([(f"s|{user}|{other}", "1") for user in USERS for other in random.sample(USERS, 4)])
+        self.client.multi_put([(f"p|{random.choice(USERS)}|{time:04}", f"{time % 7}.5") for time in range(120)])
+        self.client.put("s|u99|u98", "1")
+
+    def check(self, join: str) -> None:
+        """See that nothing has to be computed any more, and that all is as it should be."""
+        prefix, end = f"{join}|", "|" if join in "tm" else ""
+        computed = self.client.statistics().joins[join].computed_ranges
+        for user in (*USERS, "u99"):
+            self.client.scan(prefix=f"{prefix}{user}{end}")
+        assert self.client.statistics().joins[join].computed_ranges == computed
+        found = self.client.scan(prefix=prefix)
+        assert found
+        assert self.client.invalidate_join(join)
+        assert self.client.scan(prefix=prefix) == found
+
+    def close(self) -> None:
+        self.client.close()
+        self.process.kill()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    served = Served()
+    yield served
+    served.close()
+
+
+@contextmanager
+def writing(connection: Connection) -> Iterator[None]:
+    """Write all the while."""
+    stopped = threading.Event()
+
+    def write(client: Client) -> None:
+        random, number = Random(2), 0
+        while not stopped.is_set():
+            number += 1
+            client.put(f"p|{random.choice(USERS)}|{number % 400:04}", f"{number % 9}")
+            client.remove(f"p|{random.choice(USERS)}|{random.randrange(400):04}")
+            if number % 5 == 0:
+                client.put(f"s|{random.choice(USERS)}|{random.choice(USERS)}", "1")
+                client.remove(f"s|{random.choice(USERS)}|{random.choice(USERS)}")
+            stopped.wait(0.002)
+
+    with connection.client() as client:
+        thread = threading.Thread(target=write, args=(client,))
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(("join", "level"), [("t", None), ("n", None), ("m", 0), ("l", None)])
+def test_what_spark_loads_while_others_write_is_exact(
+    spark: SparkSession, served: Served, join: str, level: int | None
+) -> None:
+    with writing(served.connection):
+        request = Request(join, level=level, part_rows=600 if join == "t" else 1_000_000)
+        outcome = backfill(spark, served.connection.client, request)
+    assert outcome.ranges
+    assert outcome.skipped == outcome.contexts_before == 0
+    served.check(join)
+
+
+def test_what_is_there_already_is_left_out(spark: SparkSession, served: Served) -> None:
+    served.client.scan(prefix="t|u03|")
+    first = backfill(spark, served.connection.client, Request("t", b"t|u02|", b"t|u05}"))
+    assert (first.contexts_before, first.ranges) == (1, 3)
+    second = backfill(spark, served.connection.client, Request("t"))
+    assert (second.contexts_before, second.ranges) == (4, len(USERS) + 1 - 4)
+    served.check("t")
+
+
+def test_a_copy_that_is_not_the_same_is_refused(spark: SparkSession, served: Served, tmp_path: Path) -> None:
+    base = dict(served.client.scan("p|", "p}")) | dict(served.client.scan("s|", "s}"))
+    frame_of(spark, base).write.parquet(str(tmp_path / "base"))
+    copy = read_from(spark.read.parquet(str(tmp_path / "base")))
+    served.client.put("p|u01|0001", "other")
+    with pytest.raises(SourceDiffersError, match="nothing was loaded"):
+        backfill(spark, served.connection.client, Request("t"), read=copy)
+    assert served.client.statistics().joins["t"].contexts == 0
+    (ended,) = served.client.backfills.list()
+    assert ended.ended == "failed"
+
+
+def test_a_copy_of_what_the_server_has_is_taken(spark: SparkSession, served: Served) -> None:
+    base = dict(served.client.scan("p|", "p}")) | dict(served.client.scan("s|", "s}"))
+    outcome = backfill(spark, served.connection.client, Request("t"), read=read_from(frame_of(spark, base)))
+    assert isinstance(outcome, Outcome)
+    served.check("t")
+
+
+def test_a_backfill_that_is_cancelled_says_so(spark: SparkSession, served: Served) -> None:
+    def cancel(_status: object) -> None:
+        for one in served.client.backfills.list():
+            served.client.backfills.end(one, "cancelled")
+
+    def read(first: bytes, last: bytes | None) -> object:
+        cancel(None)
+        return read_from(frame_of(spark, {b"s|a|b": b""}))(first, last)
+
+    with pytest.raises(BackfillEndedError, match="cancelled"):
+        backfill(spark, served.connection.client, Request("t"), read=read)  # type: ignore[arg-type]
+    assert len(served.client.scan(prefix="t|u01|")) > 1
+
+
+def test_joins_that_spark_cannot_load_are_refused_at_once(spark: SparkSession, served: Served) -> None:
+    with pytest.raises(NotBackfillableError, match="joins compute some of its sources"):
+        backfill(spark, served.connection.client, Request("x"))
+    with pytest.raises(UnknownJoinError):
+        backfill(spark, served.connection.client, Request("nobody"))

@@ -1,0 +1,195 @@
+"""A backfill, with readers and writers on its server, whose driver, then a worker, then the server is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from pequod.client import Client
+from tests.client.conftest import ServerProcess
+
+TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"
+USERS = [f"u{number:03}" for number in range(80)]
+CONF = ("spark.driver.memory=1g", "spark.sql.codegen.wholeStage=false", "spark.sql.shuffle.partitions=2")
+
+
+@pytest.fixture
+def server() -> Iterator[ServerProcess]:
+    server = ServerProcess()
+    yield server
+    server.kill()
+
+
+class Traffic:
+    """Writers, whose model is what the server must hold, and readers that remember how reads went."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._stopped = threading.Event()
+        self.model: dict[bytes, bytes] = {}
+        self.reads = 0
+        self.failures: list[str] = []
+        self._threads = [threading.Thread(target=work) for work in (self._write, self._read)]
+
+    def fill(self, client: Client) -> None:
+        draw = random.Random(1)
+        rows = {f"s|{user}|{other}".encode(): b"1" for user in USERS for other in draw.sample(USERS, 8)}
+        rows |= {f"p|{draw.choice(USERS)}|{number:04}".encode(): b"old" for number in range(1500)}
+        client.add_join(TIMELINE)
+        client.multi_put(rows)
+        self.model = dict(rows)
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            for thread in self._threads:
+                thread.join()
+
+    def _write(self) -> None:
+        draw = random.Random(2)
+        with Client(self._target) as client:
+            while not self._stopped.wait(0.003):
+                self._put(client, f"p|{draw.choice(USERS)}|{draw.randrange(3000):04}", b"new%d" % draw.randrange(9))
+                self._remove(client, f"p|{draw.choice(USERS)}|{draw.randrange(3000):04}")
+                self._put(client, f"s|{draw.choice(USERS)}|{draw.choice(USERS)}", b"1")
+                self._remove(client, f"s|{draw.choice(USERS)}|{draw.choice(USERS)}")
+
+    def _put(self, client: Client, key: str, value: bytes) -> None:
+        client.put(key, value)
+        self.model[key.encode()] = value
+
+    def _remove(self, client: Client, key: str) -> None:
+        client.remove(key)
+        self.model.pop(key.encode(), None)
+
+    def _read(self) -> None:
+        """Read timelines with their sources, in one batch: they must be of one another at every moment."""
+        draw = random.Random(3)
+        with Client(self._target) as client:
+            while not self._stopped.wait(0.01):
+                user = draw.choice(USERS)
+                batch = client.batch()
+                batch.scan(f"s|{user}|", f"s|{user}}}")
+                batch.scan(f"t|{user}|", f"t|{user}}}")
+                for other in USERS:
+                    batch.scan(f"p|{other}|", f"p|{other}}}")
+                followed, timeline, *posts = batch.send()
+                posters = {key.split(b"|")[2] for key in followed.keys}  # type: ignore[union-attr]
+                expected = {
+                    b"t|%b|%b|%b" % (user.encode(), key.split(b"|")[2], poster.encode()): value
+                    for poster, rows in zip(USERS, posts, strict=True)
+                    if poster.encode() in posters
+                    for key, value in zip(rows.keys, rows.values, strict=True)  # type: ignore[union-attr]
+                }
+                self.reads += 1
+                if dict(zip(timeline.keys, timeline.values, strict=True)) != expected:  # type: ignore[union-attr]
+                    self.failures.append(user)
+
+
+def driver(target: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pequod.cli", "backfill", "--join", "t", "--target", target, "--json"]
+    command += ["--part-rows", "400", "--master", "local[2]", *(part for one in CONF for part in ("--conf", one))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_loading(client: Client, process: subprocess.Popen[str]) -> None:
+    """Wait until a driver has loaded something; the test's time limit ends it if that never comes."""
+    while True:
+        found = client.backfills.list()
+        if found and not found[0].ended and found[0].rows_loaded:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(600)
+def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
+    traffic = Traffic(server.target)
+    with Client(server.target) as client:
+        traffic.fill(client)
+        with traffic.going():
+            first = driver(server.target)
+            try:
+                wait_until_loading(client, first)
+            finally:
+                children = psutil.Process(first.pid).children(recursive=True)
+                first.kill()
+                first.communicate()
+            psutil.wait_procs(children, timeout=60)
+            (left,) = client.backfills.list()
+            client.backfills.end(left, "its driver was killed")
+            second = driver(server.target)
+            try:
+                wait_until_loading(client, second)
+                workers = _workers(second)
+                workers[0].kill()
+            finally:
+                said, complaints = second.communicate()
+            assert second.returncode == 0, complaints
+        outcome = json.loads(said)
+        assert outcome["contexts_before"] > 0, "what the first driver loaded is left out"
+        computed = client.statistics().joins["t"].computed_ranges
+        found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
+        assert client.statistics().joins["t"].computed_ranges == computed, "nothing is left to compute"
+        assert traffic.reads > 0
+        assert traffic.failures == []
+        assert dict(found) == _recomputed(traffic.model)
+        assert client.backfills.list()[0].ended == "finished"
+
+
+@pytest.mark.timeout(600)
+def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> None:
+    with Client(server.target) as client:
+        Traffic(server.target).fill(client)
+        process = driver(server.target)
+        try:
+            wait_until_loading(client, process)
+            server.kill()
+            server.start()
+            traffic = Traffic(server.target)
+            traffic.fill(client)
+        finally:
+            _, complaints = process.communicate()
+        assert process.returncode == 0, complaints
+        assert "started anew" in complaints
+        found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
+        assert dict(found) == _recomputed(traffic.model)
+
+
+def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return the Python processes in which a driver's tasks run, the daemon that forks them left out."""
+    pythons = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if "pyspark.daemon" in " ".join(child.cmdline()) or "pyspark/daemon" in " ".join(child.cmdline())
+    ]
+    return [child for child in pythons if child.ppid() in {other.pid for other in pythons}]
+
+
+def _recomputed(base: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Join subscriptions and posts, by hand."""
+    followed = {tuple(key.split(b"|")[1:]) for key in base if key.startswith(b"s|")}
+    posts: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    for key, value in base.items():
+        if key.startswith(b"p|"):
+            _, poster, moment = key.split(b"|")
+            posts.setdefault(poster, []).append((moment, value))
+    return {
+        b"t|%b|%b|%b" % (user, moment, poster): value
+        for user, poster in followed
+        for moment, value in posts.get(poster, [])
+    }
