@@ -6,7 +6,7 @@ Nothing here knows of gRPC: `pequod.open` does without it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Final
 
@@ -153,7 +153,7 @@ class WatchEvent:
     #: In the first event only, and if asked for: the rows of the range at its revision.
     rows: Rows | None = None
     #: Revisions of servers with other numbers do not compare.
-    server_id: int = 0
+    server_id: int = field(default=0, compare=False)
 
 
 def to_bytes(data: Data) -> bytes:
