@@ -79,7 +79,7 @@ class Views:
         return view if view is not None and view.last == last else None
 
     def remember(self, first: bytes, last: bytes, joins: list[InstalledJoin]) -> None:
-        """Note which contexts answered a read, if it is one context for each join and all of them keep what they compute.
+        """Note which contexts answered a read, if each join over it keeps what it computes, and in one context.
 
         Requires:
             The range is materialised and fresh.
