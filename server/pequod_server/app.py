@@ -21,6 +21,7 @@ from pequod_server import logs
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
 from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig
+from pequod_server.connections import SLACK, Connections
 from pequod_server.database import backed_tables, make_loader, make_store
 from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
@@ -67,7 +68,8 @@ class PequodServer:
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
         #: Whether calls are taken.
         self.is_ready = False
-        interceptors: list[aio.ServerInterceptor] = [self.instruments.interceptor, self._calls]
+        connections = Connections(config.connections_max)
+        interceptors: list[aio.ServerInterceptor] = [self.instruments.interceptor, self._calls, connections]
         if self.guard is not None:
             interceptors.append(self.guard)
         self._server = aio.server(
@@ -77,8 +79,9 @@ class PequodServer:
                 ("grpc.max_send_message_length", -1),
                 # Two servers on one port would share its connections at random.
                 ("grpc.so_reuseport", 0),
-                ("grpc.max_allowed_incoming_connections", config.connections_max),
-                ("grpc.enable_channelz", int(config.channelz)),
+                ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
+                # The connections need it, whether or not it is served.
+                ("grpc.enable_channelz", 1),
             ],
         )
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.loader)

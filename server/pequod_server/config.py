@@ -162,7 +162,9 @@ class ServerConfig(BaseModel):
     )
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
-    connections_max: Number = Field(default=10_000, description="Connections at a time; gRPC closes those beyond.")
+    connections_max: Number = Field(
+        default=10_000, description="Connections at a time; calls on those beyond are refused."
+    )
     watches_max: Number = Field(default=1000, description="Watches at a time.")
     watch_changes_max: Number = Field(
         default=10_000, description="Changes kept for one watch; who falls further behind must start again."

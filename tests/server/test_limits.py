@@ -142,22 +142,45 @@ async def test_messages_far_beyond_the_limit_are_refused_before_they_are_read() 
         assert await client.count() == 1
 
 
-async def test_connections_beyond_the_limit_are_closed_until_one_goes() -> None:
+async def test_connections_beyond_the_limit_are_refused_until_one_goes() -> None:
     async with serving(ServerConfig(listen=LISTEN, connections_max=1)) as port:
         async with connect(port) as channel:
             first: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
             await first.Put(pb.PutRequest(key=b"k"))
-            async with connect(port) as another:
-                with pytest.raises(aio.AioRpcError) as caught:
-                    await PequodStub(another).Put(pb.PutRequest(key=b"k"))  # type: ignore[no-untyped-call]
-                assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-            async with AsyncClient(f"127.0.0.1:{port}", retries=0) as client:
-                with pytest.raises(UnavailableError, match="`connections_max`") as refused:
+            async with connect(port) as another, AsyncClient(f"127.0.0.1:{port}", retries=0) as client:
+                second: Any = PequodStub(another)  # type: ignore[no-untyped-call]
+                scan = second.Scan(pb.ScanRequest())
+                for call in (second.Put(pb.PutRequest(key=b"k")), scan.read(), second.Execute().read()):
+                    with pytest.raises(aio.AioRpcError) as caught:
+                        await call
+                    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                with pytest.raises(LimitExceededError) as refused:
                     await client.put("k", "v")
-            assert refused.value.is_unapplied
+                assert (refused.value.setting, refused.value.maximum) == ("connections_max", 1)
+                health: Any = health_pb2_grpc.HealthStub(another)  # type: ignore[no-untyped-call]
+                assert (await health.Check(health_pb2.HealthCheckRequest())).status
             await first.Put(pb.PutRequest(key=b"k"))
         async with connect(port) as channel:
-            await PequodStub(channel).Put(pb.PutRequest(key=b"k"), wait_for_ready=True, timeout=20)  # type: ignore[no-untyped-call]
+            stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+            for _ in range(50):
+                try:
+                    await stub.Put(pb.PutRequest(key=b"k"))
+                    break
+                except aio.AioRpcError as error:
+                    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                    await asyncio.sleep(0.2)
+            else:
+                pytest.fail("the place of a connection that has gone is not given to another")
+
+
+async def test_connections_far_beyond_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pequod_server.app.SLACK", 0)
+    async with serving(ServerConfig(listen=LISTEN, connections_max=1)) as port, connect(port) as channel:
+        await PequodStub(channel).Put(pb.PutRequest(key=b"k"))  # type: ignore[no-untyped-call]
+        async with AsyncClient(f"127.0.0.1:{port}", retries=0) as client:
+            with pytest.raises(UnavailableError, match="`connections_max`") as refused:
+                await client.put("k", "v")
+        assert refused.value.is_unapplied
 
 
 async def test_a_reply_of_the_default_size_fits_a_client_with_default_limits() -> None:
