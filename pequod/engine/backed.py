@@ -3,32 +3,144 @@
 load     a range as the database has it   -> loaded; what differs from before is told
 apply    a change of the database         -> told, if it lies in a loaded range; else nobody needs to know
 forget   a range                          -> absent; what was computed from it is dropped
+evict    the least recently used parts    -> the same, when memory is short
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
+from pequod.engine import presence
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
-from pequod.engine.ranges import Range
+from pequod.engine.contexts import Context
+from pequod.engine.errors import LimitExceededError
+from pequod.engine.eviction import HELD, PINNED, WAIT_READS, Memory, Rank
+from pequod.engine.memory import ROW
+from pequod.engine.presence import Part, Presence, Removed
+from pequod.engine.ranges import Range, united
 from pequod.engine.spec import DELIMITER
-from pequod.engine.store import Store
+from pequod.engine.store import Store, Table
+
+
+class BackedTable:
+    """Forgets what is loaded of one table, on request or when memory is short.
+
+    Args:
+        priority: What has a lower one is evicted first; PINNED stays.
+    """
+
+    __slots__ = ("_changes", "_memory", "_presence", "_priority", "_table")
+
+    def __init__(self, table: Table, presence: Presence, changes: Changes, memory: Memory, priority: int) -> None:
+        self._table = table
+        self._presence = presence
+        self._changes = changes
+        self._memory = memory
+        self._priority = priority
+
+    def add(self, first: bytes, last: bytes, keys: list[bytes]) -> None:
+        """Note that a gap is loaded, with these keys.
+
+        Cost:
+            O(keys / PART_ROWS_MAX) parts.
+        """
+        size = presence.PART_ROWS_MAX
+        cuts = [first, *keys[size::size], last]
+        for at, (start, stop) in enumerate(pairwise(cuts)):
+            part, absorbed = self._presence.add(start, stop, min(size, len(keys) - at * size))
+            for old in absorbed:
+                self._leave(old)
+            self._enter(part, self._memory.read_number + WAIT_READS)
+
+    def forget(self, first: bytes, last: bytes) -> None:
+        """Drop what is loaded of a range, and everything that was computed from it."""
+        table, ledger = self._table, self._memory.ledger
+        for context in self._dependants(first, last):
+            self._changes.evict(context)
+        if table.watches.count:
+            table.watches.note_forgotten(first, last)
+        before_bytes = table.count_bytes()
+        for key in table.slice(first, last).keys:
+            table.remove(key)
+        removed: Removed = self._presence.discard(first, last)
+        for part in removed.gone:
+            self._leave(part)
+        for part in removed.left:
+            self._enter(part, self._memory.read_number)
+        ledger.loaded_bytes -= before_bytes - table.count_bytes()
+
+    def evict(self, part: Part) -> None:
+        """Forget a part."""
+        self.forget(part.first, part.last)
+
+    def rank(self, part: Part) -> Rank | None:
+        """Return the place of a part in the order of going: what was computed from it is no less used.
+
+        Cost:
+            O(log frames + contexts that would go along).
+        """
+        if self._table.watches.count and self._table.watches.are_over(part.first, part.last):
+            return HELD
+        priority, last_used = self._priority, self._memory.last_needed(part.last_used)
+        for context in self._dependants(part.first, part.last):
+            rank = context.rank()
+            if rank is HELD:
+                return HELD
+            priority, last_used = max(priority, rank[0]), max(last_used, rank[1])
+        if last_used < self._memory.read_number:
+            # It stays used so late when they have gone.
+            part.last_used = last_used
+        return priority, last_used, 1
+
+    def _dependants(self, first: bytes, last: bytes) -> list[Context]:
+        found: dict[Context, None] = {}
+        for sites in self._table.readers:
+            for site in sites:
+                found.update(dict.fromkeys(site.within(first, last)))
+        return list(found)
+
+    def _enter(self, part: Part, last_used: int) -> None:
+        part.last_used = last_used
+        self._memory.ledger.part_count += 1
+        if self._priority < PINNED:
+            self._memory.enter(part, (self._priority, self._memory.read_number, 1))
+
+    def _leave(self, part: Part) -> None:
+        self._memory.ledger.part_count -= 1
+        self._memory.leave(part)
 
 
 class Backed:
     """The backed tables of an engine."""
 
-    __slots__ = ("_catalog", "_changes", "_store")
+    __slots__ = ("_by_name", "_catalog", "_changes", "_memory", "_priorities", "_store")
 
-    def __init__(self, store: Store, catalog: Catalog, changes: Changes) -> None:
+    def __init__(
+        self, store: Store, catalog: Catalog, changes: Changes, memory: Memory, priorities: Mapping[str, int]
+    ) -> None:
         self._store = store
         self._catalog = catalog
         self._changes = changes
+        self._memory = memory
+        self._priorities = priorities
+        self._by_name: dict[bytes, BackedTable] = {}
+
+    def declare(self, name: bytes) -> None:
+        """Declare that a database owns the keys of a table; nothing of it is loaded."""
+        table = self._store.back(name)
+        assert table.presence is not None
+        if name not in self._by_name:
+            priority = self._priorities.get(name.decode("utf-8", "backslashreplace"), 0)
+            owner = BackedTable(table, table.presence, self._changes, self._memory, priority)
+            table.presence.owner = self._by_name[name] = owner
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> int:
         """Take in what the database has in a range; return how many rows are others now. See `Engine.load`."""
         found = dict(rows)
+        self._memory.refuse_beyond(sum([ROW + len(key) + len(value) for key, value in found.items()]))
         changed = 0
         for table in self._store.backed:
             start, stop = table.clip(first, last)
@@ -36,13 +148,28 @@ class Backed:
                 continue
             assert table.presence is not None
             gone = [key for key in table.slice(start, stop).keys if key not in found]
-            table.presence.add(start, stop)
+            keys = sorted(key for key in found if start <= key < stop)
+            owner = self._by_name[table.prefix[:-1]]
+            for gap in table.presence.gaps(start, stop, self._memory.read_number):
+                owner.add(*gap, keys[bisect_left(keys, gap.first) : bisect_left(keys, gap.last)])
             for key in gone:
                 changed += self._changes.set_base(table, key, None)
-            for key, value in found.items():
-                if start <= key < stop:
-                    changed += self._changes.set_base(table, key, value)
+            for key in keys:
+                changed += self._changes.set_base(table, key, found[key])
         return changed
+
+    def refuse_overfull(self, first: bytes, last: bytes | None, revision: int) -> None:
+        """Make room for what has been loaded of a range; if there is none, whatever goes, forget it again.
+
+        Raises:
+            LimitExceededError: There is none.
+        """
+        self._memory.weigh(revision)
+        try:
+            self._memory.hold()
+        except LimitExceededError:
+            self.forget(first, last)
+            raise
 
     def apply(self, key: bytes, value: bytes | None) -> bool | None:
         """Take in a change of the database; tell whether it changed a row, None if it is not loaded."""
@@ -53,19 +180,11 @@ class Backed:
 
     def forget(self, first: bytes, last: bytes | None) -> None:
         """Drop what is loaded of a range, and everything that was computed from it; see `Engine.forget`."""
+        self._changes.serial += 1
         for table in self._store.backed:
             start, stop = table.clip(first, last)
-            if start >= stop:
-                continue
-            assert table.presence is not None
-            for sites in table.readers:
-                for context in [context for site in sites for context in site.within(start, stop)]:
-                    self._changes.drop(context)
-            if table.watches.count:
-                table.watches.note_forgotten(start, stop)
-            for key in table.slice(start, stop).keys:
-                table.remove(key)
-            table.presence.discard(start, stop)
+            if start < stop:
+                self._by_name[table.prefix[:-1]].forget(start, stop)
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:
         """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
@@ -83,9 +202,10 @@ class Backed:
 
     def loaded(self) -> list[Range]:
         """Return the loaded ranges."""
-        return [one for table in self._store.backed if table.presence is not None for one in table.presence]
+        parts = [part for table in self._store.backed if table.presence is not None for part in table.presence]
+        return list(united(part.range for part in parts))
 
     @property
-    def range_count(self) -> int:
-        """How many ranges are loaded."""
+    def part_count(self) -> int:
+        """In how many parts they are kept."""
         return sum(len(table.presence) for table in self._store.backed if table.presence is not None)

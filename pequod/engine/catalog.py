@@ -118,7 +118,7 @@ class Catalog:
         info = Join(self._new_name(table), spec, _warnings(spec))
         priority = self._priorities.get(info.name, 0)
         join = InstalledJoin(
-            info, self._next_order, table, tables, ledger=self._ledger, drop=self._changes.drop, priority=priority
+            info, self._next_order, table, tables, ledger=self._ledger, drop=self._changes.evict, priority=priority
         )
         self._next_order += 1
         self._installed[join.info.name] = join

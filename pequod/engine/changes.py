@@ -258,6 +258,10 @@ class Changes:
             O(frames of what is dropped).
         """
         self.serial += 1
+        self.evict(context)
+
+    def evict(self, context: Context) -> None:
+        """Do the same to a context that no read under way uses; they need not begin again."""
         todo = [context]
         while todo:
             dropped = todo.pop()

@@ -159,7 +159,7 @@ class Context:
                 if dependant not in seen:
                     seen[dependant] = None
                     todo.append(dependant)
-        return priority, last_used
+        return priority, last_used, 0
 
     def covers(self, tail: bytes) -> bool:
         """Tell whether the key of ``tail`` lies in a status range.

@@ -38,6 +38,7 @@ from pequod.engine.following import Following
 from pequod.engine.joins import Join
 from pequod.engine.loading import Backfills
 from pequod.engine.memory import ROW, UNLIMITED, Ledger
+from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range
 from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
@@ -66,7 +67,8 @@ class Engine:
         backed: The names of the backed tables, without the delimiter.
         memory_limit: Bytes that everything may take together. Beyond it, what can be computed again goes, the
             least recently used first; puts and reads for which there is no room even so are refused.
-        priorities: By the names of joins, 0 for those not named: what has a lower one goes first, PINNED never.
+        priorities: By the names of joins and backed tables, 0 for those not named: what has a lower one goes first,
+            PINNED never.
     """
 
     def __init__(
@@ -92,14 +94,14 @@ class Engine:
         self._catalog = Catalog(self._store, self._changes, self.ledger, priorities or {})
         self._reader = Reader(self._changes, self._memory)
         self._scans = Scans(self._store, self._catalog, self._changes, self._reader, self._memory)
-        self._backed = Backed(self._store, self._catalog, self._changes)
+        self._backed = Backed(self._store, self._catalog, self._changes, self._memory, priorities or {})
         self._watches = Watches(self._store)
         self._following = Following(self._store, self._catalog, self._scans, self._watches)
         self._views = Views()
         #: Ranges of joins taken in as somebody else computed them.
         self.backfills = Backfills(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
-            self._store.back(name)
+            self._backed.declare(name)
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write base data: set ``key`` to ``value`` and bring what depends on it up to date.
@@ -176,11 +178,16 @@ class Engine:
         Args:
             rows: All of the range that are in backed tables; others are left out.
 
+        Raises:
+            LimitExceededError: There is no memory for it, whatever goes; nothing of the range is loaded now.
+
         Cost:
             That of as many puts, in the order of ``rows``.
         """
+        self._memory.read_number += 1
         self.revision += self._backed.load(first, last, rows)
-        self.make_room()
+        if self.ledger.limit_bytes < UNLIMITED:
+            self._backed.refuse_overfull(first, last, self.revision)
 
     def apply(self, key: bytes, value: bytes | None) -> bool:
         """Take in a change of the database: the key's new value, None if it is gone.
@@ -221,8 +228,8 @@ class Engine:
 
     @property
     def loaded_range_count(self) -> int:
-        """How many ranges of the backed tables are loaded."""
-        return self._backed.range_count
+        """In how many parts the loaded ranges are kept: what is loaded together, a large range in pieces."""
+        return self._backed.part_count
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Write base data, all rows or none: `put` for each, in order, once all have been checked.
@@ -327,11 +334,14 @@ class Engine:
         table = self._tables.get(name)
         if table is None:
             return None
+        if table.presence is not None:
+            memory = self._memory
+            memory.read_number += 1
+            if not table.presence.holds(key, key + b"\0", memory.read_number):
+                raise MissingError((Range(key, key + b"\0"),))
         value = table.get(key)
         if value is not None:
             return value
-        if table.presence is not None and not table.presence.has(key):
-            raise MissingError((Range(key, key + b"\0"),))
         for join in table.outputs:
             if join.match_output(key):
                 value = self._scans.get(join, key, now)
@@ -368,7 +378,7 @@ class Engine:
             return self._scans.scan(first, last, limit, reverse=reverse, now=now)
         outputs = table.outputs
         if not outputs:
-            if first < last <= table.end and (table.presence is None or table.presence.holds(first, last)):
+            if first < last <= table.end and (table.presence is None or self._is_loaded(table.presence, first, last)):
                 return table.slice(first, last, limit, reverse=reverse)
         elif len(outputs) == 1 and not table.entry_count:
             join = outputs[0]
@@ -559,16 +569,16 @@ class Engine:
         self._memory.shrink(max(goal_bytes, before_bytes - step_bytes))
         return goal_bytes < ledger.total_bytes <= before_bytes - step_bytes
 
-    def evict(self, context_count: int) -> int:
-        """Forget so many of the least recently read contexts, or a few more; return how many.
+    def evict(self, count: int) -> int:
+        """Forget so many of the least recently used contexts and loaded parts, or a few more; return how many.
 
-        What was computed from a context goes with it. What is watched or pinned stays, and all that it depends on.
+        What was computed from something goes with it. What is watched or pinned stays, and all that it depends on.
         """
         ledger = self.ledger
-        before = ledger.context_count
+        before = ledger.evictable_count
         self._memory.read_number += 1
-        self._memory.evict(lambda: before - ledger.context_count >= context_count)
-        return before - ledger.context_count
+        self._memory.evict(lambda: before - ledger.evictable_count >= count)
+        return before - ledger.evictable_count
 
     def invalidate(self, first: bytes, last: bytes | None) -> int:
         """Forget what is computed of a range, and what that was computed from; reads compute it anew.
@@ -594,6 +604,10 @@ class Engine:
         """
         join = self._catalog.find(name)
         return self.invalidate(join.first, join.last)
+
+    def _is_loaded(self, presence: Presence, first: bytes, last: bytes) -> bool:
+        self._memory.read_number += 1
+        return presence.holds(first, last, self._memory.read_number)
 
     def _put_loose(self, key: bytes, value: bytes) -> None:
         if self.revision >= self.ledger.weigh_at:
@@ -638,6 +652,7 @@ class Engine:
         contexts = {status.context: None for join in self._catalog for status in join.coverage}
         ledger = self.ledger
         assert ledger.context_count == len(contexts)
+        assert ledger.part_count == self._backed.part_count
         assert ledger.range_count == sum(len(context.ranges) for context in contexts)
         assert ledger.entry_count == sum(len(context.rows) for context in contexts)
         assert ledger.row_bytes == sum(context.row_bytes for context in contexts)

@@ -6,7 +6,7 @@
 A ticket is not touched when its thing is used, so that a use costs nothing; the order is exact all the same, since a
 ticket can only be too old. Each ticket that is rewritten answers for a use since, so an eviction costs O(log n).
 
-A thing is anything with a way to go: contexts today, whatever can be loaded again as well.
+A thing is anything with a way to go: contexts, which can be computed again, and parts of what is loaded of a database.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ _FREE_BYTES_MAX: Final = 4 << 20
 _STORED_SHARE: Final = 0.9
 #: Puts of values up to this count as one revision each until the next weighing, larger ones as more.
 VALUE_STEP: Final = 4096
+#: For so many reads a read that lacked something is waited for, unless it came back.
+WAIT_READS: Final = 1000
 #: The rank of what may not go.
 HELD: Final = None
 #: Priority of what never goes.
 PINNED: Final = 1 << 30
 
-#: (priority, last use): the lower ones go first.
-Rank = tuple[int, int]
+#: (priority, last use, what goes first of equals: 0 computed, 1 loaded): the lower ones go first.
+Rank = tuple[int, int, int]
 
 
 class Evictable(Protocol):
@@ -71,12 +73,14 @@ class Memory:
         1. Every thing that entered and has not left has one ticket, whose rank is not above its own.
     """
 
-    __slots__ = ("_gone", "_heap", "_patience", "_put_bytes_max", "_store", "ledger", "read_number")
+    __slots__ = ("_gone", "_heap", "_patience", "_put_bytes_max", "_store", "_waiting", "ledger", "read_number")
 
     def __init__(self, ledger: Ledger, store: Store, key_bytes_max: int) -> None:
         self.ledger = ledger
         #: That of the read under way, counted from the start: what was used at it stays until its end.
         self.read_number = 0
+        #: Numbers of reads that lacked something and will be tried again.
+        self._waiting: dict[int, None] = {}
         self._store = store
         self._heap: list[Ticket] = []
         self._gone = 0
@@ -105,6 +109,20 @@ class Memory:
             heapify(self._heap)
             self._gone = 0
 
+    def wait(self) -> None:
+        """Note that the read under way lacks something, and will be tried again once that is loaded.
+
+        What was loaded for it stays meanwhile: reads that together need more than there is would else take turns in
+        loading, and none would come to its end.
+        """
+        self._waiting[self.read_number] = None
+        while (oldest := next(iter(self._waiting))) < self.read_number - WAIT_READS:
+            del self._waiting[oldest]
+
+    def last_needed(self, last_used: int) -> int:
+        """Return until which read something is needed that was used at a read."""
+        return last_used + WAIT_READS if last_used in self._waiting else last_used
+
     def evict(self, is_enough: Callable[[], bool]) -> None:
         """Let things go until that is enough, or nothing is left that may go.
 
@@ -121,10 +139,10 @@ class Memory:
             rank = thing.rank()
             if rank is HELD:
                 # Being held is a use.
-                ticket.rank = (ticket.rank[0], self.read_number)
+                ticket.rank = (ticket.rank[0], self.read_number, ticket.rank[2])
                 aside.append(ticket)
             elif rank[1] >= self.read_number:
-                ticket.rank = rank
+                ticket.rank = (rank[0], self.read_number, rank[2])
                 aside.append(ticket)
             elif rank != ticket.rank:
                 ticket.rank = rank
@@ -155,9 +173,9 @@ class Memory:
     def shrink(self, goal_bytes: int) -> None:
         """Evict until everything takes no more than so much."""
         ledger = self.ledger
-        before = ledger.context_count
+        before = ledger.evictable_count
         self.evict(lambda: ledger.total_bytes <= goal_bytes)
-        ledger.evictions += before - ledger.context_count
+        ledger.evictions += before - ledger.evictable_count
 
     def weigh(self, revision: int) -> None:
         """Count the client-written rows, and say when that is due again.
@@ -166,7 +184,7 @@ class Memory:
             O(tables), at most once in a quarter as many puts.
         """
         ledger = self.ledger
-        ledger.stored_bytes = self._store.count_bytes()
+        ledger.stored_bytes, ledger.loaded_bytes = self._store.count_bytes()
         if ledger.limit_bytes < UNLIMITED:
             room = min(ledger.limit_bytes - ledger.total_bytes, ledger.limit_bytes // 32)
             ledger.entry_count_max = ledger.entry_count + max(room, 0) // ENTRY
@@ -192,6 +210,17 @@ class Memory:
         ledger.weigh_at = revision
         ledger.refusals += 1
         raise LimitExceededError("memory_limit", max(needed_bytes, ledger.limit_bytes + 1), ledger.limit_bytes)
+
+    def refuse_beyond(self, needed_bytes: int) -> None:
+        """Refuse what would not fit beside the client-written rows if everything else went, before anything goes.
+
+        Raises:
+            LimitExceededError: It would not.
+        """
+        ledger = self.ledger
+        if ledger.stored_bytes + needed_bytes > ledger.limit_bytes:
+            ledger.refusals += 1
+            raise LimitExceededError("memory_limit", ledger.stored_bytes + needed_bytes, ledger.limit_bytes)
 
     def hold(self) -> None:
         """Make sure that what a read has computed so far fits.

@@ -93,7 +93,7 @@ class InstalledJoin:
     ) -> None:
         spec = info.spec
         self.ledger = ledger
-        #: Forgets a context of this join.
+        #: Evicts a context of this join.
         self.drop = drop
         #: What has a lower one is evicted first.
         self.priority = priority

@@ -1,6 +1,6 @@
 """The ledger: how many bytes everything in the engine takes, kept as things come and go (paper §2.5).
 
-    client-written rows    counted by their tables, added up when the ledger is weighed
+    client-written rows    counted by their tables, added up when the ledger is weighed; rows of backed tables alike
     computed rows          entries: two pointers each; what only their context holds: tails, values of aggregates
     contexts, status ranges, updaters, logs, aggregate states, watches
 
@@ -23,6 +23,8 @@ ROW: Final = ENTRY + 2 * BYTES
 #: A table without rows, and a group.
 TABLE: Final = 2980
 GROUP: Final = 330
+#: A part of what is loaded of a backed table.
+PART: Final = 560
 #: A context with one status range and nothing in it; another range.
 CONTEXT: Final = 1450
 RANGE: Final = 260
@@ -43,8 +45,9 @@ class Ledger:
     """Bytes by kind; plain numbers, since the hot paths add to them.
 
     Invariants:
-        1. Every number but ``stored_bytes`` and ``watch_bytes`` equals the sum over what is live.
-        2. ``stored_bytes`` is as of the last weighing, which is due when the engine's revision is ``weigh_at``.
+        1. Every number but ``stored_bytes``, ``loaded_bytes`` and ``watch_bytes`` equals the sum over what is live.
+        2. ``stored_bytes`` and ``loaded_bytes`` are as of the last weighing, less what was evicted since. It is
+           due again when the engine's revision is ``weigh_at``.
     """
 
     __slots__ = (
@@ -53,7 +56,9 @@ class Ledger:
         "entry_count_max",
         "evictions",
         "limit_bytes",
+        "loaded_bytes",
         "log_bytes",
+        "part_count",
         "range_count",
         "refusals",
         "row_bytes",
@@ -67,6 +72,9 @@ class Ledger:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.stored_bytes = 0
+        #: What is loaded of backed tables, and in how many parts.
+        self.loaded_bytes = 0
+        self.part_count = 0
         #: Computed rows: how many, and what of their tails and values nobody else holds.
         self.entry_count = 0
         self.row_bytes = 0
@@ -81,13 +89,13 @@ class Ledger:
         #: Changes kept for watches; whoever keeps them says so here.
         self.watch_bytes = 0
         self.weigh_at = UNLIMITED if limit_bytes >= UNLIMITED else 0
-        #: Contexts evicted, with those that had been computed from them, and calls refused for want of memory.
+        #: Contexts and loaded parts evicted, with what had been computed from them; calls refused for want of memory.
         self.evictions = 0
         self.refusals = 0
 
     @property
     def computed_bytes(self) -> int:
-        """All that can be computed again."""
+        """All that is computed."""
         return (
             self.entry_count * ENTRY
             + self.context_count * CONTEXT
@@ -99,9 +107,14 @@ class Ledger:
         )
 
     @property
+    def evictable_count(self) -> int:
+        """How many things there are that may go, pinned ones included."""
+        return self.context_count + self.part_count
+
+    @property
     def total_bytes(self) -> int:
         """Everything."""
-        return self.stored_bytes + self.computed_bytes + self.watch_bytes
+        return self.stored_bytes + self.loaded_bytes + self.computed_bytes + self.watch_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,8 @@ class MemoryStatistics:
     log_bytes: int = 0
     state_bytes: int = 0
     watch_bytes: int = 0
-    #: Contexts that went to make room, and calls that were refused because there was none.
+    #: What is loaded of the database's tables.
+    loaded_bytes: int = 0
+    #: Contexts and loaded parts that went to make room, and calls that were refused because there was none.
     evictions: int = 0
     refusals: int = 0

@@ -1,12 +1,16 @@
 """Which ranges of a backed table are loaded (paper §3.3).
 
-    p|          p|bob|            p|bob}      p|liz|100         p|liz|200    p}
-     . . . . . . [=================). . . . . . [================). . . . . .
-       absent      loaded: a key that is not stored does not exist    absent
+    p|          p|bob|       p|bob|5       p|bob}      p|liz|100         p|liz|200    p}
+     . . . . . . [============)[============). . . . . . [================). . . . . .
+       absent      loaded, in two parts: a key that is not stored does not exist       absent
+
+A part is what goes at a time when memory is short. Parts that touch are made one while they are small, so that neither
+many small loads leave many parts, nor one large load a part that goes all at once.
 
 >>> presence = Presence()
->>> presence.add(b"p|bob|", b"p|bob}")
->>> presence.gaps(b"p|bob|5", b"p|bob~")
+>>> presence.add(b"p|bob|", b"p|bob}", row_count=10).part.range
+Range(first=b'p|bob|', last=b'p|bob}')
+>>> presence.gaps(b"p|bob|5", b"p|bob~", read_number=1)
 [Range(first=b'p|bob}', last=b'p|bob~')]
 """
 
@@ -14,96 +18,173 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sortedcontainers import SortedDict
 
 from pequod.engine.ranges import Range
+
+if TYPE_CHECKING:
+    from pequod.engine.eviction import Rank, Ticket
+
+#: Parts that touch are made one if they have no more rows together; larger loads are cut. Tests make it small.
+PART_ROWS_MAX = 512
+
+
+class Owner(Protocol):
+    """Who takes care of the parts of a table when memory is short."""
+
+    def rank(self, part: Part) -> Rank | None:
+        """Return the place of a part in the order of going; see `Evictable.rank`."""
+
+    def evict(self, part: Part) -> None:
+        """Forget a part, with what was computed from it."""
+
+
+class Part:
+    """A range that is loaded, and goes as a whole."""
+
+    __slots__ = ("first", "last", "last_used", "owner", "row_count", "ticket")
+
+    def __init__(self, first: bytes, last: bytes, row_count: int, owner: Owner | None) -> None:
+        self.first = first
+        self.last = last
+        #: As of the load.
+        self.row_count = row_count
+        self.owner = owner
+        #: The read number of the latest read, or one to come.
+        self.last_used = 0
+        self.ticket: Ticket | None = None
+
+    @property
+    def range(self) -> Range:
+        """The range."""
+        return Range(self.first, self.last)
+
+    def go(self) -> None:
+        """Be forgotten."""
+        assert self.owner is not None, "only parts with an owner enter"
+        self.owner.evict(self)
+
+    def rank(self) -> Rank | None:
+        """Return the place in the order of going; None if it may not go now."""
+        assert self.owner is not None, "only parts with an owner enter"
+        return self.owner.rank(self)
+
+
+class Added(NamedTuple):
+    """What became of a range that was added: a new part, and those that it took in."""
+
+    part: Part
+    absorbed: list[Part]
+
+
+class Removed(NamedTuple):
+    """What became of a range that was discarded: parts that are gone, and new ones of what is left of them."""
+
+    gone: list[Part]
+    left: list[Part]
 
 
 class Presence:
     """The loaded ranges of one table.
 
     Invariants:
-        1. Ranges are not empty, disjoint and never adjacent.
+        1. Parts are not empty, in order and disjoint.
     """
 
-    __slots__ = ("_last_of",)
+    __slots__ = ("_by_first", "owner")
 
     def __init__(self) -> None:
-        #: Where each range begins -> where it ends.
-        self._last_of: SortedDict[bytes, bytes] = SortedDict()
+        self._by_first: SortedDict[bytes, Part] = SortedDict()
+        self.owner: Owner | None = None
 
     def __len__(self) -> int:
-        return len(self._last_of)
+        return len(self._by_first)
 
-    def __iter__(self) -> Iterator[Range]:
-        return iter([Range(first, last) for first, last in self._last_of.items()])
+    def __iter__(self) -> Iterator[Part]:
+        return iter(list(self._by_first.values()))
 
-    def holds(self, first: bytes, last: bytes) -> bool:
-        """Tell whether all of ``[first, last)`` is loaded.
+    def holds(self, first: bytes, last: bytes, read_number: int) -> bool:
+        """Tell whether all of ``[first, last)`` is loaded; what of it is from ``first`` on is used.
 
         Cost:
-            O(1) from where a range begins, else O(log ranges).
+            O(1) from where a part begins, else O(log parts); and O(parts in the range).
         """
-        stop = self._last_of.get(first)
-        if stop is None:
-            stop = self._reach(first)
-        return stop is not None and last <= stop
+        part = self._by_first.get(first) or self._find(first)
+        while part is not None:
+            part.last_used = read_number
+            if last <= part.last:
+                return True
+            part = self._by_first.get(part.last)
+        return False
 
     def has(self, key: bytes) -> bool:
-        """Tell whether ``key`` lies in a loaded range."""
-        return self._reach(key) is not None
+        """Tell whether ``key`` lies in a loaded range; that is no use of it."""
+        return self._find(key) is not None
 
-    def gaps(self, first: bytes, last: bytes) -> list[Range]:
-        """Return the parts of ``[first, last)`` that are not loaded, in order."""
+    def gaps(self, first: bytes, last: bytes, read_number: int) -> list[Range]:
+        """Return the parts of ``[first, last)`` that are not loaded, in order; what is loaded of it is used."""
         found = []
-        at = self._reach(first) or first
-        for start in self._last_of.irange(at, last, inclusive=(True, False)):
-            if at < start:
-                found.append(Range(at, start))
-            at = self._last_of[start]
+        at = first
+        for part in self._over(first, last):
+            part.last_used = read_number
+            if at < part.first:
+                found.append(Range(at, part.first))
+            at = part.last
         if at < last:
             found.append(Range(at, last))
         return found
 
-    def add(self, first: bytes, last: bytes) -> None:
-        """Note that ``[first, last)`` is loaded.
+    def add(self, first: bytes, last: bytes, row_count: int) -> Added:
+        """Note that ``[first, last)`` is loaded, with so many rows.
 
         Requires:
-            The range is not empty.
+            The range is not empty, and nothing of it is loaded.
         """
         assert first < last
-        below = self._last_of.bisect_right(first) - 1
-        if below >= 0:
-            start, stop = self._last_of.peekitem(below)
-            if first <= stop:
-                first, last = start, max(last, stop)
-        for start in list(self._last_of.irange(first, last)):
-            last = max(last, self._last_of.pop(start))
-        self._last_of[first] = last
+        absorbed = []
+        below = self._by_first.bisect_left(first) - 1
+        for part in (
+            self._by_first.peekitem(below)[1] if below >= 0 else None,
+            self._by_first.get(last),
+        ):
+            if part is None or part.row_count + row_count > PART_ROWS_MAX:
+                continue
+            if part.last == first or part.first == last:
+                del self._by_first[part.first]
+                absorbed.append(part)
+                first, last, row_count = min(first, part.first), max(last, part.last), row_count + part.row_count
+        return Added(self._put(first, last, row_count), absorbed)
 
-    def discard(self, first: bytes, last: bytes) -> None:
+    def discard(self, first: bytes, last: bytes) -> Removed:
         """Note that nothing of ``[first, last)`` is loaded any more."""
-        below = self._last_of.bisect_left(first) - 1
-        if below >= 0:
-            start, stop = self._last_of.peekitem(below)
-            if first < stop:
-                self._last_of[start] = first
-                if last < stop:
-                    self._last_of[last] = stop
-        for start in list(self._last_of.irange(first, last, inclusive=(True, False))):
-            stop = self._last_of.pop(start)
-            if last < stop:
-                self._last_of[last] = stop
+        removed = Removed(self._over(first, last), [])
+        for part in removed.gone:
+            del self._by_first[part.first]
+            for start, stop in ((part.first, first), (last, part.last)):
+                if part.first <= start < stop <= part.last:
+                    removed.left.append(self._put(start, stop, part.row_count))
+        return removed
 
-    def _reach(self, key: bytes) -> bytes | None:
-        """Return where the range that holds ``key`` ends, None if there is none."""
-        at = self._last_of.bisect_right(key) - 1
+    def _put(self, first: bytes, last: bytes, row_count: int) -> Part:
+        part = self._by_first[first] = Part(first, last, row_count, self.owner)
+        return part
+
+    def _find(self, key: bytes) -> Part | None:
+        """Return the part that holds ``key``, None if there is none."""
+        at = self._by_first.bisect_right(key) - 1
         if at < 0:
             return None
-        stop: bytes = self._last_of.peekitem(at)[1]
-        return stop if key < stop else None
+        part: Part = self._by_first.peekitem(at)[1]
+        return part if key < part.last else None
+
+    def _over(self, first: bytes, last: bytes) -> list[Part]:
+        """Return the parts that share a key with ``[first, last)``, in order."""
+        start = self._find(first)
+        found = [self._by_first[key] for key in self._by_first.irange(first, last, inclusive=(False, False))]
+        return found if start is None else [start, *found]
 
     def _check(self) -> None:
-        assert all(first < last for first, last in self._last_of.items()), "invariant 1"
-        assert all(a.last < b.first for a, b in pairwise(self)), "invariant 1"
+        assert all(first == part.first < part.last for first, part in self._by_first.items()), "invariant 1"
+        assert all(a.last <= b.first for a, b in pairwise(self)), "invariant 1"

@@ -83,8 +83,9 @@ class SourceReader:
     def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> None:
         start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
         assert stop is not None, "a table name has an end"
-        if start < stop and not presence.holds(start, stop):
-            self._reader.missing.update(dict.fromkeys(presence.gaps(start, stop)))
+        read_number = self._reader.memory.read_number
+        if start < stop and not presence.holds(start, stop, read_number):
+            self._reader.missing.update(dict.fromkeys(presence.gaps(start, stop, read_number)))
             self.is_lacking = True
 
     def depend_on(self, context: Context) -> None:
@@ -103,11 +104,11 @@ class SourceReader:
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("_changes", "_memory", "missing")
+    __slots__ = ("_changes", "memory", "missing")
 
     def __init__(self, changes: Changes, memory: Memory) -> None:
         self._changes = changes
-        self._memory = memory
+        self.memory = memory
         #: What reads since it was last emptied lacked.
         self.missing: dict[Range, None] = {}
 
@@ -130,7 +131,7 @@ class Reader:
             contexts = list(dict.fromkeys(status.context for status in join.coverage.overlapping(first, last)))
             is_fresh = True
             for context in contexts:
-                context.last_used = self._memory.read_number
+                context.last_used = self.memory.read_number
                 if not context.is_live:
                     is_fresh = False
                 elif context.expires_s < now:
@@ -194,7 +195,7 @@ class Reader:
         """
         if join.is_push:
             context = join.contexts.get(context.prefix, context)
-            context.last_used = self._memory.read_number
+            context.last_used = self.memory.read_number
             if context.expires_s < now:
                 self._changes.drop(context)
                 return True
@@ -227,7 +228,7 @@ class Reader:
         self.cover(context, first, last)
         join.counters.computed_ranges += 1
         join.counters.rows_computed += len(rows.keys)
-        self._memory.hold()
+        self.memory.hold()
         return True
 
     def cover(self, context: Context, first: bytes, last: bytes) -> None:
@@ -236,12 +237,12 @@ class Reader:
         Requires:
             No status range overlaps ``[first, last)``.
         """
-        memory, join = self._memory, context.join
+        memory, join = self.memory, context.join
         context.last_used = memory.read_number
         if not context.ranges:
             memory.ledger.context_count += 1
             if join.priority < PINNED:
-                memory.enter(context, (join.priority, memory.read_number))
+                memory.enter(context, (join.priority, memory.read_number, 0))
         range_count = len(context.ranges)
         join.coverage.add(first, last, context)
         memory.ledger.range_count += len(context.ranges) - range_count
@@ -252,6 +253,7 @@ class Reader:
         Returns:
             Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
         """
+        context.last_used = self.memory.read_number
         while context.is_live and not context.is_fresh:
             stale = [upstream for upstream in context.upstreams if not upstream.is_fresh]
             if stale:
@@ -272,7 +274,7 @@ class Reader:
             self._depend(context, sources)
             context.is_fresh = True
             self._changes.apply(context.join, context, batches)
-            self._memory.make_room()
+            self.memory.make_room()
         return context.is_live and context.is_fresh
 
     def differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:

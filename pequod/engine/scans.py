@@ -138,7 +138,7 @@ class Scans:
                 else:
                     self._reader.ensure(join, start, stop, now)
             if self._store.backed:
-                self._reader.missing.update(dict.fromkeys(self._store.absent(first, last)))
+                self._reader.missing.update(dict.fromkeys(self._store.absent(first, last, self._memory.read_number)))
                 self.refuse_missing()
             if serial == self._changes.serial:
                 return pulled
@@ -146,6 +146,7 @@ class Scans:
     def refuse_missing(self) -> None:
         """Raise MissingError with all that was missing since that was last emptied, if anything was."""
         if self._reader.missing:
+            self._memory.wait()
             raise MissingError(united(self._reader.missing))
 
     def refresh(self, contexts: dict[Context, None], now: float) -> dict[Context, None]:

@@ -63,11 +63,11 @@ class Statistics:
     memory: MemoryStatistics
 
 
-def weighed(ledger: Ledger, stored_bytes: int) -> MemoryStatistics:
-    """Return what the ledger says, with what the client-written rows take now."""
+def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStatistics:
+    """Return what the ledger says, with what client-written and loaded rows take now."""
     return MemoryStatistics(
         limit_bytes=ledger.limit_bytes if ledger.limit_bytes < UNLIMITED else 0,
-        total_bytes=stored_bytes + ledger.computed_bytes + ledger.watch_bytes,
+        total_bytes=stored_bytes + loaded_bytes + ledger.computed_bytes + ledger.watch_bytes,
         stored_bytes=stored_bytes,
         row_bytes=ledger.entry_count * ENTRY + ledger.row_bytes,
         context_bytes=ledger.context_count * CONTEXT + ledger.range_count * RANGE,
@@ -75,6 +75,7 @@ def weighed(ledger: Ledger, stored_bytes: int) -> MemoryStatistics:
         log_bytes=ledger.log_bytes,
         state_bytes=ledger.state_bytes,
         watch_bytes=ledger.watch_bytes,
+        loaded_bytes=loaded_bytes,
         evictions=ledger.evictions,
         refusals=ledger.refusals,
     )
@@ -111,7 +112,7 @@ def collect(
             if table.entry_count
         },
         joins=joins,
-        memory=weighed(ledger, store.count_bytes()),
+        memory=weighed(ledger, *store.count_bytes()),
     )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedList
 
-from pequod.engine.memory import GROUP, ROW, TABLE
+from pequod.engine.memory import GROUP, PART, ROW, TABLE
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range, lower, prefix_end
 from pequod.engine.rows import Rows, SortedRows
@@ -267,7 +267,9 @@ class Table:
 
     def count_bytes(self) -> int:
         """Return how much memory the rows take, with the table itself."""
-        return TABLE + len(self._groups) * GROUP + self.entry_count * ROW + self.key_bytes + self.value_bytes
+        parts_bytes = 0 if self.presence is None else len(self.presence) * PART
+        rows_bytes = self.entry_count * ROW + self.key_bytes + self.value_bytes
+        return TABLE + len(self._groups) * GROUP + parts_bytes + rows_bytes
 
     def _prefixes(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
         # The group that `first` falls into sorts at or below it.
@@ -319,7 +321,7 @@ class Store:
                 table.watches.add(watch)
         return table
 
-    def back(self, name: bytes) -> None:
+    def back(self, name: bytes) -> Table:
         """Declare that a database owns the keys of a table; nothing of it is loaded."""
         table = self.table(name)
         assert not table.outputs, "tables are declared backed before they are used"
@@ -327,14 +329,15 @@ class Store:
         if table.presence is None:
             table.presence = Presence()
             self.backed.append(table)
+        return table
 
-    def absent(self, first: bytes, last: bytes | None) -> list[Range]:
-        """Return the parts of ``[first, last)`` that belong to backed tables and are not loaded."""
+    def absent(self, first: bytes, last: bytes | None, read_number: int) -> list[Range]:
+        """Return the parts of ``[first, last)`` of backed tables that are not loaded; see `Presence.gaps`."""
         found = []
         for table in self.backed:
             start, stop = table.clip(first, last)
             if start < stop and table.presence is not None:
-                found += table.presence.gaps(start, stop)
+                found += table.presence.gaps(start, stop, read_number)
         return found
 
     def put_loose(self, key: bytes, value: bytes) -> bytes | None:
@@ -350,13 +353,15 @@ class Store:
             self.loose_bytes -= ROW + len(key) + len(old)
         return old
 
-    def count_bytes(self) -> int:
-        """Return how much memory all client-written rows take.
+    def count_bytes(self) -> tuple[int, int]:
+        """Return how much memory all client-written rows take, and what is loaded of backed tables.
 
         Cost:
             O(tables).
         """
-        return self.loose_bytes + sum([table.count_bytes() for table in self.tables.values()])
+        loaded_bytes = sum([table.count_bytes() for table in self.backed])
+        total_bytes = self.loose_bytes + sum([table.count_bytes() for table in self.tables.values()])
+        return total_bytes - loaded_bytes, loaded_bytes
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None if it is absent."""

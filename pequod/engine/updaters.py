@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from sortedcontainers import SortedList
+
 from pequod.engine.contexts import Context
 from pequod.engine.memory import EXTRAS, HOLD, UPDATERS
 from pequod.engine.plan import FrameKey, Plan, Step
@@ -80,9 +82,10 @@ class Site:
     Invariants:
         1. No entry is empty.
         2. Every context in it is live and remembers the entry.
+        3. Where a database owns the source, ``_order`` holds exactly the frame keys.
     """
 
-    __slots__ = ("_by_key", "is_direct", "is_last", "join", "plan", "step")
+    __slots__ = ("_by_key", "_order", "is_direct", "is_last", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         self.join = join
@@ -92,6 +95,9 @@ class Site:
         #: The source key alone tells what follows a context's prefix in the output key.
         self.is_direct = plan.tail_slots <= {number for _, number in step.bindings}
         self._by_key: dict[FrameKey, Updaters] = {}
+        is_backed = join.source_tables[step.depth].presence is not None
+        #: For finding who depends on a range that is forgotten.
+        self._order: SortedList[FrameKey] | None = SortedList() if is_backed else None
 
     def __bool__(self) -> bool:
         """Tell whether anybody waits here."""
@@ -108,15 +114,22 @@ class Site:
     def within(self, first: bytes, last: bytes) -> list[Context]:
         """Return the contexts that wait for changes of keys in ``[first, last)``, and perhaps others.
 
+        Requires:
+            A database owns the source.
+
         Cost:
-            O(frames of the site).
+            O(length of ``first`` * log frames + contexts found).
         """
+        order = self._order
+        assert order is not None
         found: dict[Context, None] = {}
-        for frame_key, updaters in self._by_key.items():
-            prefix = frame_key if isinstance(frame_key, bytes) else frame_key[0]
-            # A frame whose source key is wholly known waits for its prefix alone; more does no harm.
-            if prefix < last and (prefix >= first or first.startswith(prefix)):
-                found.update(dict.fromkeys(updaters.contexts))
+        # A frame whose source key is wholly known waits for its prefix alone; more does no harm.
+        above = [first[:length] for length in range(len(first))]
+        for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
+            low: FrameKey = (start,) if self.step.verify else start
+            high: FrameKey = (stop,) if self.step.verify else stop
+            for frame_key in order.irange(low, high, inclusive=(True, False)):
+                found.update(dict.fromkeys(self._by_key[frame_key].contexts))
         return list(found)
 
     def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
@@ -130,6 +143,8 @@ class Site:
         if updaters is None:
             updaters = self._by_key[frame_key] = Updaters(self, frame_key)
             ledger.updater_bytes += UPDATERS
+            if self._order is not None:
+                self._order.add(frame_key)
         contexts = updaters.contexts
         if context not in contexts:
             contexts[context] = {extras: None}
@@ -144,7 +159,7 @@ class Site:
 
     def add_all(self, frame_keys: list[FrameKey], context: Context) -> None:
         """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: first check)."""
-        by_key = self._by_key
+        by_key, order = self._by_key, self._order
         held = context.updaters
         counts = len(by_key), len(held)
         # The look-ups are lazy: a key that comes twice is found the second time.
@@ -152,6 +167,8 @@ class Site:
             updaters = found
             if updaters is None:
                 updaters = by_key[frame_key] = Updaters(self, frame_key)
+                if order is not None:
+                    order.add(frame_key)
             contexts = updaters.contexts
             if context not in contexts:
                 contexts[context] = None
@@ -179,6 +196,8 @@ class Site:
     def discard(self, frame_key: FrameKey) -> None:
         """Forget an entry that has become empty."""
         del self._by_key[frame_key]
+        if self._order is not None:
+            self._order.remove(frame_key)
 
     def count_bytes(self) -> int:
         """Return what the ledger has of this site.
@@ -193,6 +212,7 @@ class Site:
         )
 
     def _check(self) -> None:
+        assert self._order is None or list(self._order) == sorted(self._by_key), "invariant 3"
         for updaters in self._by_key.values():
             assert updaters.contexts, "invariant 1"
             for context in updaters.contexts:

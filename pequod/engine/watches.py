@@ -117,7 +117,11 @@ class WatchIndex:
 
     def holds(self, context: Context) -> bool:
         """Tell whether somebody watches what a context holds."""
-        return self.count > 0 and bool(self._over(context.first, context.last))
+        return self.count > 0 and self.are_over(context.first, context.last)
+
+    def are_over(self, first: bytes, last: bytes) -> bool:
+        """Tell whether somebody watches some of a range."""
+        return bool(self._tree.overlap(first, last))
 
     def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Note the change of a client-written row.

@@ -158,7 +158,7 @@ class ServerConfig(BaseModel):
         default="75%", description="What the data may take: a size, a share of the machine's memory, or none."
     )
     memory_priorities: Priorities = Field(
-        default="", description="What is evicted last: joins with higher numbers, or pinned for never."
+        default="", description="What is evicted last: joins and tables with higher numbers, or pinned."
     )
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, MissingError, Range
+from pequod.engine import Engine, LimitExceededError, MissingError, Range
 from pequod_server.backing import (
     BackingStaleError,
     BackingStore,
@@ -38,6 +38,8 @@ from pequod_server.backing import (
 log = logging.getLogger("pequod.backing")
 
 T = TypeVar("T")
+#: Ranges for which there was no memory.
+Refused = dict[Range, LimitExceededError]
 
 #: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
 ROUNDS_MAX: Final = 64
@@ -91,10 +93,10 @@ class Loader:
         self._clock = clock
         self.counters = LoaderCounters()
         self._landing = Landing()
-        self._flights: dict[Range, asyncio.Task[None]] = {}
+        self._flights: dict[Range, asyncio.Task[Refused]] = {}
         #: What readers of this turn of the loop asked for, and the task that will load it in the next.
         self._wanted: list[Range] = []
-        self._next_flight: asyncio.Task[None] | None = None
+        self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         #: How far the events have been taken care of; None until the feed stands.
         self._position: int | None = None
@@ -220,33 +222,38 @@ class Loader:
         Raises:
             BackingUnavailableError: The database does not answer.
             SchemaError: It no longer has what the mapping needs.
+            LimitExceededError: There is no memory for a range.
         """
-        waits: dict[asyncio.Task[None], None] = {}
-        for one in ranges:
+        wanted = tuple(ranges)
+        waits: dict[asyncio.Task[Refused], None] = {}
+        for one in wanted:
             flight = self._flights.get(one)
             if flight is None:
                 flight = self._flights[one] = self._boarding()
                 self._wanted.append(one)
             waits[flight] = None
         for flight in waits:
-            await asyncio.shield(flight)
+            refused = await asyncio.shield(flight)
+            for one in wanted:
+                if one in refused:
+                    raise refused[one]
 
-    def _boarding(self) -> asyncio.Task[None]:
+    def _boarding(self) -> asyncio.Task[Refused]:
         if self._next_flight is None:
             self._next_flight = asyncio.create_task(self._fly(), name="pequod load")
             # Readers may all be gone when it fails.
             self._next_flight.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._next_flight
 
-    async def _fly(self) -> None:
+    async def _fly(self) -> Refused:
         ranges, self._wanted, self._next_flight = self._wanted, [], None
         try:
-            await self._load(ranges)
+            return await self._load(ranges)
         finally:
             for one in ranges:
                 del self._flights[one]
 
-    async def _load(self, ranges: Sequence[Range]) -> None:
+    async def _load(self, ranges: Sequence[Range]) -> Refused:
         if self._failure:
             raise BackingUnavailableError("the database", self._failure)
         wanted = [KeyRange(first, last) for first, last in ranges]
@@ -263,11 +270,16 @@ class Loader:
         else:
             raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
         keys = [key for key, _ in rows]
-        for first, last in ranges:
-            self._engine.load(first, last, rows[bisect_left(keys, first) : bisect_left(keys, last)])
+        refused: Refused = {}
+        for one in ranges:
+            try:
+                self._engine.load(*one, rows[bisect_left(keys, one.first) : bisect_left(keys, one.last)])
+            except LimitExceededError as error:
+                refused[one] = error
         self.counters.flights += 1
         self.counters.ranges += len(ranges)
         self.counters.rows += len(rows)
+        return refused
 
     async def load_patiently(self, ranges: Iterable[Range]) -> None:
         """Have ranges loaded, and try again for as long as the database does not answer."""

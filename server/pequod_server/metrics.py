@@ -190,7 +190,7 @@ _JOIN_COUNTERS: Final = (
 )
 
 
-_MEMORY_KINDS: Final = ("stored", "row", "context", "updater", "log", "state", "watch")
+_MEMORY_KINDS: Final = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch")
 
 
 class EngineCollector(Collector):
@@ -256,7 +256,9 @@ def _memory(memory: MemoryStatistics) -> Iterator[Metric]:
     for kind in _MEMORY_KINDS:
         kinds.add_metric([kind], getattr(memory, f"{kind}_bytes"))
     yield kinds
-    yield CounterMetricFamily("pequod_evictions", "Contexts that went to make room.", memory.evictions)
+    yield CounterMetricFamily(
+        "pequod_evictions", "Contexts and loaded ranges that went to make room.", memory.evictions
+    )
     yield CounterMetricFamily("pequod_memory_refusals", "Calls refused for want of memory.", memory.refusals)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pequod.engine import Engine, Range, Rows
+from pequod.engine import Engine, LimitExceededError, Range, Rows
 from pequod.errors import PequodError, SnapshotError
 from pequod_server.backing import BackingUnavailableError, SchemaError
 from pequod_server.loader import Loader
@@ -118,7 +118,11 @@ class Snapshots:
         if since is not None and backed is not None:
             for one in backed.ranges:
                 rows = _within(snapshot.rows, one)
-                self._engine.load(*one, zip(rows.keys, rows.values, strict=True))
+                try:
+                    self._engine.load(*one, zip(rows.keys, rows.values, strict=True))
+                except LimitExceededError as error:
+                    # It is loaded from the database when it is read.
+                    log.warning("a range of the snapshot is left out", extra={"reason": str(error)})
         facts = {"file": str(self._path), "keys": len(snapshot.rows.keys), "ranges": self._engine.loaded_range_count}
         log.info("restored a snapshot", extra=facts)
         if reason:

@@ -35,6 +35,7 @@ from pequod.engine import (
     Source,
     Watch,
     changes,
+    presence,
     rows,
 )
 from pequod.engine.memory import UNLIMITED
@@ -108,6 +109,10 @@ class Walker:
         return bool(delimiter) and name in self.backed
 
     def _load(self, first: bytes, last: bytes | None) -> None:
+        with suppress(LimitExceededError):
+            self._load_from_model(first, last)
+
+    def _load_from_model(self, first: bytes, last: bytes | None) -> None:
         self.engine.load(first, last, [row for row in self.model.base.items() if self._is_backed(row[0])])
 
     def _forget(self, first: bytes, last: bytes | None) -> None:
@@ -122,7 +127,7 @@ class Walker:
                 for first, last in error.ranges:
                     if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
                         raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
-                    self._load(first, last)
+                    self._load_from_model(first, last)
                 self.engine._check()
         raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
 
@@ -181,7 +186,11 @@ class Walker:
         if not self.followed:
             return
         watch, rows = self.followed[number % len(self.followed)]
-        for key, old, new in self._loading(lambda: self.engine.settle(watch, now=self.now)):
+        try:
+            told = self._loading(lambda: self.engine.settle(watch, now=self.now))
+        except LimitExceededError as error:
+            told, watch.ended = [], str(error)
+        for key, old, new in told:
             if rows.get(key) != old or old == new:
                 raise DifferenceError(f"a watch tells {old!r} -> {new!r} for {key!r}, which was {rows.get(key)!r}")
             if new is None:
@@ -452,17 +461,18 @@ def walk(seed: int, step_count: int, *, backed: bool = False, backfills: bool = 
 
 
 class small_limits:  # noqa: N801 - used like a function
-    """Make leaves and logs small at random, so that splits and overflows happen."""
+    """Make leaves, logs and loaded parts small at random, so that splits and overflows happen."""
 
     def __init__(self, random: Random) -> None:
         self._leaf, self._log = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
+        self._part = random.choice([1, 2, 512])
 
     def __enter__(self) -> None:
-        self._before = rows.LEAF_MAX, changes.LOG_MAX
-        rows.LEAF_MAX, changes.LOG_MAX = self._leaf, self._log
+        self._before = rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX
+        rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX = self._leaf, self._log, self._part
 
     def __exit__(self, *_: object) -> None:
-        rows.LEAF_MAX, changes.LOG_MAX = self._before
+        rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX = self._before
 
 
 def replay(script: Sequence[Step]) -> None:

@@ -4,7 +4,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import BackedKeyError, Engine, JoinError, MissingError, Range, prefix_end
-from pequod.engine.presence import Presence
+from pequod.engine.presence import PART_ROWS_MAX, Presence
 from tests.engine.joins import TIMELINE
 
 Rows = dict[bytes, bytes]
@@ -149,12 +149,23 @@ def test_no_join_computes_keys_of_the_database() -> None:
 def test_ranges_that_touch_are_one_and_a_piece_can_be_taken_out() -> None:
     presence = Presence()
     for first, last in [(b"a", b"c"), (b"e", b"g"), (b"c", b"e"), (b"x", b"z")]:
-        presence.add(first, last)
+        presence.add(first, last, 1)
         presence._check()
-    assert list(presence) == [(b"a", b"g"), (b"x", b"z")]
+    assert [part.range for part in presence] == [(b"a", b"g"), (b"x", b"z")]
     presence.discard(b"b", b"f")
     presence._check()
-    assert list(presence) == [(b"a", b"b"), (b"f", b"g"), (b"x", b"z")]
-    assert presence.gaps(b"", b"y") == [(b"", b"a"), (b"b", b"f"), (b"g", b"x")]
-    assert presence.holds(b"x", b"z")
-    assert not presence.holds(b"x", b"zz")
+    assert [part.range for part in presence] == [(b"a", b"b"), (b"f", b"g"), (b"x", b"z")]
+    assert presence.gaps(b"", b"y", 1) == [(b"", b"a"), (b"b", b"f"), (b"g", b"x")]
+    assert presence.holds(b"x", b"z", 1)
+    assert not presence.holds(b"x", b"zz", 1)
+
+
+def test_large_parts_stay_parts_and_a_read_goes_over_several() -> None:
+    presence = Presence()
+    for first, last in [(b"a", b"c"), (b"c", b"e"), (b"e", b"g")]:
+        presence.add(first, last, PART_ROWS_MAX)
+    presence.add(b"g", b"h", 0)
+    assert [part.range for part in presence] == [(b"a", b"c"), (b"c", b"e"), (b"e", b"h")]
+    assert presence.holds(b"b", b"f", 7)
+    assert [part.last_used for part in presence] == [7, 7, 7]
+    assert not presence.holds(b"b", b"i", 8)

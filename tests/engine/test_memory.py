@@ -6,7 +6,7 @@ import sys
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import PINNED, Engine, LimitExceededError, prefix_end
+from pequod.engine import PINNED, UNLIMITED, Engine, LimitExceededError, MissingError, Range, prefix_end
 from tests.engine.joins import TIMELINE, engine_with, put_all
 
 #: Made in a process of its own: name -> code that fills `engine`, which has the timeline join.
@@ -175,3 +175,91 @@ def test_a_read_that_needs_more_than_there_is_is_refused_and_others_go_on() -> N
 def _is_computed(engine: Engine, prefix: bytes) -> bool:
     found = engine.explain_range(prefix, prefix_end(prefix))
     return any(coverage.parts[0].state != "absent" for coverage in found.joins)
+
+
+def _backed_timelines(users: int, memory_limit: int) -> Engine:
+    engine = Engine(backed=[b"s", b"p"], memory_limit=memory_limit)
+    engine.add_joins(parse(TIMELINE))
+    for user in range(users):
+        _read(engine, user)
+    return engine
+
+
+def _read(engine: Engine, user: int) -> list[bytes]:
+    """Read a timeline of ten posts; the database has one poster for each user."""
+    while True:
+        try:
+            return engine.scan(b"t|u%03d|" % user, b"t|u%03d}" % user).keys
+        except MissingError as error:
+            for first, last in error.ranges:
+                name = first[2:6]
+                rows = [(b"s|%b|p%b" % (name, name[1:]), b"")] if first.startswith(b"s|") else []
+                rows += [(b"p|%b|%04d" % (name, time), bytes(100)) for time in range(10 * (not rows))]
+                engine.load(first, last, rows)
+
+
+def test_loaded_ranges_go_like_computed_ones_and_come_back() -> None:
+    engine = _backed_timelines(300, 300_000)
+    ledger = engine.ledger
+    assert 0 < ledger.loaded_bytes <= ledger.total_bytes <= ledger.limit_bytes
+    assert 20 < engine.loaded_range_count < 600
+    assert ledger.evictions > 300
+    # The least recently used went: the latest are there, the first are not.
+    computed = engine.statistics().joins["t"].computed_ranges
+    assert len(_read(engine, 299)) == 10
+    assert engine.statistics().joins["t"].computed_ranges == computed
+    loaded = engine.loaded()
+    assert Range(b"p|p000|", b"p|p000}") not in loaded
+    assert Range(b"p|p299|", b"p|p299}") in loaded
+    for user in range(300):
+        assert len(_read(engine, user)) == 10
+    engine._check()
+
+
+def test_what_was_computed_from_an_evicted_range_goes_with_it() -> None:
+    engine = _backed_timelines(1, UNLIMITED)
+    assert engine.evict(1) == 1
+    # What is computed goes before what it was computed from.
+    assert _is_computed(engine, b"t|u000|") is False
+    assert len(engine.loaded()) == 2
+    _read(engine, 0)
+    engine.forget(b"p|p000|", b"p|p000}")
+    assert _is_computed(engine, b"t|u000|") is False
+    assert engine.evict(10) == 1
+    assert engine.loaded() == []
+    engine._check()
+
+
+def test_a_load_that_cannot_fit_is_refused_before_anything_goes() -> None:
+    engine = _backed_timelines(50, 300_000)
+    loaded = engine.loaded()
+    with pytest.raises(LimitExceededError, match="memory_limit"):
+        engine.load(b"p|big|", b"p|big}", [(b"p|big|%04d" % time, bytes(1000)) for time in range(400)])
+    assert engine.loaded() == loaded
+    engine._check()
+
+
+def test_a_large_load_goes_in_parts() -> None:
+    engine = Engine(backed=[b"p"])
+    engine.load(b"p|", b"p}", [(b"p|bob|%06d" % time, b"x") for time in range(10_000)])
+    assert engine.loaded() == [Range(b"p|", b"p}")]
+    assert engine.loaded_range_count == 20
+    engine.get(b"p|bob|000000")
+    for _ in range(2000):
+        engine.get(b"p|bob|009999")
+    assert (engine.evict(5), engine.loaded_range_count) == (5, 15)
+    assert engine.get(b"p|bob|009999") == b"x"
+    with pytest.raises(MissingError):
+        engine.get(b"p|bob|000000")
+    engine._check()
+
+
+def test_pinned_tables_stay() -> None:
+    engine = Engine(backed=[b"s", b"p"], priorities={"s": PINNED})
+    for name in (b"s", b"p"):
+        engine.load(name + b"|", name + b"}", [(name + b"|a|b", b"1")])
+    # Until it is read, what was loaded waits for its reader.
+    assert engine.evict(10) == 0
+    assert engine.scan(b"p|", b"p}").values == engine.scan(b"s|", b"s}").values == [b"1"]
+    assert engine.evict(10) == 1
+    assert engine.loaded() == [Range(b"s|", b"s}")]
