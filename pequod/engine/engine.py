@@ -275,11 +275,15 @@ class Engine:
                 self.revision += self._changes.set_base(table, keys[start], values[start])
 
     def _admit_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        if self.ledger.limit_bytes < UNLIMITED:
+        if self.ledger.limit_bytes >= UNLIMITED:
+            return
+        growth_bytes = len(keys) * ROW + sum(map(len, keys)) + sum(map(len, values))
+        if not self._memory.has_room(self.revision, growth_bytes):
+            # Some may be there already.
             rows = dict(zip(keys, values, strict=True))
             self._memory.admit(self.revision, sum(self._growth(key, value) for key, value in rows.items()))
-            # How much that is was not foreseen at the last weighing.
-            self.ledger.weigh_at = 0
+        # How much that is was not foreseen at the last weighing.
+        self.ledger.weigh_at = 0
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Tell whether a database owns the key, so that a put of it would raise BackedKeyError.

@@ -190,6 +190,15 @@ class Memory:
             ledger.entry_count_max = ledger.entry_count + max(room, 0) // ENTRY
             ledger.weigh_at = revision + max(room // self._put_bytes_max, len(self._store.tables) // 4, 1)
 
+    def has_room(self, revision: int, grows_bytes: int) -> bool:
+        """Tell whether the store may grow by so much with nothing evicted."""
+        self.weigh(revision)
+        ledger = self.ledger
+        stored_bytes = ledger.stored_bytes + grows_bytes
+        return stored_bytes <= ledger.limit_bytes * _STORED_SHARE and (
+            ledger.total_bytes + grows_bytes <= ledger.limit_bytes
+        )
+
     def admit(self, revision: int, grows_bytes: int) -> None:
         """Make sure that there is room for a put, which makes the store grow by so much.
 
@@ -222,16 +231,17 @@ class Memory:
             ledger.refusals += 1
             raise LimitExceededError("memory_limit", ledger.stored_bytes + needed_bytes, ledger.limit_bytes)
 
-    def hold(self) -> None:
-        """Make sure that what a read has computed so far fits.
+    def hold(self, spare_bytes: int = 0) -> None:
+        """Make sure that what a read has computed so far fits, with so many bytes that it needs beside.
 
         Raises:
             LimitExceededError: It does not, even with everything else gone. Now it has gone as well.
         """
-        if not self.make_room():
+        self.refuse_beyond(spare_bytes)
+        if not self.make_room(spare_bytes):
             ledger = self.ledger
             ledger.refusals += 1
-            needed_bytes = ledger.total_bytes
+            needed_bytes = ledger.total_bytes + spare_bytes
             self.read_number += 1
             self.shrink(ledger.limit_bytes - self.free_bytes)
             raise LimitExceededError("memory_limit", needed_bytes, ledger.limit_bytes)

@@ -16,6 +16,9 @@ from pequod.engine.rows import Rows
 from pequod.engine.spec import DELIMITER
 from pequod.engine.store import Table
 
+#: So many contributions are collected before there has to be memory for them. Tests make it small.
+ROWS_AT_A_TIME = 8192
+
 
 class Sources(Protocol):
     """Where an execution reads the sources of its join."""
@@ -25,6 +28,9 @@ class Sources(Protocol):
 
     def stored(self, source: int) -> Table | None:
         """Return the table that holds the whole source; None if joins compute some of it."""
+
+    def make_room(self, tails: list[bytes]) -> int:
+        """Make room for contributions to rows with these tails; return how many there may be before asking again."""
 
 
 class Batch:
@@ -85,6 +91,7 @@ class Execution:
         "_lower",
         "_narrowed",
         "_plan",
+        "_room",
         "_source_key",
         "_sources",
         "_upper",
@@ -115,6 +122,8 @@ class Execution:
         self._batch = Batch(depths)
         #: Per depth: how far containing ranges narrow, once that is known to be the same for all of them.
         self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * depths
+        #: So many contributions may be collected before memory is asked for more.
+        self._room = ROWS_AT_A_TIME
         self._source_key = b""
         self._value = b""
 
@@ -254,6 +263,8 @@ class Execution:
             if not self._is_unique:
                 self._batch.source_keys.append(self._source_key)
             self._batch.values.append(self._value)
+            if len(self._batch.tails) > self._room:
+                self._room = self._sources.make_room(self._batch.tails)
 
     def _splice(self, splice: Splice, known: int, rows: Rows) -> None:
         """Take in copies whose tails are cut from source keys; the hot loop of a first check."""
@@ -269,6 +280,8 @@ class Execution:
         if lower <= tails[0] and (upper is None or tails[-1] < upper):
             self._batch.tails += tails
             self._batch.values += values
+            if len(self._batch.tails) > self._room:
+                self._room = self._sources.make_room(self._batch.tails)
             return
         for found, value in zip(tails, values, strict=True):
             if lower <= found and (upper is None or found < upper):

@@ -121,12 +121,12 @@ class Backfills:
                 context = Context(backfill.join, backfill.plan, environment, prefix)
                 try:
                     self._make(backfill, context, Range(*gap), piece, now)
+                    self._show(context, Range(*gap), now)
                 except BaseException:
                     self._changes.discard(context)
                     raise
                 loaded.range_count += 1
                 loaded.row_count += len(context.rows)
-                self._show(context, Range(*gap), now)
                 self._memory.hold()
         backfill.loaded.add(loaded)
         self.loaded.add(loaded)
@@ -221,6 +221,10 @@ class SourcesAsOf:
         """Return a stand-in for the value source's table."""
         assert source == self._value_source, "it is the last one"
         return _Unread(self)
+
+    def make_room(self, tails: list[bytes]) -> int:
+        """Ask for nothing: rows of the value source are not read."""
+        return len(tails) + 1
 
     def note(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
         """Note and return which keys of a part of a source have changed since."""

@@ -18,6 +18,8 @@ from typing import Final
 BYTES: Final = 41
 #: An entry of rows: two pointers, and what lists keep in reserve.
 ENTRY: Final = 17
+#: A computed row beside its tail's bytes while it is computed: the tail, and its places in lists and a dictionary.
+COMPUTING: Final = BYTES + 130
 #: A client-written row: an entry, its key and its value.
 ROW: Final = ENTRY + 2 * BYTES
 #: A table without rows, and a group.

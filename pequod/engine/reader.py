@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from math import inf
 
+from pequod.engine import execution
 from pequod.engine.aggregates import State
 from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context
 from pequod.engine.eviction import PINNED, Memory
 from pequod.engine.execution import Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
+from pequod.engine.memory import COMPUTING, UNLIMITED
 from pequod.engine.plan import Plan
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range, prefix_end
@@ -79,6 +81,18 @@ class SourceReader:
         """Return the table that holds the whole source; None if joins compute some of it, or a database owns it."""
         table = self._join.source_tables[source]
         return None if self._join.upstreams[source] or table.presence is not None else table
+
+    def make_room(self, tails: list[bytes]) -> int:
+        """Make room for contributions to rows with these tails; return how many there may be before asking again.
+
+        Raises:
+            LimitExceededError: There is none, whatever else goes.
+        """
+        memory = self._reader.memory
+        if memory.ledger.limit_bytes >= UNLIMITED:
+            return UNLIMITED
+        memory.hold(len(tails) * (COMPUTING + len(tails[-1])))
+        return len(tails) + execution.ROWS_AT_A_TIME
 
     def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> None:
         start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last

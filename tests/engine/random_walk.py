@@ -35,6 +35,7 @@ from pequod.engine import (
     Source,
     Watch,
     changes,
+    execution,
     presence,
     rows,
 )
@@ -465,14 +466,15 @@ class small_limits:  # noqa: N801 - used like a function
 
     def __init__(self, random: Random) -> None:
         self._leaf, self._log = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
-        self._part = random.choice([1, 2, 512])
+        self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
 
     def __enter__(self) -> None:
-        self._before = rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX
-        rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX = self._leaf, self._log, self._part
+        self._before = rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
+        rows.LEAF_MAX, changes.LOG_MAX = self._leaf, self._log
+        presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._part, self._at_a_time
 
     def __exit__(self, *_: object) -> None:
-        rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX = self._before
+        rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
 
 
 def replay(script: Sequence[Step]) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from pequod_grammar import parse
@@ -263,3 +264,45 @@ def test_pinned_tables_stay() -> None:
     assert engine.scan(b"p|", b"p}").values == engine.scan(b"s|", b"s}").values == [b"1"]
     assert engine.evict(10) == 1
     assert engine.loaded() == [Range(b"s|", b"s}")]
+
+
+@pytest.mark.parametrize("maintenance", ["", "pull "])
+def test_a_read_takes_no_more_than_the_limit_before_it_is_refused(maintenance: str) -> None:
+    engine = Engine(memory_limit=4 << 20)
+    engine.add_joins(parse(TIMELINE.replace(" = ", f" = {maintenance}", 1)))
+    put_all(engine, {f"s|u{user:03}|p{poster}": "" for user in range(100) for poster in range(10)})
+    put_all(engine, {f"p|p{poster}|{time:04}": "Hi" for poster in range(10) for time in range(200)})
+    stored_bytes = engine.ledger.stored_bytes
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitExceededError, match="memory_limit"):
+            engine.scan(b"t|", b"t}")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < engine.ledger.limit_bytes - stored_bytes
+    assert len(engine.scan(b"t|u001|", b"t|u001}").keys) == 2000
+    engine._check()
+
+
+def test_many_rows_at_once_are_taken_or_refused_as_a_whole() -> None:
+    engine = engine_with(TIMELINE)
+    engine.limit_memory(1 << 20)
+    put_all(engine, {f"s|u{number:03}|bob": "" for number in range(100)})
+    for number in range(100):
+        engine.scan(b"t|u%03d|" % number, b"t|u%03d}" % number)
+    keys = [b"p|bob|%04d" % number for number in range(1000)]
+    before = engine.revision
+    with pytest.raises(LimitExceededError, match="memory_limit"):
+        engine.put_all(keys, [bytes(1000)] * 1000)
+    assert engine.revision == before
+    assert engine.count(b"p|", b"p}") == 0
+    # Computed ranges go for what fits.
+    engine.put_all(keys[:800], [bytes(1000)] * 800)
+    assert engine.count(b"p|", b"p}") == 800
+    with pytest.raises(LimitExceededError):
+        engine.put_all(keys[700:], [bytes(1000)] * 300)
+    # The same rows once more need no more room, and shorter ones less.
+    engine.put_all(keys[:800], [bytes(900)] * 800)
+    assert engine.make_room()
+    engine._check()

@@ -64,6 +64,17 @@ async def test_a_full_server_refuses_puts_and_goes_on() -> None:
             assert memory.refusals >= len(refused)
 
 
+async def test_many_rows_at_once_are_written_or_refused_as_a_whole() -> None:
+    config = ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB")
+    async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:
+        rows = {f"p|bob|{number:04}": bytes(1000) for number in range(1500)}
+        with pytest.raises(LimitExceededError, match="memory_limit"):
+            await client.multi_put(rows)
+        assert await client.count("p|", "p}") == 0
+        await client.multi_put(dict(list(rows.items())[:700]))
+        assert await client.count("p|", "p}") == 700
+
+
 async def test_a_scan_that_needs_too_much_is_refused() -> None:
     config = ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB", joins=TIMELINE)
     async with serving(config) as port, connect(port) as channel:
