@@ -3,8 +3,8 @@
     call -> Connections -> its peer has a place, or gets one           -> the service
                            all places are taken by others that live    -> RESOURCE_EXHAUSTED
 
-gRPC tells nobody when a connection comes or goes. Its channelz knows those that are there; it is asked when all places are
-taken. gRPC itself closes connections only so far beyond the limit that those who come too many may hear why.
+gRPC tells nobody when a connection comes or goes. Its channelz knows those that are there; it is asked when all places
+are taken. gRPC itself closes connections only so far beyond the limit that those who come too many may hear why.
 """
 
 from __future__ import annotations

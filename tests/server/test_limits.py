@@ -157,7 +157,7 @@ async def test_connections_beyond_the_limit_are_refused_until_one_goes() -> None
                 with pytest.raises(LimitExceededError) as refused:
                     await client.put("k", "v")
                 assert (refused.value.setting, refused.value.maximum) == ("connections_max", 1)
-                health: Any = health_pb2_grpc.HealthStub(another)  # type: ignore[no-untyped-call]
+                health: Any = health_pb2_grpc.HealthStub(another)
                 assert (await health.Check(health_pb2.HealthCheckRequest())).status
             await first.Put(pb.PutRequest(key=b"k"))
         async with connect(port) as channel:
