@@ -135,10 +135,15 @@ class Changes:
         self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
     ) -> None:
         """Copy one value, or its absence, under ``tail`` into every context; the hot loop of a post."""
+        ledger = self._memory.ledger
         if old is None:
-            updaters.grow_tails(BYTES + len(tail))
+            size = BYTES + len(tail)
+            updaters.tail_bytes += size
+            ledger.updater_bytes += size
         elif new is None:
-            updaters.grow_tails(-BYTES - len(tail))
+            size = min(BYTES + len(tail), updaters.tail_bytes)
+            updaters.tail_bytes -= size
+            ledger.updater_bytes -= size
         if new is None or join.downstreams or join.watches.count:
             for context in updaters.contexts:
                 if context.covers(tail):
@@ -154,7 +159,6 @@ class Changes:
                 rows.values.append(new)
             elif not context.covers(tail) or rows.put(tail, new) is not None:
                 passed += 1
-        ledger = self._memory.ledger
         ledger.entry_count += len(updaters.contexts) - passed
         if ledger.entry_count > ledger.entry_count_max:
             ledger.weigh_at = 0

@@ -123,16 +123,13 @@ class Engine:
         if at < 0:
             self._put_loose(key, value)
             return
-        table = self._tables.get(key[:at])
-        if table is not None:
-            if table.outputs:
-                self._refuse_computed(table, key)
-            if table.presence is not None:
-                raise BackedKeyError(key)
+        table = self._tables.get(key[:at]) or self._make_table(key, value)
+        if table.outputs:
+            self._refuse_computed(table, key)
+        if table.presence is not None:
+            raise BackedKeyError(key)
         if self.revision >= self.ledger.weigh_at:
             self._memory.admit(self.revision, self._growth(key, value))
-        if table is None:
-            table = self._store.table(key[:at])
         old = table.put(key, value)
         if old == value:
             return
@@ -612,6 +609,12 @@ class Engine:
     def _is_loaded(self, presence: Presence, first: bytes, last: bytes) -> bool:
         self._memory.read_number += 1
         return presence.holds(first, last, self._memory.read_number)
+
+    def _make_table(self, key: bytes, value: bytes) -> Table:
+        if self.revision >= self.ledger.weigh_at:
+            # Of a put that is refused, no table is to be left.
+            self._memory.admit(self.revision, self._growth(key, value))
+        return self._store.table(key.partition(DELIMITER)[0])
 
     def _put_loose(self, key: bytes, value: bytes) -> None:
         if self.revision >= self.ledger.weigh_at:

@@ -69,12 +69,6 @@ class Updaters:
             waiting |= extras
             ledger.updater_bytes -= HOLD + (count - len(waiting)) * EXTRAS
 
-    def grow_tails(self, grown_bytes: int) -> None:
-        """Enter into the ledger that a fan-out made a tail, or took one away."""
-        grown_bytes = max(grown_bytes, -self.tail_bytes)
-        self.tail_bytes += grown_bytes
-        self._site.join.ledger.updater_bytes += grown_bytes
-
 
 class Site:
     """The frames of one step, by frame key.
