@@ -26,8 +26,10 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
+# Most tests wait for servers of their own, so that two at a time take little longer than one.
+PARALLEL := -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 test: $(INSTALLED) ## run the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 check: $(INSTALLED) proto-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .

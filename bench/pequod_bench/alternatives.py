@@ -106,7 +106,9 @@ def whole_keys() -> Iterator[None]:
             return whole.since(first)
         return whole.slice(first, last, limit, reverse=reverse)
 
-    def fan_out(_changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, new: bytes) -> None:
+    def fan_out(
+        _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes
+    ) -> None:
         for context in updaters.contexts:
             whole = cast("KeyedRows", context.rows).map
             keys = whole.keys
@@ -148,7 +150,9 @@ class SearchingRows(SortedRows):
 def searched_appends() -> Iterator[None]:
     """Search the place of each fan-out entry, instead of appending it where it is the latest."""
 
-    def fan_out(_changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, new: bytes) -> None:
+    def fan_out(
+        _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes
+    ) -> None:
         for context in updaters.contexts:
             if context.covers(tail):
                 context.rows.put(tail, new)
@@ -175,7 +179,9 @@ class CopyingRows(SortedRows):
 def copied_values() -> Iterator[None]:
     """Copy each tweet into each timeline, instead of sharing it with the post."""
 
-    def fan_out(_changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, new: bytes) -> None:
+    def fan_out(
+        _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes
+    ) -> None:
         for context in updaters.contexts:
             tails = context.rows.keys
             if tails and context.is_whole and context.upper is None and tails[-1] < tail:
@@ -210,16 +216,22 @@ Entries = SortedDict[tuple[FrameKey, int], LoneUpdater]
 class FoundUpdaters:
     """What a search finds at one frame key, read from the ordered map as it is asked for."""
 
-    __slots__ = ("_entries", "_frame_key")
+    __slots__ = ("_entries", "_frame_key", "tail_bytes")
 
     def __init__(self, entries: Entries, frame_key: FrameKey) -> None:
         self._entries = entries
         self._frame_key = frame_key
+        #: The ledger's, which holds no limit here.
+        self.tail_bytes = 0
 
     @property
     def contexts(self) -> FoundUpdaters:
         """The contexts that wait there."""
         return self
+
+    def __len__(self) -> int:
+        """Return one for however many there are: only the ledger asks, and counting them would cost a search."""
+        return 1
 
     def __iter__(self) -> Iterator[Context]:
         entries = self._entries
@@ -295,7 +307,9 @@ def general_scan() -> Iterator[None]:
 def forgotten_timelines() -> Iterator[None]:
     """Forget a timeline when its subscriptions change, and compute what is read next, instead of keeping a log."""
 
-    def note(changes: Changes, context: Context, _depth: int, _key: bytes, _old: bytes | None) -> None:
+    def note(
+        changes: Changes, context: Context, _depth: int, _key: bytes, _old: bytes | None, _grows_bytes: int
+    ) -> None:
         changes._overflowing.append(context)
 
     with patch.object(Changes, "_note", note):
