@@ -97,7 +97,7 @@ class Engine:
         self._backed = Backed(self._store, self._catalog, self._changes, self._memory, priorities or {})
         self._watches = Watches(self._store)
         self._following = Following(self._store, self._catalog, self._scans, self._watches)
-        self._views = Views()
+        self._views = Views(memory_limit)
         #: Ranges of joins taken in as somebody else computed them.
         self.backfills = Backfills(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
@@ -545,6 +545,7 @@ class Engine:
     def limit_memory(self, limit_bytes: int) -> None:
         """Change the limit; what is over it goes now, as far as it can."""
         self.ledger.limit_bytes = limit_bytes
+        self._views.limit(limit_bytes)
         self.make_room()
 
     def make_room(self, spare_bytes: int = 0) -> bool:

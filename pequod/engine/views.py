@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pequod.engine.contexts import Context
     from pequod.engine.joins import InstalledJoin
 
-#: All are forgotten when there are so many: some 20 MB, and quickly made again.
+#: All are forgotten when there are so many: some 20 MB, and quickly made again. The ledger does not count them.
 VIEWS_MAX: Final = 50_000
+#: One for so many bytes of a limit on memory, if that gives less: a fortieth of it.
+_LIMIT_BYTES_EACH: Final = 16_384
 
 
 class Part:
@@ -68,10 +70,16 @@ class View:
 class Views:
     """The views of one engine, by the first key of the read."""
 
-    __slots__ = ("_by_first",)
+    __slots__ = ("_by_first", "_count_max")
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self._by_first: dict[bytes, View] = {}
+        self.limit(limit_bytes)
+
+    def limit(self, limit_bytes: int) -> None:
+        """Keep no more than a small part of a limit on memory holds, from none on."""
+        self._count_max = min(VIEWS_MAX, limit_bytes // _LIMIT_BYTES_EACH)
+        self.forget()
 
     def find(self, first: bytes, last: bytes) -> View | None:
         """Return the view of a read, None if there is none."""
@@ -100,12 +108,12 @@ class Views:
             if not part.holds(0.0):
                 return
             parts.append(part)
-        if len(self._by_first) >= VIEWS_MAX:
+        if len(self._by_first) >= self._count_max:
             self._by_first.clear()
         self._by_first[first] = View(last, parts)
 
     def forget(self) -> None:
-        """Forget all views: joins came or went."""
+        """Forget all views."""
         self._by_first.clear()
 
 
