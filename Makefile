@@ -27,7 +27,7 @@ demo: $(INSTALLED) ## start a server, run a small Twip against it, print a repor
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
 # Most tests wait for servers of their own, so that two at a time take little longer than one.
-PARALLEL := -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n logical --maxprocesses 4 --no-loadscope-reorder
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)
 

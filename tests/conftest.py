@@ -8,10 +8,12 @@ import os
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -33,16 +35,21 @@ _register("ci", 150, 50)
 _register("soak", 20_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
-_SPARK = Path(__file__).parent / "spark"
+_SPARK: Final = "tests/spark"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Keeps the tests of a file in one process, since they share servers, and all of Spark's, which share a session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _SPARK if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Hand out tests so; `make test` runs several processes."""
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, since they share servers, and all of Spark's, which share a session.
-
-    Spark's come first: they take longest, and the other processes have the rest meanwhile.
-    """
-    items.sort(key=lambda item: _SPARK not in item.path.parents)
-    for item in items:
-        group = "spark" if _SPARK in item.path.parents else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Put Spark's tests first: they take longest, and the other processes have the rest meanwhile."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
