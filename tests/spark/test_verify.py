@@ -66,7 +66,8 @@ def test_a_sound_server_is_clean_also_while_others_write(spark: SparkSession) ->
         with writing(target):
             found = verify(spark, Connection(target)).found
             assert list(found) == []
-            assert found.key_count > 100
+            # At least a dozen posts of each are there at any moment, and most follow.
+            assert found.key_count > 50
 
 
 def test_faults_are_found_and_repaired_while_others_write(spark: SparkSession) -> None:
