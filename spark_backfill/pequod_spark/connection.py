@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pequod.client import AsyncClient, Client
 
@@ -11,7 +11,7 @@ from pequod.client import AsyncClient, Client
 class Connection:
     """What a client needs to reach a server; files must be there on each machine that connects."""
 
-    #: HOST:PORT.
+    #: HOST:PORT. This and all below are arguments of the clients.
     target: str
     timeout_s: float = 60.0
     tls: bool = False
@@ -27,26 +27,8 @@ class Connection:
 
     def client(self) -> Client:
         """Open a client."""
-        return Client(
-            self.target,
-            timeout_s=self.timeout_s,
-            tls=self.tls,
-            ca=self.ca,
-            certificate=self.certificate,
-            key=self.key,
-            token=self.token,
-            insecure=self.insecure,
-        )
+        return Client(**asdict(self))
 
     def async_client(self) -> AsyncClient:
         """Open an asyncio client."""
-        return AsyncClient(
-            self.target,
-            timeout_s=self.timeout_s,
-            tls=self.tls,
-            ca=self.ca,
-            certificate=self.certificate,
-            key=self.key,
-            token=self.token,
-            insecure=self.insecure,
-        )
+        return AsyncClient(**asdict(self))
