@@ -19,11 +19,10 @@ from grpc import aio
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of, stopping_status
-from pequod_server.handlers import Handler, refusing
+from pequod_server.handlers import SERVICE_PATH, Handler, Wrapped, refusing
 from pequod_server.undecodable import refusing_undecodable
 
-_SERVICE: Final = "/pequod.v1.Pequod/"
-_STREAMS: Final = frozenset({_SERVICE + "Execute"})
+_STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
 
 
 class Calls(aio.ServerInterceptor):
@@ -39,8 +38,7 @@ class Calls(aio.ServerInterceptor):
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
-        #: By method: the handler that was found, and the one that refuses what cannot be decoded.
-        self._checked: dict[str, tuple[Handler, Handler]] = {}
+        self._checked = Wrapped(lambda _method, handler: refusing_undecodable(handler, config.message_bytes_max))
 
     async def intercept_service(
         self,
@@ -49,7 +47,7 @@ class Calls(aio.ServerInterceptor):
     ) -> Handler | None:
         """Let a call pass, or have it refused."""
         method = handler_call_details.method
-        if not method.startswith(_SERVICE):
+        if not method.startswith(SERVICE_PATH):
             return await continuation(handler_call_details)
         if self._is_stopping:
             return refusing(stopping_status())
@@ -62,11 +60,7 @@ class Calls(aio.ServerInterceptor):
         if method in _STREAMS:
             self._hold(task, self._streams)
         handler = await continuation(handler_call_details)
-        found, checked = self._checked.get(method, (None, handler))
-        if handler is not None and found is not handler:
-            checked = refusing_undecodable(handler, self._config.message_bytes_max)
-            self._checked[method] = handler, checked
-        return checked
+        return None if handler is None else self._checked.around(method, handler)
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
         if len(self._under_way) >= self._config.calls_max:

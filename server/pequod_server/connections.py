@@ -9,10 +9,9 @@ are taken. gRPC itself closes connections only so far beyond the limit that thos
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import grpc
 from grpc import aio
@@ -20,11 +19,10 @@ from grpc_channelz.v1 import channelz_pb2
 from grpc_channelz.v1.channelz import ChannelzServicer
 
 from pequod.engine import LimitExceededError
-from pequod_server.handlers import Context, Handler, method_of, refuse
+from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, checked_first, refuse
 
 #: How many connections beyond the limit gRPC lets stand.
 SLACK: Final = 100
-_SERVICE: Final = "/pequod.v1.Pequod/"
 #: Channelz is asked no more often than this: it takes 10 µs or so for each connection.
 _ASK_S: Final = 1.0
 
@@ -40,8 +38,7 @@ class Connections(aio.ServerInterceptor):
         self._connections_max = connections_max
         self._admitted: set[str] = set()
         self._asked_s = -_ASK_S
-        #: By method: the handler that was found, and the one that looks at the connection first.
-        self._limited: dict[str, tuple[Handler, Handler]] = {}
+        self._limited = Wrapped(lambda _method, handler: checked_first(handler, self._check))
 
     async def intercept_service(
         self,
@@ -51,39 +48,15 @@ class Connections(aio.ServerInterceptor):
         """Have the connection of a call looked at before the call runs."""
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
-        if handler is None or not method.startswith(_SERVICE):
+        if handler is None or not method.startswith(SERVICE_PATH):
             return handler
-        found, limited = self._limited.get(method, (None, handler))
-        if found is not handler:
-            limited = self._limit(handler)
-            self._limited[method] = handler, limited
-        return limited
+        return self._limited.around(method, handler)
 
-    def _limit(self, handler: Handler) -> Handler:
-        behaviour, make = method_of(handler)
-        limit = self._limited_generator if inspect.isasyncgenfunction(behaviour) else self._limited_coroutine
-        return make(limit(behaviour), handler.request_deserializer, handler.response_serializer)
-
-    def _limited_coroutine(
-        self, behaviour: Callable[[Any, Context], Awaitable[Any]]
-    ) -> Callable[[Any, Context], Awaitable[Any]]:
-        async def limited(request: object, context: Context) -> object:
-            if not self._admits(context.peer()):
-                await refuse(context, self._error())
-            return await behaviour(request, context)
-
-        return limited
-
-    def _limited_generator(
-        self, behaviour: Callable[[Any, Context], AsyncIterator[Any]]
-    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
-        async def limited(request: object, context: Context) -> AsyncIterator[Any]:
-            if not self._admits(context.peer()):
-                await refuse(context, self._error())
-            async for reply in behaviour(request, context):
-                yield reply
-
-        return limited
+    async def _check(self, _request: object, context: Context) -> None:
+        if not self._admits(context.peer()):
+            await refuse(
+                context, LimitExceededError("connections_max", self._connections_max + 1, self._connections_max)
+            )
 
     def _admits(self, peer: str) -> bool:
         if peer in self._admitted:
@@ -98,9 +71,6 @@ class Connections(aio.ServerInterceptor):
                 return False
         self._admitted.add(peer)
         return True
-
-    def _error(self) -> LimitExceededError:
-        return LimitExceededError("connections_max", self._connections_max + 1, self._connections_max)
 
 
 def _living() -> set[str]:

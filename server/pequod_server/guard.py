@@ -27,13 +27,12 @@ from pequod_server.access import Access, AccessRules, Credential
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.grants import Right, Role
-from pequod_server.handlers import Context, Handler, method_of, refuse, refusing
+from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of, refuse, refusing
 
 #: Calls for everybody: those that ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
 #: Calls for everybody who is known: what is told is public.
 _KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/")
-_SERVICE: Final = "/pequod.v1.Pequod/"
 _BEARER: Final = "bearer "
 
 
@@ -80,8 +79,7 @@ class AccessGuard(aio.ServerInterceptor):
         self.access = access
         self._engine = engine
         self._takes_certificates = takes_certificates
-        #: By method: the handler that was found, and the guarded one.
-        self._guarded: dict[str, tuple[Handler, Handler]] = {}
+        self._guarded = Wrapped(self._guard)
         self._rules: dict[str, Callable[[Role, Any], None]] = {
             "Get": lambda role, request: role.need_key(Right.READ, request.key),
             "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
@@ -132,14 +130,10 @@ class AccessGuard(aio.ServerInterceptor):
         except UnauthenticatedError as error:
             return refusing(status_of(error))
         _caller.set(caller)
-        found, guarded = self._guarded.get(details.method, (None, handler))
-        if found is not handler:
-            guarded = self._guard(details.method, handler)
-            self._guarded[details.method] = handler, guarded
-        return guarded
+        return self._guarded.around(details.method, handler)
 
     def _guard(self, method: str, handler: Handler) -> Handler:
-        name = method.removeprefix(_SERVICE)
+        name = method.removeprefix(SERVICE_PATH)
         known = _need_nothing if method.startswith(_KNOWN) else _need_everything
         rule = self._rules.get(name, known)
         trim = self._trims.get(name, _trim_nothing)

@@ -1,18 +1,25 @@
-"""What every interceptor needs of gRPC's handlers: their method and its kind, and how a call is refused."""
+"""What interceptors and services need of gRPC's handlers: their method and its kind, and how a call is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from grpc import aio
 
-from pequod.engine import PequodError
+from pequod.engine import BackedKeyError, PequodError
 from pequod_server.errors import status_of
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = aio.ServicerContext[Any, Any]
+Answer = TypeVar("Answer")
+#: Looks at a request before its method does, and refuses it if need be.
+Check = Callable[[Any, Context], Awaitable[None]]
+
+#: How the names of our service's methods begin.
+SERVICE_PATH: Final = "/pequod.v1.Pequod/"
 
 
 def method_of(handler: Handler) -> tuple[Any, Callable[..., Handler]]:
@@ -26,6 +33,48 @@ def method_of(handler: Handler) -> tuple[Any, Callable[..., Handler]]:
     return handler.unary_unary, grpc.unary_unary_rpc_method_handler
 
 
+def checked_first(
+    handler: Handler, check: Check, request_deserializer: Callable[[bytes], Any] | None = None
+) -> Handler:
+    """Return a handler of the same kind whose requests are looked at before its method runs.
+
+    Args:
+        request_deserializer: Takes the place of the handler's own.
+    """
+    behaviour, make = method_of(handler)
+
+    async def checked_reply(request: object, context: Context) -> object:
+        await check(request, context)
+        return await behaviour(request, context)
+
+    async def checked_replies(request: object, context: Context) -> AsyncIterator[Any]:
+        await check(request, context)
+        async for reply in behaviour(request, context):
+            yield reply
+
+    checked = checked_replies if inspect.isasyncgenfunction(behaviour) else checked_reply
+    return make(checked, request_deserializer or handler.request_deserializer, handler.response_serializer)
+
+
+class Wrapped:
+    """The handlers that an interceptor puts around those that it finds: each is made once."""
+
+    __slots__ = ("_by_method", "_wrap")
+
+    def __init__(self, wrap: Callable[[str, Handler], Handler]) -> None:
+        self._wrap = wrap
+        #: By method: the handler that was found, and the one around it.
+        self._by_method: dict[str, tuple[Handler, Handler]] = {}
+
+    def around(self, method: str, handler: Handler) -> Handler:
+        """Return the handler around the one of a method."""
+        found, wrapped = self._by_method.get(method, (None, handler))
+        if found is not handler:
+            wrapped = self._wrap(method, handler)
+            self._by_method[method] = handler, wrapped
+        return wrapped
+
+
 def refusing(status: grpc.Status) -> Handler:
     """Return a handler that refuses a call of any kind without reading its request."""
 
@@ -34,6 +83,20 @@ def refusing(status: grpc.Status) -> Handler:
 
     # Fits every kind of call: nothing is read, and nothing but the status is sent.
     return grpc.stream_stream_rpc_method_handler(refuse_call)
+
+
+async def answer(context: Context, ask: Callable[[], Answer]) -> Answer:
+    """Return what ``ask`` returns; end the call if it refuses.
+
+    Raises:
+        BackedKeyError: A database owns a key: the caller may have another way.
+    """
+    try:
+        return ask()
+    except BackedKeyError:
+        raise
+    except PequodError as error:
+        await refuse(context, error)
 
 
 async def refuse(context: Context, error: PequodError) -> NoReturn:

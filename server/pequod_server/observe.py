@@ -27,7 +27,7 @@ from grpc import aio
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from structlog.contextvars import bind_contextvars
 
-from pequod_server.handlers import Context, Handler, method_of
+from pequod_server.handlers import SERVICE_PATH, Context, Handler, method_of
 
 #: What a client names its request by, in lower case as gRPC wants it.
 REQUEST_ID_KEY: Final = "x-request-id"
@@ -35,8 +35,6 @@ REQUEST_ID_KEY: Final = "x-request-id"
 REQUEST_ID_LENGTH_MAX: Final = 128
 #: A call that is cancelled this near to its deadline has met it: the client's clock is not ours.
 _DEADLINE_SLACK_S: Final = 0.01
-#: Methods of our own service go by their last name, others by `service/method`.
-_OUR_SERVICE: Final = "/pequod.v1.Pequod/"
 #: How gRPC's own services and ours call a method that tells of changes until the client has enough.
 _WATCHES: Final = "/Watch"
 
@@ -101,7 +99,8 @@ class CallObserver(aio.ServerInterceptor):
                 sink.opened(call)(grpc.StatusCode.UNIMPLEMENTED, 0.0)
             return handler
         call = Call(
-            details.method.removeprefix(_OUR_SERVICE).removeprefix("/"),
+            # Methods of our own service go by their last name, others by `service/method`.
+            details.method.removeprefix(SERVICE_PATH).removeprefix("/"),
             metadata,
             self._request_id(metadata),
             is_open_ended=handler.request_streaming or details.method.endswith(_WATCHES),

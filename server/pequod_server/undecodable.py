@@ -9,8 +9,7 @@ traceback; and it would refuse what is too long without the name of the setting.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -19,7 +18,7 @@ from pequod_proto.commands import MESSAGE_SLACK_BYTES
 from pequod.engine import LimitExceededError, PequodError
 from pequod.errors import BadRequestError
 from pequod_server.config import ServerConfig
-from pequod_server.handlers import Context, Handler, method_of, refuse
+from pequod_server.handlers import Context, Handler, checked_first, method_of, refuse
 
 
 def receive_bytes_max(config: ServerConfig) -> int:
@@ -34,12 +33,11 @@ def refusing_undecodable(handler: Handler, bytes_max: int) -> Handler:
     """
     if handler.request_deserializer is None:
         return handler
-    behaviour, make = method_of(handler)
     deserialize = _bounded(handler.request_deserializer, bytes_max)
     if handler.request_streaming:
+        behaviour, make = method_of(handler)
         return make(behaviour, deserialize, handler.response_serializer)
-    checked = _checked_generator if inspect.isasyncgenfunction(behaviour) else _checked_coroutine
-    return make(checked(behaviour), _keeping_errors(deserialize), handler.response_serializer)
+    return checked_first(handler, _refuse_error, _keeping_errors(deserialize))
 
 
 def undecodable(error: DecodeError) -> BadRequestError:
@@ -68,24 +66,6 @@ def _keeping_errors(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], An
     return deserialized
 
 
-def _checked_coroutine(
-    behaviour: Callable[[Any, Context], Awaitable[Any]],
-) -> Callable[[Any, Context], Awaitable[Any]]:
-    async def checked(request: object, context: Context) -> object:
-        if isinstance(request, PequodError):
-            await refuse(context, request)
-        return await behaviour(request, context)
-
-    return checked
-
-
-def _checked_generator(
-    behaviour: Callable[[Any, Context], AsyncIterator[Any]],
-) -> Callable[[Any, Context], AsyncIterator[Any]]:
-    async def checked(request: object, context: Context) -> AsyncIterator[Any]:
-        if isinstance(request, PequodError):
-            await refuse(context, request)
-        async for reply in behaviour(request, context):
-            yield reply
-
-    return checked
+async def _refuse_error(request: object, context: Context) -> None:
+    if isinstance(request, PequodError):
+        await refuse(context, request)
