@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
-from pequod.cli.exits import ExitCode, fail
-from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.exits import ExitCode, fail, say
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
 

@@ -34,5 +34,10 @@ class ExitCode(IntEnum):
 
 def fail(code: ExitCode, message: str) -> NoReturn:
     """Say on standard error what went wrong and what to do, and end the command."""
-    print(f"pequod: {message}", file=sys.stderr)
+    say(message)
     raise typer.Exit(code)
+
+
+def say(message: str) -> None:
+    """Tell something beside the results."""
+    print(f"pequod: {message}", file=sys.stderr)

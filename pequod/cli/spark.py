@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -45,7 +44,7 @@ def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[Spa
     is_ours = SparkSession.getActiveSession() is None
     console = Console(stderr=True)
     try:
-        with console.status(f"{doing} ...") if console.is_terminal else _nothing():
+        with console.status(f"{doing} ...") if console.is_terminal else nullcontext():
             spark = spark_session(master, settings={**_SETTINGS, **_local(master), **settings})
             try:
                 yield spark
@@ -61,11 +60,6 @@ def spark_connection(target: str) -> Connection:
     from pequod_spark.connection import Connection
 
     return Connection(target, **connection_settings())
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def _local(master: str) -> dict[str, str]:
@@ -85,8 +79,3 @@ def _first_line(text: str) -> str:
         if line.startswith(("pequod.", "pequod_spark.", "pyspark_pequod.")) and ": " in line:
             return line.partition(": ")[2]
     return text.strip().splitlines()[0]
-
-
-def say(message: str) -> None:
-    """Tell something beside the results."""
-    print(f"pequod: {message}", file=sys.stderr)

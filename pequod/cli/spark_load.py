@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Target
-from pequod.cli.exits import ExitCode, fail
-from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.exits import ExitCode, fail, say
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Json
-from pequod.cli.exits import ExitCode
-from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.exits import ExitCode, say
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_line

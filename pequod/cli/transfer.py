@@ -16,7 +16,7 @@ import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Target, connected
 from pequod.cli.data import First, Last, Prefix, key_range
-from pequod.cli.exits import ExitCode, fail
+from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.parquet import read_parquet, write_parquet
 from pequod.cli.rowfiles import BadRow, FileError, Row, read_csv, read_json_lines, write_csv, write_json_lines
 from pequod.cli.streams import STANDARD, reading, writing
@@ -107,7 +107,7 @@ def load(
             _show_problems(loader, file, kind)
             fail(ExitCode.REFUSED, _why_ended(error, loader, file, kind))
         except (PequodError, KeyboardInterrupt):
-            _tell(f"{_rows(loader.stored)} written before it ended, and perhaps some of those under way")
+            say(f"{_rows(loader.stored)} written before it ended, and perhaps some of those under way")
             raise
     _show_problems(loader, file, kind)
     parts = [f"{_rows(loader.stored)} loaded in {time.monotonic() - started:.1f} s"]
@@ -117,7 +117,7 @@ def load(
     summary = "; ".join(parts)
     if loader.refused:
         fail(ExitCode.REFUSED, summary)
-    _tell(summary)
+    say(summary)
 
 
 @app.command(
@@ -156,7 +156,7 @@ def dump(
                 _writer(kind)(counted, file)
         except FileError as error:
             fail(ExitCode.REFUSED, str(error))
-    _tell(f"{_rows(counted.row_count)} dumped in {time.monotonic() - started:.1f} s")
+    say(f"{_rows(counted.row_count)} dumped in {time.monotonic() - started:.1f} s")
 
 
 class _Counted:
@@ -231,10 +231,10 @@ def _why_ended(error: FileError, loader: Loader, file: str, kind: Format) -> str
 
 def _show_problems(loader: Loader, file: str, kind: Format) -> None:
     for problem in loader.problems:
-        _tell(f"{_place(file, kind, problem.place)}: {problem.reason}")
+        say(f"{_place(file, kind, problem.place)}: {problem.reason}")
     hidden = loader.malformed + loader.refused - len(loader.problems)
     if hidden:
-        _tell(f"... and {hidden} more")
+        say(f"... and {hidden} more")
 
 
 def _place(file: str, kind: Format, place: int) -> str:
@@ -244,7 +244,3 @@ def _place(file: str, kind: Format, place: int) -> str:
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
-
-
-def _tell(message: str) -> None:
-    print(f"pequod: {message}", file=sys.stderr)

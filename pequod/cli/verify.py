@@ -10,8 +10,8 @@ import typer
 
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.data import Last, Prefix, key_range
-from pequod.cli.exits import ExitCode
-from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, say, session, spark_connection
+from pequod.cli.exits import ExitCode, say
+from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 

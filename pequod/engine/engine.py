@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import lt
-from typing import Final
+from typing import Final, NoReturn
 
 from pequod.engine import splits
 from pequod.engine.backed import Backed
@@ -116,9 +116,9 @@ class Engine:
             O(key length), plus 0.4 µs or so for each computed key that changes.
         """
         if not 0 < len(key) <= self._key_bytes_max:
-            self._refuse_key(key)
+            self._refuse_sizes(key)
         if len(value) > self._value_bytes_quick:
-            self._weigh_sooner(value)
+            self._weigh_sooner(key, value)
         at = key.find(DELIMITER)
         if at < 0:
             self._put_loose(key, value)
@@ -147,7 +147,7 @@ class Engine:
             BackedKeyError: A database owns this key.
         """
         if not 0 < len(key) <= self._key_bytes_max:
-            self._refuse_key(key)
+            self._refuse_sizes(key)
         at = key.find(DELIMITER)
         if at < 0:
             old = self._store.remove_loose(key)
@@ -242,10 +242,8 @@ class Engine:
             materialised, a quarter of it.
         """
         for key, value in zip(keys, values, strict=True):
-            if not 0 < len(key) <= self._key_bytes_max:
-                self._refuse_key(key)
-            if len(value) > self._value_bytes_max:
-                raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+            if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_max:
+                self._refuse_sizes(key, value)
         ascends = all(map(lt, keys, islice(keys, 1, None)))
         start = 0
         runs: list[tuple[bytes | None, int, int]] = []
@@ -288,10 +286,8 @@ class Engine:
         Raises:
             InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
         """
-        if not 0 < len(key) <= self._key_bytes_max:
-            self._refuse_key(key)
-        if len(value) > self._value_bytes_max:
-            raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+        if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_max:
+            self._refuse_sizes(key, value)
         name, delimiter, _ = key.partition(DELIMITER)
         table = self._tables.get(name) if delimiter else None
         if table is None:
@@ -628,9 +624,9 @@ class Engine:
             self.revision += 1
             self._watches.tell_loose(key, old, value)
 
-    def _weigh_sooner(self, value: bytes) -> None:
+    def _weigh_sooner(self, key: bytes, value: bytes) -> None:
         if len(value) > self._value_bytes_max:
-            raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
+            self._refuse_sizes(key, value)
         self.ledger.weigh_at -= len(value) // VALUE_STEP
 
     def _growth(self, key: bytes, value: bytes) -> int:
@@ -638,10 +634,12 @@ class Engine:
         old = self._store.get(key)
         return len(value) + (ROW + len(key) if old is None else -len(old))
 
-    def _refuse_key(self, key: bytes) -> None:
+    def _refuse_sizes(self, key: bytes, value: bytes = b"") -> NoReturn:
         if not key:
             raise InvalidKeyError(key, "it is empty")
-        raise LimitExceededError("key_bytes_max", len(key), self._key_bytes_max)
+        if len(key) > self._key_bytes_max:
+            raise LimitExceededError("key_bytes_max", len(key), self._key_bytes_max)
+        raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
 
     def _refuse_computed(self, table: Table, key: bytes) -> None:
         for join in table.outputs:

@@ -12,19 +12,18 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from typing import Final
 from zlib import crc32
 
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer
 
-from pequod.engine import Backfill, Engine, InvalidPieceError, LimitExceededError, Loaded, PequodError, Piece
+from pequod.engine import Backfill, Engine, InvalidPieceError, LimitExceededError, Loaded, Piece
 from pequod.errors import UnknownBackfillError
+from pequod_server.bounds import last_of
 from pequod_server.config import ServerConfig
 from pequod_server.execute import ROW_BYTES
-from pequod_server.handlers import Context, refuse
-
-Answer = TypeVar("Answer")
+from pequod_server.handlers import Context, answer
 
 #: Backfills that ended and are still told of.
 _ENDED_MAX: Final = 16
@@ -102,7 +101,7 @@ class LeasedBackfills:
         backfill = self._engine.backfills.begin(
             request.join,
             request.first,
-            request.last if request.HasField("last") else None,
+            last_of(request),
             self._engine.revision,
             level=request.level if request.HasField("level") else None,
             record_bytes_max=self._config.backfill_bytes_max,
@@ -119,9 +118,7 @@ class LeasedBackfills:
             UnknownBackfillError: There is none, or not of that join.
             BackfillEndedError: It has ended.
         """
-        leased = next((leased for leased in self if leased.id == number), None)
-        if leased is None or leased.backfill.join.info.name != join:
-            raise UnknownBackfillError(number)
+        leased = self._find(number, join)
         leased.backfill.refuse_ended()
         leased.expires_s = time.monotonic() + leased.lease_s
         return leased
@@ -132,12 +129,16 @@ class LeasedBackfills:
         Raises:
             UnknownBackfillError: There is none, or not of that join.
         """
-        leased = next((leased for leased in self if leased.id == number), None)
-        if leased is None or leased.backfill.join.info.name != join:
-            raise UnknownBackfillError(number)
+        leased = self._find(number, join)
         self._engine.backfills.end(leased.backfill, reason or "cancelled")
         self._sort_out()
         return leased
+
+    def _find(self, number: int, join: str) -> Leased:
+        for leased in self:
+            if leased.id == number and leased.backfill.join.info.name == join:
+                return leased
+        raise UnknownBackfillError(number)
 
     def _sort_out(self) -> None:
         """Put aside what has ended."""
@@ -173,12 +174,12 @@ class BackfillHandlers(PequodServicer):
 
     async def BeginBackfill(self, request: pb.BeginBackfillRequest, context: Context) -> pb.BeginBackfillReply:
         """Begin a backfill."""
-        leased = await _answer(context, lambda: self._backfills.begin(request))
+        leased = await answer(context, lambda: self._backfills.begin(request))
         return pb.BeginBackfillReply(header=self._header(), backfill=leased.message())
 
     async def ReadBackfill(self, request: pb.ReadBackfillRequest, context: Context) -> pb.ReadBackfillReply:
         """Read source rows as they were."""
-        leased = await _answer(context, lambda: self._backfills.renew(request.id, request.join))
+        leased = await answer(context, lambda: self._backfills.renew(request.id, request.join))
         reply = pb.ReadBackfillReply()
         first, size, bytes_max = request.first, 0, self._config.reply_bytes_max
         while size < bytes_max:
@@ -194,19 +195,19 @@ class BackfillHandlers(PequodServicer):
             first = rows.keys[-1] + b"\0"
             size += sum(map(len, rows.keys)) + sum(map(len, rows.values)) + ROW_BYTES * len(rows.keys)
             await asyncio.sleep(0)
-            await _answer(context, leased.backfill.refuse_ended)
+            await answer(context, leased.backfill.refuse_ended)
         reply.header.CopyFrom(self._header())
         reply.resume_key = first
         return reply
 
     async def LoadBackfill(self, request: pb.LoadBackfillRequest, context: Context) -> pb.LoadBackfillReply:
         """Take in pieces; between them, others have their turn."""
-        leased = await _answer(context, lambda: self._backfills.renew(request.id, request.join))
-        pieces = await _answer(context, lambda: _pieces(leased.backfill, request))
+        leased = await answer(context, lambda: self._backfills.renew(request.id, request.join))
+        pieces = await answer(context, lambda: _pieces(leased.backfill, request))
         total = Loaded()
         turn_s = time.monotonic()
         for piece in pieces:
-            loaded = await _answer(
+            loaded = await answer(
                 context,
                 lambda piece=piece: self._engine.backfills.load(leased.backfill, [piece], now=time.monotonic()),  # type: ignore[misc]
             )
@@ -223,13 +224,13 @@ class BackfillHandlers(PequodServicer):
 
     async def RenewBackfill(self, request: pb.RenewBackfillRequest, context: Context) -> pb.RenewBackfillReply:
         """Note that a driver lives."""
-        leased = await _answer(context, lambda: self._backfills.renew(request.id, request.join))
+        leased = await answer(context, lambda: self._backfills.renew(request.id, request.join))
         leased.stage, leased.rows_expected = request.stage, request.rows_expected
         return pb.RenewBackfillReply(header=self._header(), backfill=leased.message())
 
     async def EndBackfill(self, request: pb.EndBackfillRequest, context: Context) -> pb.EndBackfillReply:
         """End a backfill."""
-        leased = await _answer(context, lambda: self._backfills.end(request.id, request.join, request.reason))
+        leased = await answer(context, lambda: self._backfills.end(request.id, request.join, request.reason))
         return pb.EndBackfillReply(header=self._header(), backfill=leased.message())
 
     async def ListBackfills(self, _request: pb.ListBackfillsRequest, _context: Context) -> pb.ListBackfillsReply:
@@ -285,10 +286,3 @@ def _cut(
 
 def _spread(entries: list[bytes], at: list[int]) -> list[bytes]:
     return list(map(entries.__getitem__, at))
-
-
-async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
-    try:
-        return ask()
-    except PequodError as error:
-        await refuse(context, error)

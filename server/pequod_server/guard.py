@@ -21,9 +21,10 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, JoinError, Pattern
-from pequod.engine.ranges import prefix_end, within
+from pequod.engine.ranges import prefix_end
 from pequod.errors import PermissionDeniedError, UnauthenticatedError
 from pequod_server.access import Access, AccessRules, Credential
+from pequod_server.bounds import last_of, range_of
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.grants import Right, Role
@@ -86,11 +87,11 @@ class AccessGuard(aio.ServerInterceptor):
             "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
             "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
             "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
-            "RemoveRange": lambda role, request: role.need(Right.WRITE, *_narrowed(request)),
-            "Scan": lambda role, request: role.need(Right.READ, *_narrowed(request)),
-            "Watch": lambda role, request: role.need(Right.READ, request.first, _last(request)),
-            "Count": lambda role, request: role.need(Right.READ, *_narrowed(request)),
-            "Splits": lambda role, request: role.need(Right.READ, *_narrowed(request)),
+            "RemoveRange": lambda role, request: role.need(Right.WRITE, *range_of(request)),
+            "Scan": lambda role, request: role.need(Right.READ, *range_of(request)),
+            "Watch": lambda role, request: role.need(Right.READ, request.first, last_of(request)),
+            "Count": lambda role, request: role.need(Right.READ, *range_of(request)),
+            "Splits": lambda role, request: role.need(Right.READ, *range_of(request)),
             # Its commands are looked at one by one, and these two show what the caller may see.
             "Execute": _need_nothing,
             "ListJoins": _need_nothing,
@@ -159,7 +160,7 @@ class AccessGuard(aio.ServerInterceptor):
 
     def _need_explain(self, role: Role, request: pb.ExplainRequest) -> None:
         if request.WhichOneof("subject") == "range":
-            role.need(Right.READ, request.range.first, _last(request.range), Right.ADMIN)
+            role.need(Right.READ, request.range.first, last_of(request.range), Right.ADMIN)
             return
         for join in self._engine.joins():
             if join.name == request.join:
@@ -167,7 +168,7 @@ class AccessGuard(aio.ServerInterceptor):
 
     def _need_invalidate(self, role: Role, request: pb.InvalidateRequest) -> None:
         if request.WhichOneof("subject") == "range":
-            role.need(Right.ADMIN, request.range.first, _last(request.range))
+            role.need(Right.ADMIN, request.range.first, last_of(request.range))
             return
         for join in self._engine.joins():
             if join.name == request.join:
@@ -332,14 +333,3 @@ def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
     kept = [message for message in messages if is_kept(message)]
     del messages[:]
     messages.extend(kept)
-
-
-def _narrowed(
-    request: pb.ScanRequest | pb.CountRequest | pb.SplitsRequest | pb.RemoveRangeRequest,
-) -> tuple[bytes, bytes | None]:
-    """Return the range that the service will take: its part with the prefix."""
-    return within(request.prefix, request.first, request.last if request.HasField("last") else None)
-
-
-def _last(request: pb.WatchRequest | pb.Range) -> bytes | None:
-    return request.last if request.HasField("last") else None

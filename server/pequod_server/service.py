@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import accumulate, zip_longest
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 from grpc import aio
@@ -16,16 +16,17 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
-from pequod.engine.ranges import united, within
+from pequod.engine.ranges import united
 from pequod.errors import BadRequestError, SnapshotError, WatchCompactedError
 from pequod_server import encode
 from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
+from pequod_server.bounds import last_of, range_of
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
 from pequod_server.execute import ROW_BYTES, Executor, Need, Outcomes, Steps, Writes
-from pequod_server.handlers import Context, end_call, refuse
+from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
 from pequod_server.snapshots import Snapshots
@@ -33,11 +34,6 @@ from pequod_server.statistics import collected
 from pequod_server.undecodable import undecodable
 from pequod_server.watches import Bounds, Feed, Watches
 from pequod_server.write_through import WriteThrough
-
-Answer = TypeVar("Answer")
-
-#: Requests that name a range, or the part of it with a prefix.
-Ranged = pb.ScanRequest | pb.CountRequest | pb.SplitsRequest | pb.RemoveRangeRequest
 
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
@@ -92,7 +88,7 @@ class PequodService(BackfillHandlers):
     async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutReply:
         """Write one base key."""
         try:
-            await _answer(context, lambda: self._engine.put(request.key, request.value))
+            await answer(context, lambda: self._engine.put(request.key, request.value))
         except BackedKeyError as error:
             await self._write(context, error, request.value)
         return pb.PutReply(header=self._header())
@@ -100,7 +96,7 @@ class PequodService(BackfillHandlers):
     async def Remove(self, request: pb.RemoveRequest, context: Context) -> pb.RemoveReply:
         """Remove one base key."""
         try:
-            removed = await _answer(context, lambda: self._engine.remove(request.key))
+            removed = await answer(context, lambda: self._engine.remove(request.key))
         except BackedKeyError as error:
             removed = await self._write(context, error, None)
         return pb.RemoveReply(header=self._header(), removed=removed)
@@ -110,7 +106,7 @@ class PequodService(BackfillHandlers):
         room = self._config.reply_bytes_max
         values: list[bytes] = []
         present: list[bool] = []
-        await _answer(context, lambda: self._refuse_many(len(request.keys)))
+        await answer(context, lambda: self._refuse_many(len(request.keys)))
         keys = request.keys[:]
         # Without bounds of its own: each key is looked at for staleness.
         found = await self._read(context, lambda: self._get_all(keys), (b"", b""))
@@ -134,7 +130,7 @@ class PequodService(BackfillHandlers):
             self._engine.put_all(keys, values)
 
         try:
-            await _answer(context, put)
+            await answer(context, put)
         except BackedKeyError as error:
             if self._through is None:
                 await refuse(context, error)
@@ -175,7 +171,7 @@ class PequodService(BackfillHandlers):
         if not request.HasField("first") and not request.prefix:
             reason = "name the range by first or prefix; an empty first is the very first key"
             await refuse(context, BadRequestError(reason))
-        first, last = _range(request)
+        first, last = range_of(request)
         removed = 0
         try:
             while keys := self._engine.remove_range(first, last, _REMOVED_AT_A_TIME):
@@ -191,19 +187,19 @@ class PequodService(BackfillHandlers):
 
     async def Count(self, request: pb.CountRequest, context: Context) -> pb.CountReply:
         """Count the keys of a range."""
-        first, last = bounds = _range(request)
+        first, last = bounds = range_of(request)
         count = await self._read(context, lambda: self._engine.count(first, last, now=time.monotonic()), bounds)
         return pb.CountReply(header=self._header(), count=count)
 
     async def Splits(self, request: pb.SplitsRequest, context: Context) -> pb.SplitsReply:
         """Tell where a range can be cut."""
-        await _answer(context, lambda: self._refuse_many(request.count))
-        keys = self._engine.splits(*_range(request), request.count)
+        await answer(context, lambda: self._refuse_many(request.count))
+        keys = self._engine.splits(*range_of(request), request.count)
         return pb.SplitsReply(header=self._header(), keys=keys)
 
     async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanReply]:
         """Read a range in chunks; between them, others have their turn."""
-        first, last = _range(request)
+        first, last = range_of(request)
         rows_max = self._config.rows_max
         # However much is asked for: a chunk is in memory as a whole.
         chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
@@ -275,7 +271,7 @@ class PequodService(BackfillHandlers):
     async def _read(self, context: Context, ask: Callable[[], Answer], bounds: Bounds) -> Answer:
         """Answer a read of a range, once what it needs of the database is loaded."""
         if self._loader is None:
-            return await _answer(context, ask)
+            return await answer(context, ask)
         try:
             return await self._loader.read(ask, *bounds)
         except PequodError as error:
@@ -321,7 +317,7 @@ class PequodService(BackfillHandlers):
         """Tell the changes of a range as they come."""
         if request.rows and request.HasField("after"):
             await refuse(context, BadRequestError("a watch that goes on has no use for the rows"))
-        bounds = request.first, _last(request)
+        bounds = request.first, last_of(request)
         feed, header, rows = await self._read(context, lambda: self._open_watch(request), bounds)
         task = asyncio.current_task()
         assert task is not None
@@ -349,7 +345,7 @@ class PequodService(BackfillHandlers):
 
     def _open_watch(self, request: pb.WatchRequest) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of then if they are asked for."""
-        bounds = request.first, _last(request)
+        bounds = request.first, last_of(request)
         if not request.HasField("after"):
             feed = self._watches.open(bounds)
             return feed, self._header(), feed.rows() if request.rows else Rows([], [])
@@ -374,12 +370,12 @@ class PequodService(BackfillHandlers):
             except JoinError as error:
                 raise error.with_text(request.text) from None
 
-        joins = await _answer(context, add)
+        joins = await answer(context, add)
         return pb.AddJoinReply(header=self._header(), joins=joins)
 
     async def DropJoin(self, request: pb.DropJoinRequest, context: Context) -> pb.DropJoinReply:
         """Take out a join."""
-        await _answer(context, lambda: self._engine.drop_join(request.name))
+        await answer(context, lambda: self._engine.drop_join(request.name))
         return pb.DropJoinReply(header=self._header())
 
     async def ListJoins(self, _request: pb.ListJoinsRequest, _context: Context) -> pb.ListJoinsReply:
@@ -392,9 +388,9 @@ class PequodService(BackfillHandlers):
         if subject is None:
             await refuse(context, BadRequestError("name a join or a range to explain"))
         if subject == "join":
-            plan = await _answer(context, lambda: self._engine.explain_join(request.join))
+            plan = await answer(context, lambda: self._engine.explain_join(request.join))
             return pb.ExplainReply(header=self._header(), join=encode.join_explanation(plan))
-        found = self._engine.explain_range(request.range.first, _last(request.range), now=time.monotonic())
+        found = self._engine.explain_range(request.range.first, last_of(request.range), now=time.monotonic())
         return pb.ExplainReply(header=self._header(), range=encode.range_explanation(found))
 
     async def Invalidate(self, request: pb.InvalidateRequest, context: Context) -> pb.InvalidateReply:
@@ -403,9 +399,9 @@ class PequodService(BackfillHandlers):
         if subject is None:
             await refuse(context, BadRequestError("name a join or a range to invalidate"))
         if subject == "join":
-            count = await _answer(context, lambda: self._engine.invalidate_join(request.join))
+            count = await answer(context, lambda: self._engine.invalidate_join(request.join))
         else:
-            count = self._engine.invalidate(request.range.first, _last(request.range))
+            count = self._engine.invalidate(request.range.first, last_of(request.range))
         return pb.InvalidateReply(header=self._header(), contexts=count)
 
     async def Stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
@@ -437,23 +433,6 @@ class PequodService(BackfillHandlers):
         return pb.RestoreSnapshotReply(
             header=self._header(), path=str(restored.path), key_count=restored.key_count, saved_s=restored.saved_s
         )
-
-
-async def _answer(context: Context, ask: Callable[[], Answer]) -> Answer:
-    try:
-        return ask()
-    except BackedKeyError:
-        raise
-    except PequodError as error:
-        await refuse(context, error)
-
-
-def _last(request: pb.WatchRequest | pb.Range) -> bytes | None:
-    return request.last if request.HasField("last") else None
-
-
-def _range(request: Ranged) -> tuple[bytes, bytes | None]:
-    return within(request.prefix, request.first, request.last if request.HasField("last") else None)
 
 
 def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:

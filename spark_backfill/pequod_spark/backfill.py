@@ -38,6 +38,7 @@ from pequod_spark.loads import Part, Requests
 from pequod_spark.pieces import compile_pieces
 from pequod_spark.plan import Read
 from pequod_spark.ranges import clip, sorted_ranges
+from pequod_spark.reading import cut_ranges
 
 #: Rows in one partition: a task sorts them in memory, and what is lost with a task is as much.
 PART_ROWS: Final = 1_000_000
@@ -225,11 +226,7 @@ class _Run:
                 return self._read[first, last]
             within = [clipped for source in status.sources if (clipped := _clip(source, first, last)) is not None]
             # Sources of one table may overlap; no row is to be read twice.
-            ranges = [
-                pair
-                for one in united(within)
-                for pair in pairwise([one.first, *self._client.splits(parts, *one), one.last])
-            ]
+            ranges = cut_ranges(self._client, united(within), parts)
             columns = [pa.array([pair[end] for pair in ranges], pa.binary()) for end in (0, 1)]
             frame = self._spark.createDataFrame(pa.table(columns, names=["first", "last"]))
             rows = frame.repartition(max(1, len(ranges))).mapInArrow(read_parts, _ROW_SCHEMA)

@@ -110,9 +110,7 @@ class Follower:
 
     async def _wait(self) -> None:
         """Wait for something to happen, and raise what ended a watch."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
+        # A watch that ends says so: none is missed that ends before or while we wait.
         await self._news.wait()
         self._news.clear()
         for task in self._tasks:

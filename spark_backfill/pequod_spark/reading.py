@@ -12,6 +12,7 @@ from itertools import pairwise
 from pyspark.sql import DataFrame, SparkSession
 
 from pequod.calls import Row
+from pequod.client import Client
 from pequod.engine.ranges import Range
 from pequod_spark.connection import Connection
 
@@ -24,15 +25,16 @@ def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Ra
             for first, last in part:
                 yield from client.scan_iter(first, last)
 
-    parts = _cut(connection, ranges, spark.sparkContext.defaultParallelism)
+    with connection.client() as client:
+        parts = cut_ranges(client, ranges, spark.sparkContext.defaultParallelism)
     asked = spark.sparkContext.parallelize(parts, max(1, len(parts)))
     return spark.createDataFrame(asked.mapPartitions(fetch), "key binary, value binary", verifySchema=False)
 
 
-def _cut(connection: Connection, ranges: Sequence[Range], part_count: int) -> list[Range]:
-    parts: list[Range] = []
-    with connection.client() as client:
-        for first, last in ranges:
-            bounds = [first, *client.splits(part_count, first, last), last]
-            parts += [Range(start, stop) for start, stop in pairwise(bounds)]
-    return parts
+def cut_ranges(client: Client, ranges: Iterable[Range], part_count: int) -> list[Range]:
+    """Cut each range into about so many parts of about equal numbers of rows, as the server sees them now."""
+    return [
+        Range(start, stop)
+        for first, last in ranges
+        for start, stop in pairwise([first, *client.splits(part_count, first, last), last])
+    ]

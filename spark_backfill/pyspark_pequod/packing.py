@@ -7,7 +7,6 @@ Whole numbers become decimal text, filled up with zeros to the slot's width. Eve
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -123,6 +122,6 @@ def _refuse(batch: Any, name: str, reason: str, is_bad: Any) -> None:
     """Raise for the first bad row, if there is one."""
     at = pc.index(is_bad, value=True).as_py()
     if at >= 0:
-        row = reduce(lambda text, pair: text + f"{', ' if text else ''}{pair[0]}={pair[1]!r:.80}",
-                     batch.slice(at, 1).to_pylist()[0].items(), "")  # fmt: skip
+        cells = batch.slice(at, 1).to_pylist()[0].items()
+        row = ", ".join(f"{column}={cell!r:.80}" for column, cell in cells)
         raise RowError(name, reason, row)
