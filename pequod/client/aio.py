@@ -7,16 +7,13 @@ with nothing for the caller to do. `AsyncClient.batch` is the same by hand, with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing, contextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
-from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod.calls import (
     Data,
@@ -40,32 +37,19 @@ from pequod.calls import (
 )
 from pequod.client import decode
 from pequod.client.backfills import AsyncBackfills
-from pequod.client.columns import Columns, resume
-from pequod.client.columns import decode as decode_reply
+from pequod.client.columns import Columns
+from pequod.client.connection import Connection
 from pequod.client.credentials import Credentials
-from pequod.client.lane import Lane
-from pequod.client.retry import HARMLESS_TWICE, RETRIES, advance, pause_s
+from pequod.client.gathering import Deliver, Gathering
+from pequod.client.retry import RETRIES
 from pequod.client.watch import follow
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
-from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
+from pequod.errors import PequodError
 
 DEFAULT_TARGET = "127.0.0.1:7744"
 #: How long a snapshot may take, if the caller does not say: ten million rows and more.
 SNAPSHOT_S: Final = 600.0
-#: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
-COMMANDS_MAX = 512
-#: Nor, but for its last command, more than so many bytes of arguments: servers take messages of limited size.
-ARGUMENT_BYTES_MAX = 1 << 20
-_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A server that comes back is found again within two seconds; gRPC would wait for up to two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-]
-
-Reply = TypeVar("Reply")
 
 
 class AsyncClient:
@@ -103,25 +87,10 @@ class AsyncClient:
         token: str | None = None,
         insecure: bool = False,
     ) -> None:
-        self._credentials = Credentials(
-            tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure
-        )
-        self._open_channel = self._credentials.connector(target, _OPTIONS)
-        self.target = target
-        self.timeout_s = timeout_s
-        self.retries = retries
-        #: Of the latest reply; 0 before the first.
-        self.server_id = 0
-        self.revision = 0
-        #: Batches sent so far.
-        self.batches_sent = 0
-        self._channel: aio.Channel | None = None
-        self._stub: Any = None
-        self._lane = Lane(lambda: self._connected().Execute(), target, timeout_s, retries)
-        self._closed = False
-        self._gathered = Columns()
-        self._gathered_bytes = 0
-        self._futures: list[asyncio.Future[Result]] = []
+        credentials = Credentials(tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure)
+        self._connection = Connection(target, credentials, timeout_s, retries)
+        self._gathering = Gathering(self._connection)
+        self._unary = self._connection.unary
         #: The calls of backfills.
         self.backfills = AsyncBackfills(self._unary)
 
@@ -135,19 +104,36 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connection; calls under way fail. Closing twice is no error."""
-        self._closed = True
-        await self._lane.close()
-        # gRPC keeps the connection open for as long as anybody knows the channel or a call.
-        channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None:
-            await channel.close()
+        self._connection.refuse_calls()
+        await self._gathering.close()
+        await self._connection.close()
+
+    @property
+    def target(self) -> str:
+        """Where the server is, HOST:PORT."""
+        return self._connection.target
+
+    @property
+    def server_id(self) -> int:
+        """Which server the latest reply came from; 0 before the first."""
+        return self._connection.server_id
+
+    @property
+    def revision(self) -> int:
+        """The server's revision in the latest reply."""
+        return self._connection.revision
+
+    @property
+    def batches_sent(self) -> int:
+        """How many batches were sent."""
+        return self._gathering.batches_sent
 
     # Data.
 
     async def get(self, key: Data) -> bytes | None:
         """Return the value of ``key``, None if there is no such key."""
-        self._open().get(key)
-        value: bytes | None = _outcome(await self._turn(len(key)))
+        self._gathering.open().get(key)
+        value: bytes | None = _outcome(await self._gathering.turn(len(key)))
         return value
 
     async def put(self, key: Data, value: Data) -> None:
@@ -156,13 +142,13 @@ class AsyncClient:
         Raises:
             ComputedKeyError: An installed join computes it.
         """
-        self._open().put(key, value)
-        _outcome(await self._turn(len(key) + len(value)))
+        self._gathering.open().put(key, value)
+        _outcome(await self._gathering.turn(len(key) + len(value)))
 
     async def remove(self, key: Data) -> bool:
         """Remove a base key; tell whether it was there."""
-        self._open().remove(key)
-        removed: bool = _outcome(await self._turn(len(key)))
+        self._gathering.open().remove(key)
+        removed: bool = _outcome(await self._gathering.turn(len(key)))
         return removed
 
     async def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
@@ -210,8 +196,8 @@ class AsyncClient:
 
         More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
         """
-        self._open().scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
-        rows: Rows = _outcome(await self._turn(len(first) + len(last or b"") + len(prefix)))
+        self._gathering.open().scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        rows: Rows = _outcome(await self._gathering.turn(len(first) + len(last or b"") + len(prefix)))
         return list(zip(rows.keys, rows.values, strict=True))
 
     async def scan_iter(
@@ -229,7 +215,7 @@ class AsyncClient:
         """
         start, stop = to_range(first, last, prefix)
         request = pb.ScanRequest(first=start, last=stop, limit=to_limit(limit), reverse=reverse)
-        async with aclosing(self._chunks(request)) as chunks:
+        async with aclosing(self._connection.chunks(request)) as chunks:
             async for chunk in chunks:
                 for row in zip(chunk.keys, chunk.values, strict=True):
                     yield row
@@ -248,7 +234,7 @@ class AsyncClient:
         """
         start, stop = to_range(first, last, prefix)
         request = pb.ScanRequest(first=start, last=stop, keys_only=keys_only)
-        async with aclosing(self._chunks(request)) as chunks:
+        async with aclosing(self._connection.chunks(request)) as chunks:
             async for chunk in chunks:
                 if chunk.keys:
                     yield Rows(chunk.keys[:], chunk.values[:])
@@ -265,7 +251,7 @@ class AsyncClient:
         """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
         start, stop = to_range(first, last, prefix)
         request = pb.ScanRequest(first=start, last=stop, limit=to_limit(limit), reverse=reverse, keys_only=True)
-        async with aclosing(self._chunks(request)) as chunks:
+        async with aclosing(self._connection.chunks(request)) as chunks:
             async for chunk in chunks:
                 for key in chunk.keys:
                     yield key
@@ -299,45 +285,14 @@ class AsyncClient:
         """
         start, stop = to_page_range(first, last, prefix, resume_key, reverse=reverse)
         request = pb.ScanRequest(first=start, last=stop, limit=to_page_limit(limit), reverse=reverse, one_chunk=True)
-        (chunk,) = [chunk async for chunk in self._chunks(request)]
+        (chunk,) = [chunk async for chunk in self._connection.chunks(request)]
         rows = list(zip(chunk.keys, chunk.values, strict=True))
         return Page(rows, chunk.resume_key if chunk.HasField("resume_key") else None)
 
-    async def _chunks(self, request: pb.ScanRequest) -> AsyncGenerator[pb.ScanReply]:
-        """Yield the chunks of a scan; it goes on behind the last one if the connection breaks in between."""
-        clock = asyncio.get_running_loop().time
-        server_id, tries, has_more = 0, 0, True
-        deadline = clock() + self.timeout_s
-        call = self._connected().Scan(request)
-        try:
-            while True:
-                try:
-                    with self._failures():
-                        async with asyncio.timeout_at(deadline):
-                            chunk = await call.read()
-                except UnavailableError as error:
-                    if not has_more:
-                        return
-                    tries += 1
-                    await self._pause(error, tries, deadline)
-                    call = self._connected().Scan(request)
-                    continue
-                if not isinstance(chunk, pb.ScanReply):
-                    return
-                self._note(chunk.header.server_id, chunk.header.revision)
-                if server_id not in (0, chunk.header.server_id):
-                    raise self._started_anew()
-                yield chunk
-                has_more = advance(request, chunk)
-                server_id, tries = chunk.header.server_id, 0
-                deadline = clock() + self.timeout_s
-        finally:
-            call.cancel()
-
     async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
         """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
-        self._open().count(first, last, prefix=prefix)
-        count: int = _outcome(await self._turn(len(first) + len(last or b"") + len(prefix)))
+        self._gathering.open().count(first, last, prefix=prefix)
+        count: int = _outcome(await self._gathering.turn(len(first) + len(last or b"") + len(prefix)))
         return count
 
     async def splits(
@@ -391,18 +346,17 @@ class AsyncClient:
         )
         if after is not None:
             request.after.CopyFrom(pb.Header(server_id=after.server_id, revision=after.revision))
-        events = follow(
-            self._connected,
-            self._failures,
-            request,
-            timeout_s=self.timeout_s,
-            retries=self.retries,
-            reconnect_s=reconnect_s,
-        )
+        events = follow(self._connection, request, reconnect_s)
         async with aclosing(events):
             async for event in events:
-                self.revision = max(self.revision, event.revision)
                 yield event
+
+    def send(self, columns: Columns, deliver: Deliver) -> None:
+        """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
+
+        Reads that the server cuts short are continued before. The columns must not change any more.
+        """
+        self._gathering.send(columns, deliver)
 
     def batch(self) -> AsyncBatch:
         """Return an empty batch of commands, to be sent as one message."""
@@ -467,175 +421,6 @@ class AsyncClient:
         reply = await self._unary("RestoreSnapshot", pb.RestoreSnapshotRequest(), timeout_s=timeout_s)
         return RestoredSnapshot(reply.path, reply.key_count, reply.saved_s)
 
-    # Inside.
-
-    def _connected(self) -> Any:
-        if self._closed:
-            raise ClosedError
-        if self._channel is None:
-            self._channel = self._open_channel()
-            self._stub = PequodStub(self._credentials.bearing(self._channel))  # type: ignore[no-untyped-call]
-        return self._stub
-
-    async def _unary(
-        self, name: str, request: object, text: str | None = None, *, timeout_s: float | None = None
-    ) -> Any:
-        clock = asyncio.get_running_loop().time
-        deadline, tries = clock() + (self.timeout_s if timeout_s is None else timeout_s), 0
-        while True:
-            call = getattr(self._connected(), name)
-            try:
-                with self._failures(text):
-                    reply = await call(request, timeout=deadline - clock())
-            except UnavailableError as error:
-                if not (error.is_unapplied or name in HARMLESS_TWICE):
-                    raise
-                tries += 1
-                await self._pause(error, tries, deadline)
-                continue
-            self._note(reply.header.server_id, reply.header.revision)
-            return reply
-
-    async def _pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
-        """Wait before the next try, or raise the error of the latest if there is to be none."""
-        wait_s = pause_s(tries)
-        if tries > self.retries or asyncio.get_running_loop().time() + wait_s >= deadline:
-            raise error
-        with self._failures():
-            await asyncio.sleep(wait_s)
-
-    def _started_anew(self) -> UnavailableError:
-        return UnavailableError(self.target, "it was started anew in the middle of a scan; scan again")
-
-    @contextmanager
-    def _failures(self, text: str | None = None) -> Iterator[None]:
-        """Raise what a gRPC call fails with as ours; ``text`` is what a join error points into."""
-        try:
-            yield
-        except aio.AioRpcError as error:
-            raise decode.call_error(error, self.target, self.timeout_s, text) from None
-        except TimeoutError:
-            raise DeadlineExceededError(self.target, self.timeout_s) from None
-        except asyncio.CancelledError:
-            # Closing the channel cancels its calls, which must not look as if the caller's task had been cancelled.
-            task = asyncio.current_task()
-            if not self._closed or (task is not None and task.cancelling()):
-                raise
-            raise ClosedError from None
-
-    def _note(self, server_id: int, revision: int) -> None:
-        # Replies to calls at the same time may overtake each other.
-        self.revision = max(self.revision, revision) if server_id == self.server_id else revision
-        self.server_id = server_id
-
-    def _open(self) -> Columns:
-        """Return the commands of this turn of the loop, to add one to."""
-        if self._closed:
-            raise ClosedError
-        return self._gathered
-
-    def _turn(self, argument_bytes: int) -> asyncio.Future[Result]:
-        """Return the future of the command that was just added; the turn's commands go out as one message."""
-        loop = asyncio.get_running_loop()
-        futures = self._futures
-        if not futures:
-            loop.call_soon(self._flush)
-        future: asyncio.Future[Result] = loop.create_future()
-        futures.append(future)
-        self._gathered_bytes += argument_bytes
-        if len(futures) >= COMMANDS_MAX or self._gathered_bytes >= ARGUMENT_BYTES_MAX:
-            self._flush()
-        return future
-
-    def _flush(self) -> None:
-        columns, futures = self._gathered, self._futures
-        if not futures:
-            return
-        self._gathered, self._gathered_bytes, self._futures = Columns(), 0, []
-        deadline = asyncio.get_running_loop().time() + self.timeout_s
-        self.send(columns, partial(self._settle, columns, futures, deadline), deadline)
-
-    def _settle(
-        self,
-        columns: Columns,
-        futures: list[asyncio.Future[Result]],
-        deadline: float,
-        results: list[Result] | PequodError,
-    ) -> None:
-        """Give each call that shared a message its result."""
-        if not isinstance(results, PequodError):
-            _resolve(futures, results)
-            return
-        if self.retries and isinstance(results, UnavailableError) and not results.is_unapplied and columns.has_writes():
-            # The message was not sent again for the sake of its writes; that is not to be the fate of its reads.
-            reads, positions = columns.reads()
-            reading = [futures[position] for position in positions]
-            if reading:
-                self.send(reads, partial(self._settle, reads, reading, deadline), deadline)
-                reread = set(positions)
-                futures = [future for position, future in enumerate(futures) if position not in reread]
-        _resolve(futures, [results] * len(futures))
-
-    def send(
-        self,
-        columns: Columns,
-        deliver: Callable[[list[Result] | PequodError], None],
-        deadline: float | None = None,
-    ) -> None:
-        """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
-
-        Reads that the server cuts short are continued before. The columns must not change any more.
-
-        Args:
-            deadline: By the loop's clock; without it, ``timeout_s`` from now.
-        """
-        self.batches_sent += 1
-        self._lane.send(columns, partial(self._take, columns, deliver), deadline)
-
-    def _take(
-        self,
-        columns: Columns,
-        deliver: Callable[[list[Result] | PequodError], None],
-        reply: pb.ExecuteReply | PequodError,
-    ) -> None:
-        if isinstance(reply, PequodError):
-            deliver(reply)
-            return
-        self._note(reply.server_id, reply.revision)
-        results, truncated = decode_reply(columns.kinds, reply)
-        if not truncated:
-            deliver(results)
-            return
-        self._continue(columns, results, truncated, deliver)
-
-    def _continue(
-        self,
-        columns: Columns,
-        results: list[Result],
-        truncated: list[int],
-        deliver: Callable[[list[Result] | PequodError], None],
-    ) -> None:
-        """Ask for the rest of the first read that was cut, then of the next."""
-        position = truncated[0]
-        found = results[position]
-        server_id = self.server_id
-
-        def extend(rest: list[Result] | PequodError) -> None:
-            more = rest if isinstance(rest, PequodError) else rest[0]
-            if isinstance(found, Rows) and found.keys and self.server_id != server_id:
-                results[position] = self._started_anew()
-            elif isinstance(found, Rows) and isinstance(more, Rows):
-                found.keys.extend(more.keys)
-                found.values.extend(more.values)
-            else:
-                results[position] = more
-            if len(truncated) > 1:
-                self._continue(columns, results, truncated[1:], deliver)
-            else:
-                deliver(results)
-
-        self.send(resume(columns, position, found), extend)
-
 
 class AsyncBatch(Columns):
     """Commands that go out as one message; results come in their order.
@@ -684,9 +469,3 @@ def _outcome(result: Result) -> Any:
         # All calls of a failed batch share the exception; each starts its own traceback.
         raise result.with_traceback(None)
     return result
-
-
-def _resolve(futures: list[asyncio.Future[Result]], results: list[Result]) -> None:
-    for future, result in zip(futures, results, strict=True):
-        if not future.done():
-            future.set_result(result)

@@ -7,13 +7,13 @@ Watch after the last revision --> ready, changes ...        nothing missed; or W
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import WatchEvent
+from pequod.client.connection import Connection
 from pequod.client.retry import pause_s
 from pequod.engine.rows import Rows
 from pequod.engine.watches import Change
@@ -21,21 +21,11 @@ from pequod.errors import UnavailableError
 
 
 async def follow(
-    connected: Callable[[], Any],
-    failures: Callable[[], AbstractContextManager[None]],
-    request: pb.WatchRequest,
-    *,
-    timeout_s: float,
-    retries: int,
-    reconnect_s: float,
+    connection: Connection, request: pb.WatchRequest, reconnect_s: float
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield what happens in a range, the first event as soon as the watch stands.
 
     Args:
-        connected: Returns the stub.
-        failures: Raises what a gRPC call fails with as ours.
-        timeout_s: How long the server may take until the watch stands.
-        retries: How often to try again, within that time, if the server is not there at the beginning.
         reconnect_s: How long to try to reach a server that went away.
     """
     loop = asyncio.get_running_loop()
@@ -44,19 +34,21 @@ async def follow(
     lost_at: float | None = None
     tries = 0
     while True:
-        call = connected().Watch(request)
+        call = connection.stub().Watch(request)
         try:
-            with failures():
-                async with asyncio.timeout(timeout_s):
+            with connection.failures():
+                async with asyncio.timeout(connection.timeout_s):
                     header, rows = await _begin(call)
+            connection.note(header.server_id, header.revision)
             if state is None:
                 state = header
                 yield WatchEvent(state.revision, [], rows if asked_rows else None, state.server_id)
             lost_at, tries = None, 0
             while True:
-                with failures():
+                with connection.failures():
                     reply = await _next(call)
                 state = reply.header
+                connection.note(state.server_id, state.revision)
                 changes = [_change(change) for change in reply.changes]
                 yield WatchEvent(state.revision, changes, server_id=state.server_id)
         except UnavailableError:
@@ -64,9 +56,13 @@ async def follow(
             wait_s = pause_s(tries)
             lost_at = lost_at or loop.time()
             away_s = loop.time() - lost_at
-            if (tries > retries or away_s + wait_s >= timeout_s) if state is None else away_s > reconnect_s:
+            if (
+                (tries > connection.retries or away_s + wait_s >= connection.timeout_s)
+                if state is None
+                else away_s > reconnect_s
+            ):
                 raise
-            with failures():
+            with connection.failures():
                 await asyncio.sleep(wait_s)
             if state is not None:
                 request.rows = False

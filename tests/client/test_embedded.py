@@ -40,9 +40,9 @@ def _calls(kind: type) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("one", "other", "only_one", "only_other"),
     [
-        (Client, AsyncClient, {"target", "server_id", "revision"}, set()),
+        (Client, AsyncClient, set(), {"batches_sent"}),
         (Client, Embedded, {"target", "server_id", "send", *SNAPSHOTS}, {"run", "follow", "settle", "unfollow"}),
-        (AsyncClient, AsyncEmbedded, {"send", *SNAPSHOTS}, {"server_id", "revision"}),
+        (AsyncClient, AsyncEmbedded, {"target", "batches_sent", "send", *SNAPSHOTS}, set()),
         (SyncBatch, EmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
         (AsyncBatch, AsyncEmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
     ],

@@ -32,7 +32,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def _is_pausing(client: AsyncClient) -> bool:
-    return client._lane._pause is not None
+    return client._gathering._lane._pause is not None
 
 
 async def _rows(client: AsyncClient, **options: Any) -> list[tuple[bytes, bytes]]:
@@ -320,5 +320,5 @@ async def test_a_late_write_that_was_not_sent_yet_is_not_sent() -> None:
 async def test_the_revision_never_goes_back_on_one_server() -> None:
     client = AsyncClient()
     for server_id, revision in [(1, 5), (1, 4), (1, 6), (2, 1)]:
-        client._note(server_id, revision)
+        client._connection.note(server_id, revision)
         assert (client.server_id, client.revision) == (server_id, max(revision, 5) if server_id == 1 else 1)

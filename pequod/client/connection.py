@@ -1,0 +1,175 @@
+"""The connection of an asyncio client: its channel, made when it is needed, and calls that are tried again.
+
+call -> stub -> gRPC -> reply       its revision is noted
+                  | fails
+                  v
+               the error as ours -> a pause and another try, if that cannot do harm (see retry.py)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
+
+from pequod.client import decode
+from pequod.client.credentials import Credentials
+from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
+from pequod.errors import ClosedError, DeadlineExceededError, UnavailableError
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A server that comes back is found again within two seconds; gRPC would wait for up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+
+
+class Connection:
+    """The way to one server, for one event loop.
+
+    Args:
+        timeout_s: How long a call may take, all tries together.
+        retries: How often a call is tried again.
+
+    Raises:
+        SettingError: The token would be sent in plain text.
+    """
+
+    def __init__(self, target: str, credentials: Credentials, timeout_s: float, retries: int) -> None:
+        self.target = target
+        self.timeout_s = timeout_s
+        self.retries = retries
+        #: Of the latest reply; 0 before the first.
+        self.server_id = 0
+        self.revision = 0
+        self._credentials = credentials
+        self._open_channel = credentials.connector(target, _OPTIONS)
+        self._channel: aio.Channel | None = None
+        self._stub: Any = None
+        self._closed = False
+
+    def refuse_calls(self) -> None:
+        """Refuse calls from now on; those under way go on until `close`."""
+        self._closed = True
+
+    async def close(self) -> None:
+        """Close the channel; calls under way fail. Closing twice is no error."""
+        self.refuse_calls()
+        # gRPC keeps the connection open for as long as anybody knows the channel or a call.
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            await channel.close()
+
+    def refuse_closed(self) -> None:
+        """Raise ClosedError if it is closed."""
+        if self._closed:
+            raise ClosedError
+
+    def stub(self) -> Any:
+        """Return the stub of the service.
+
+        Raises:
+            ClosedError: The connection is closed.
+        """
+        self.refuse_closed()
+        if self._channel is None:
+            self._channel = self._open_channel()
+            self._stub = PequodStub(self._credentials.bearing(self._channel))  # type: ignore[no-untyped-call]
+        return self._stub
+
+    async def unary(
+        self, name: str, request: object, text: str | None = None, *, timeout_s: float | None = None
+    ) -> Any:
+        """Make a call that has one reply, and return that.
+
+        Args:
+            name: Of the method.
+            text: What a join error points into.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline, tries = clock() + (self.timeout_s if timeout_s is None else timeout_s), 0
+        while True:
+            call = getattr(self.stub(), name)
+            try:
+                with self.failures(text):
+                    reply = await call(request, timeout=deadline - clock())
+            except UnavailableError as error:
+                if not (error.is_unapplied or name in HARMLESS_TWICE):
+                    raise
+                tries += 1
+                await self.pause(error, tries, deadline)
+                continue
+            self.note(reply.header.server_id, reply.header.revision)
+            return reply
+
+    async def chunks(self, request: pb.ScanRequest) -> AsyncGenerator[pb.ScanReply]:
+        """Yield the chunks of a scan; it goes on behind the last one if the connection breaks in between."""
+        clock = asyncio.get_running_loop().time
+        server_id, tries, has_more = 0, 0, True
+        deadline = clock() + self.timeout_s
+        call = self.stub().Scan(request)
+        try:
+            while True:
+                try:
+                    with self.failures():
+                        async with asyncio.timeout_at(deadline):
+                            chunk = await call.read()
+                except UnavailableError as error:
+                    if not has_more:
+                        return
+                    tries += 1
+                    await self.pause(error, tries, deadline)
+                    call = self.stub().Scan(request)
+                    continue
+                if not isinstance(chunk, pb.ScanReply):
+                    return
+                self.note(chunk.header.server_id, chunk.header.revision)
+                if server_id not in (0, chunk.header.server_id):
+                    raise self.started_anew()
+                yield chunk
+                has_more = advance(request, chunk)
+                server_id, tries = chunk.header.server_id, 0
+                deadline = clock() + self.timeout_s
+        finally:
+            call.cancel()
+
+    async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
+        """Wait before the next try, or raise the error of the latest if there is to be none."""
+        wait_s = pause_s(tries)
+        if tries > self.retries or asyncio.get_running_loop().time() + wait_s >= deadline:
+            raise error
+        with self.failures():
+            await asyncio.sleep(wait_s)
+
+    def started_anew(self) -> UnavailableError:
+        """Return the error of a scan whose pieces would come from two servers."""
+        return UnavailableError(self.target, "it was started anew in the middle of a scan; scan again")
+
+    @contextmanager
+    def failures(self, text: str | None = None) -> Iterator[None]:
+        """Raise what a gRPC call fails with as ours; ``text`` is what a join error points into."""
+        try:
+            yield
+        except aio.AioRpcError as error:
+            raise decode.call_error(error, self.target, self.timeout_s, text) from None
+        except TimeoutError:
+            raise DeadlineExceededError(self.target, self.timeout_s) from None
+        except asyncio.CancelledError:
+            # Closing the channel cancels its calls, which must not look as if the caller's task had been cancelled.
+            task = asyncio.current_task()
+            if not self._closed or (task is not None and task.cancelling()):
+                raise
+            raise ClosedError from None
+
+    def note(self, server_id: int, revision: int) -> None:
+        """Keep what a reply says of the server."""
+        # Replies to calls at the same time may overtake each other.
+        self.revision = max(self.revision, revision) if server_id == self.server_id else revision
+        self.server_id = server_id

@@ -1,0 +1,151 @@
+"""Commands of one turn of the event loop, in one message; and batches whose cut reads are continued.
+
+get, put, scan ... -> turn -> flush -> send -> Lane -> reply
+                                         ^               | reads that the server cut short
+                                         +---------------+
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.calls import Result
+from pequod.client.columns import Columns, decode, resume
+from pequod.client.connection import Connection
+from pequod.client.lane import Lane
+from pequod.engine.rows import Rows
+from pequod.errors import PequodError, UnavailableError
+
+#: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
+COMMANDS_MAX: Final = 512
+#: Nor, but for its last command, more than so many bytes of arguments: servers take messages of limited size.
+ARGUMENT_BYTES_MAX: Final = 1 << 20
+
+#: Called once, with all results of a batch or with what went wrong instead.
+Deliver = Callable[[list[Result] | PequodError], None]
+
+
+class Gathering:
+    """Gathers commands into batches, and sends batches."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lane = Lane(
+            lambda: connection.stub().Execute(), connection.target, connection.timeout_s, connection.retries
+        )
+        #: Batches sent so far.
+        self.batches_sent = 0
+        self._columns = Columns()
+        self._argument_bytes = 0
+        self._futures: list[asyncio.Future[Result]] = []
+
+    async def close(self) -> None:
+        """End; batches under way fail."""
+        await self._lane.close()
+
+    def open(self) -> Columns:
+        """Return the commands of this turn of the loop, to add one to.
+
+        Raises:
+            ClosedError: The connection is closed.
+        """
+        self._connection.refuse_closed()
+        return self._columns
+
+    def turn(self, argument_bytes: int) -> asyncio.Future[Result]:
+        """Return the future of the command that was just added; the turn's commands go out as one message."""
+        loop = asyncio.get_running_loop()
+        futures = self._futures
+        if not futures:
+            loop.call_soon(self._flush)
+        future: asyncio.Future[Result] = loop.create_future()
+        futures.append(future)
+        self._argument_bytes += argument_bytes
+        if len(futures) >= COMMANDS_MAX or self._argument_bytes >= ARGUMENT_BYTES_MAX:
+            self._flush()
+        return future
+
+    def _flush(self) -> None:
+        columns, futures = self._columns, self._futures
+        if not futures:
+            return
+        self._columns, self._argument_bytes, self._futures = Columns(), 0, []
+        deadline = asyncio.get_running_loop().time() + self._connection.timeout_s
+        self.send(columns, partial(self._settle, columns, futures, deadline), deadline)
+
+    def _settle(
+        self,
+        columns: Columns,
+        futures: list[asyncio.Future[Result]],
+        deadline: float,
+        results: list[Result] | PequodError,
+    ) -> None:
+        """Give each call that shared a message its result."""
+        if not isinstance(results, PequodError):
+            _resolve(futures, results)
+            return
+        is_unknown = isinstance(results, UnavailableError) and not results.is_unapplied
+        if is_unknown and self._connection.retries and columns.has_writes():
+            # The message was not sent again for the sake of its writes; that is not to be the fate of its reads.
+            reads, positions = columns.reads()
+            reading = [futures[position] for position in positions]
+            if reading:
+                self.send(reads, partial(self._settle, reads, reading, deadline), deadline)
+                reread = set(positions)
+                futures = [future for position, future in enumerate(futures) if position not in reread]
+        _resolve(futures, [results] * len(futures))
+
+    def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
+        """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
+
+        Reads that the server cuts short are continued before. The columns must not change any more.
+
+        Args:
+            deadline: By the loop's clock; without it, ``timeout_s`` from now.
+        """
+        self.batches_sent += 1
+        self._lane.send(columns, partial(self._take, columns, deliver), deadline)
+
+    def _take(self, columns: Columns, deliver: Deliver, reply: pb.ExecuteReply | PequodError) -> None:
+        if isinstance(reply, PequodError):
+            deliver(reply)
+            return
+        self._connection.note(reply.server_id, reply.revision)
+        results, truncated = decode(columns.kinds, reply)
+        if not truncated:
+            deliver(results)
+            return
+        self._continue(columns, results, truncated, deliver)
+
+    def _continue(self, columns: Columns, results: list[Result], truncated: list[int], deliver: Deliver) -> None:
+        """Ask for the rest of the first read that was cut, then of the next."""
+        position = truncated[0]
+        found = results[position]
+        server_id = self._connection.server_id
+
+        def extend(rest: list[Result] | PequodError) -> None:
+            more = rest if isinstance(rest, PequodError) else rest[0]
+            if isinstance(found, Rows) and found.keys and self._connection.server_id != server_id:
+                results[position] = self._connection.started_anew()
+            elif isinstance(found, Rows) and isinstance(more, Rows):
+                found.keys.extend(more.keys)
+                found.values.extend(more.values)
+            else:
+                results[position] = more
+            if len(truncated) > 1:
+                self._continue(columns, results, truncated[1:], deliver)
+            else:
+                deliver(results)
+
+        self.send(resume(columns, position, found), extend)
+
+
+def _resolve(futures: list[asyncio.Future[Result]], results: list[Result]) -> None:
+    for future, result in zip(futures, results, strict=True):
+        if not future.done():
+            future.set_result(result)
