@@ -4,9 +4,12 @@ columns.py  batches of commands as columns, and replies taken apart
 stream.py   one Execute stream: batches out, replies in
 lane.py     one stream after another: what a broken one leaves is sent again, in order
 retry.py    what may be tried again, and when
+connection.py  the channel, and calls that are tried again
+gathering.py   the commands of one event-loop turn as a batch
 credentials.py  TLS and tokens
-aio.py      AsyncClient; calls of one event-loop turn share a message
+aio.py      AsyncClient
 watch.py    the changes of a range, over broken connections
+backfills.py  the calls of backfills
 sync.py     Client: the same from any thread
 decode.py   messages to records, errors to exceptions
 """

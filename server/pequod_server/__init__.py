@@ -1,17 +1,24 @@
 """The asyncio gRPC server: a thin shell around one engine.
 
 app.py       composition: engine, servicers, listening, signals
-service.py   the calls: decode, ask the engine, encode
+service.py   the calls of data: decode, ask the engine, encode
+watching.py  the call of watches                    watches.py    their feeds
+administration.py  the calls about joins and state  snapshots.py  base data in a file
+backfills.py the calls of backfills, and their leases
 execute.py   the hot loop: one batch of commands
+bounds.py    the ranges that requests name
 loader.py    the database behind the engine: misses, changes, writes
+write_through.py  writes that go to the database first
 database.py  which database that is
 memory.py    the limit of memory on this machine, and keeping it between calls
+connections.py  how many clients there may be
+undecodable.py  requests that are no messages
 calls.py     which calls are under way, how many may be, draining
 standard.py  health, reflection, channelz
 config.py    what can be set
 settings.py  from a file, the environment and flags to a configuration
 joins.py     the joins of the configuration
-errors.py    exceptions to status codes     handlers.py  what interceptors need of gRPC
+errors.py    exceptions to status codes     handlers.py  what interceptors and services need of gRPC
 tls.py       the listening port
 access.py    the access file: tokens, certificates, roles
 grants.py    rights on key ranges

@@ -6,22 +6,21 @@ import asyncio
 import secrets
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import accumulate, zip_longest
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 from grpc import aio
-from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, PequodError, Range, Rows
+from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError, Range
 from pequod.engine.ranges import united
-from pequod.errors import BadRequestError, SnapshotError, WatchCompactedError
-from pequod_server import encode
+from pequod.errors import BadRequestError
+from pequod_server.administration import AdministrationHandlers
 from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
-from pequod_server.bounds import last_of, range_of
+from pequod_server.bounds import range_of
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
@@ -30,9 +29,9 @@ from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
 from pequod_server.snapshots import Snapshots
-from pequod_server.statistics import collected
 from pequod_server.undecodable import undecodable
-from pequod_server.watches import Bounds, Feed, Watches
+from pequod_server.watches import Bounds, Watches
+from pequod_server.watching import WatchHandlers
 from pequod_server.write_through import WriteThrough
 
 #: Rows that a scan reads before it knows how large they are.
@@ -41,7 +40,7 @@ _FIRST_ROWS: Final = 1024
 _REMOVED_AT_A_TIME: Final = 256
 
 
-class PequodService(BackfillHandlers):
+class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
     """One engine behind the wire contract."""
 
     def __init__(
@@ -313,137 +312,12 @@ class PequodService(BackfillHandlers):
         await self._loader.load(need.ranges)
         return time.monotonic()
 
-    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchReply]:
-        """Tell the changes of a range as they come."""
-        if request.rows and request.HasField("after"):
-            await refuse(context, BadRequestError("a watch that goes on has no use for the rows"))
-        bounds = request.first, last_of(request)
-        feed, header, rows = await self._read(context, lambda: self._open_watch(request), bounds)
-        task = asyncio.current_task()
-        assert task is not None
-        self._idle.add(task)
-        try:
-            for chunk in _chunks(rows, self._config.chunk_bytes):
-                yield pb.WatchReply(header=header, keys=chunk.keys, values=chunk.values)
-            yield pb.WatchReply(header=header, ready=True)
-            while True:
-                while (batch := feed.take()) is not None:
-                    changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
-                    header = pb.Header(server_id=self.server_id, revision=batch.revision)
-                    yield pb.WatchReply(header=header, changes=changes)
-                if feed.ended is not None:
-                    await refuse(context, feed.ended)
-                if not await feed.wait(request.progress_ms / 1000):
-                    yield pb.WatchReply(header=self._header())
-        except asyncio.CancelledError:
-            if not self._is_stopping:
-                raise
-        finally:
-            self._idle.discard(task)
-            self._watches.detach(feed)
-        await end_call(context, stopping_status())
-
-    def _open_watch(self, request: pb.WatchRequest) -> tuple[Feed, pb.Header, Rows]:
-        """Return a feed, the state at which it begins, and the rows of then if they are asked for."""
-        bounds = request.first, last_of(request)
-        if not request.HasField("after"):
-            feed = self._watches.open(bounds)
-            return feed, self._header(), feed.rows() if request.rows else Rows([], [])
-        if request.after.server_id != self.server_id:
-            raise WatchCompactedError("the server was started anew")
-        return self._watches.reopen(bounds, request.after.revision), request.after, Rows([], [])
-
     def end_streams(self) -> None:
         """End the streams: watches and idle batch streams now, the others after the batch that they are at."""
         self._is_stopping = True
         self._watches.close()
         for task in tuple(self._idle):
             task.cancel()
-
-    async def AddJoin(self, request: pb.AddJoinRequest, context: Context) -> pb.AddJoinReply:
-        """Install the joins of a text, all or none."""
-
-        def add() -> list[pb.Join]:
-            specs = parse(request.text)
-            try:
-                return [encode.join(join) for join in self._engine.add_joins(specs)]
-            except JoinError as error:
-                raise error.with_text(request.text) from None
-
-        joins = await answer(context, add)
-        return pb.AddJoinReply(header=self._header(), joins=joins)
-
-    async def DropJoin(self, request: pb.DropJoinRequest, context: Context) -> pb.DropJoinReply:
-        """Take out a join."""
-        await answer(context, lambda: self._engine.drop_join(request.name))
-        return pb.DropJoinReply(header=self._header())
-
-    async def ListJoins(self, _request: pb.ListJoinsRequest, _context: Context) -> pb.ListJoinsReply:
-        """List the installed joins."""
-        return pb.ListJoinsReply(header=self._header(), joins=map(encode.join, self._engine.joins()))
-
-    async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainReply:
-        """Tell how a join is evaluated, or what a read of a range would find."""
-        subject = request.WhichOneof("subject")
-        if subject is None:
-            await refuse(context, BadRequestError("name a join or a range to explain"))
-        if subject == "join":
-            plan = await answer(context, lambda: self._engine.explain_join(request.join))
-            return pb.ExplainReply(header=self._header(), join=encode.join_explanation(plan))
-        found = self._engine.explain_range(request.range.first, last_of(request.range), now=time.monotonic())
-        return pb.ExplainReply(header=self._header(), range=encode.range_explanation(found))
-
-    async def Invalidate(self, request: pb.InvalidateRequest, context: Context) -> pb.InvalidateReply:
-        """Forget what is computed of a range or by a join."""
-        subject = request.WhichOneof("subject")
-        if subject is None:
-            await refuse(context, BadRequestError("name a join or a range to invalidate"))
-        if subject == "join":
-            count = await answer(context, lambda: self._engine.invalidate_join(request.join))
-        else:
-            count = self._engine.invalidate(request.range.first, last_of(request.range))
-        return pb.InvalidateReply(header=self._header(), contexts=count)
-
-    async def Stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
-        """Tell what the server holds and did."""
-        backing = None if self._loader is None else self._loader.statistics()
-        return encode.statistics(await collected(self._engine), self._header(), backing)
-
-    async def SaveSnapshot(self, _request: pb.SaveSnapshotRequest, context: Context) -> pb.SaveSnapshotReply:
-        """Write the base data into the server's file."""
-        try:
-            saved = await self._snapshots.save()
-        except SnapshotError as error:
-            await refuse(context, error)
-        return pb.SaveSnapshotReply(
-            header=self._header(),
-            path=str(saved.path),
-            key_count=saved.key_count,
-            range_count=saved.range_count,
-            backed_key_count=saved.backed_key_count,
-            file_bytes=saved.file_bytes,
-        )
-
-    async def RestoreSnapshot(self, _request: pb.RestoreSnapshotRequest, context: Context) -> pb.RestoreSnapshotReply:
-        """Put the keys of the server's file."""
-        try:
-            restored = await self._snapshots.restore()
-        except SnapshotError as error:
-            await refuse(context, error)
-        return pb.RestoreSnapshotReply(
-            header=self._header(), path=str(restored.path), key_count=restored.key_count, saved_s=restored.saved_s
-        )
-
-
-def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:
-    start = size = 0
-    for at, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
-        size += len(key) + len(value) + ROW_BYTES
-        if size > bytes_max and at > start:
-            yield Rows(rows.keys[start:at], rows.values[start:at])
-            start, size = at, len(key) + len(value) + ROW_BYTES
-    if start < len(rows.keys):
-        yield Rows(rows.keys[start:], rows.values[start:])
 
 
 def _fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
