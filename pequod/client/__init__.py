@@ -10,6 +10,7 @@ credentials.py  TLS and tokens
 aio.py      AsyncClient
 watch.py    the changes of a range, over broken connections
 backfills.py  the calls of backfills
+background.py  an event loop in a thread
 sync.py     Client: the same from any thread
 decode.py   messages to records, errors to exceptions
 """

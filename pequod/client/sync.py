@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import CancelledError, Future
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from pequod.calls import (
     Data,
@@ -26,11 +23,12 @@ from pequod.calls import (
 )
 from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S, AsyncClient
 from pequod.client.backfills import Backfills
+from pequod.client.background import BackgroundLoop
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
 from pequod.engine.explain import JoinExplanation, RangeExplanation
 from pequod.engine.rows import Rows
-from pequod.errors import ClosedError, PequodError
+from pequod.errors import PequodError
 
 T = TypeVar("T")
 
@@ -85,13 +83,10 @@ class Client:
             token=token,
             insecure=insecure,
         )
+        self._background = BackgroundLoop(f"pequod {target}", loop_factory)
+        self._wait, self._iterate = self._background.run, self._background.iterate
         #: The calls of backfills.
         self.backfills = Backfills(self._async.backfills, self._wait)
-        self._loop = (loop_factory or _quickest_loop)()
-        self._lock = threading.Lock()
-        self._closed = False
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"pequod {target}", daemon=True)
-        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -118,23 +113,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connection and end the thread; calls under way fail. Closing twice is no error."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _end(self) -> None:
-        await self._async.close()
-        # gRPC leaves tasks behind that would be destroyed with the loop.
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._loop.shutdown_asyncgens()
+        self._background.close(self._async.close)
 
     def get(self, key: Data) -> bytes | None:
         """Return the value of ``key``, None if there is no such key."""
@@ -357,42 +336,8 @@ class Client:
             else:
                 future.set_result(results)
 
-        with self._lock:
-            self._refuse_if_closed()
-            self._loop.call_soon_threadsafe(self._async.send, columns, deliver)
+        self._background.call(self._async.send, columns, deliver)
         return future
-
-    def _iterate(self, items: AsyncGenerator[T], count_max: int = 1000) -> Generator[T]:
-        pulled = _Pulled(items)
-        try:
-            while piece := self._wait(pulled.take(count_max)):
-                yield from piece
-        finally:
-            if not self._closed:
-                self._wait(pulled.close())
-
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        pending: Future[T] | None = None
-        try:
-            # Under the lock, so that `close` waits for what was handed in before it, and nothing comes after.
-            with self._lock:
-                self._refuse_if_closed()
-                pending = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            return _result(pending)
-        except CancelledError:
-            # Nobody else cancels it.
-            raise ClosedError from None
-        except BaseException:
-            # The call failed, or Ctrl-C: then nobody is left to take the result.
-            if pending is None:
-                coroutine.close()
-            else:
-                pending.cancel()
-            raise
-
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise ClosedError
 
 
 class SyncBatch(Columns):
@@ -421,55 +366,3 @@ class SyncBatch(Columns):
         The batch is empty then and may be filled again.
         """
         return self._client.send(self.take())
-
-
-def _quickest_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop of uvloop where it is installed: a call takes a fifth less CPU, a large batch a third."""
-    if find_spec("uvloop") is None:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
-    return loop
-
-
-def _result(pending: Future[T]) -> T:
-    """Wait for a result, in pieces: a Ctrl-C right before a wait would only be noticed at its end."""
-    while True:
-        try:
-            return pending.result(_WAIT_S)
-        except TimeoutError:
-            if pending.done():
-                return pending.result()
-
-
-class _Pulled(Generic[T]):
-    """What an asynchronous iterator yields, for another thread.
-
-    Ctrl-C may leave a ``take`` behind; closing cancels it and waits for its end.
-    """
-
-    def __init__(self, source: AsyncGenerator[T]) -> None:
-        self._source = source
-        self._lock = asyncio.Lock()
-        #: Holds the lock.
-        self._taking: asyncio.Task[Any] | None = None
-
-    async def take(self, count_max: int) -> list[T]:
-        """Return what comes next; nothing at the end."""
-        piece: list[T] = []
-        async with self._lock:
-            self._taking = asyncio.current_task()
-            try:
-                async for item in self._source:
-                    piece.append(item)
-                    if len(piece) == count_max:
-                        break
-            finally:
-                self._taking = None
-        return piece
-
-    async def close(self) -> None:
-        """End the iterator."""
-        if self._taking is not None and not self._taking.cancelling():
-            self._taking.cancel()
-        async with self._lock:
-            await self._source.aclose()

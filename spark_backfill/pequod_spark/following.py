@@ -11,19 +11,16 @@ others there. E is a revision after the reading: once each watch has told its ra
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self
 
 from pequod.client import WatchEvent
+from pequod.client.background import BackgroundLoop
 from pequod.engine.ranges import Range
 from pequod.errors import NotWatchableError
 from pequod_spark.connection import Connection
-
-T = TypeVar("T")
 
 _PROGRESS_S: Final = 0.1
 
@@ -43,8 +40,7 @@ class Follower:
         self.revision = 0
         #: Why a range cannot be followed.
         self.unwatchable: dict[Range, str] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pequod follower", daemon=True)
+        self._background = BackgroundLoop("pequod follower")
         self._tasks: list[asyncio.Task[None]] = []
         self._began: dict[Range, int] = {}
         self._seen: dict[Range, int] = {}
@@ -53,18 +49,17 @@ class Follower:
         self._first_old: dict[bytes, bytes | None] = {}
 
     def __enter__(self) -> Self:
-        self._thread.start()
         try:
-            self._run(self._start())
+            self._background.run(self._start())
         except BaseException:
-            self._end()
+            self._background.close(self._close)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._background.close(self._close)
 
     def before_changes(self, revision: int) -> dict[bytes, bytes | None]:
         """Return the keys that changed since the start, each with its value then, None where it was absent.
@@ -72,7 +67,7 @@ class Follower:
         Args:
             revision: Wait until everything up to there has been told.
         """
-        return self._run(self._until(revision))
+        return self._background.run(self._until(revision))
 
     async def _start(self) -> None:
         self._tasks = [asyncio.create_task(self._follow(one)) for one in self._ranges]
@@ -117,27 +112,8 @@ class Follower:
             if task.done():
                 task.result()
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        pending: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return pending.result()
-        except BaseException:
-            pending.cancel()
-            raise
-
-    def _end(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
     async def _close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._loop.shutdown_asyncgens()

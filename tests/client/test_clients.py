@@ -371,8 +371,8 @@ def test_the_synchronous_client_takes_the_loop_that_is_installed(
     server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Client(server.target) as client:
-        assert type(client._loop).__module__ == "uvloop"
-    monkeypatch.setattr("pequod.client.sync.find_spec", lambda _: None)
+        assert type(client._background.loop).__module__ == "uvloop"
+    monkeypatch.setattr("pequod.client.background.find_spec", lambda _: None)
     with Client(server.target) as client:
         client.put("a", "1")
-        assert isinstance(client._loop, asyncio.SelectorEventLoop)
+        assert isinstance(client._background.loop, asyncio.SelectorEventLoop)

@@ -1,0 +1,153 @@
+"""An event loop in a thread of its own: what is asynchronous, for callers from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import CancelledError, Future
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, Generic, TypeVar
+
+from pequod.errors import ClosedError
+
+T = TypeVar("T")
+
+_WAIT_S: Final = 0.5
+
+
+class BackgroundLoop:
+    """Runs coroutines in its thread while callers wait in theirs.
+
+    Args:
+        name: Of the thread.
+        factory: Makes the loop; without it, uvloop's where that is installed.
+    """
+
+    def __init__(self, name: str, factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+        self.loop = (factory or _quickest_loop)()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns; Ctrl-C cancels it.
+
+        Raises:
+            ClosedError: The loop is closed, or is while the coroutine runs.
+        """
+        pending: Future[T] | None = None
+        try:
+            # Under the lock, so that `close` waits for what was handed in before it, and nothing comes after.
+            with self._lock:
+                self._refuse_if_closed()
+                pending = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            return _result(pending)
+        except CancelledError:
+            # Nobody else cancels it.
+            raise ClosedError from None
+        except BaseException:
+            # The call failed, or Ctrl-C: then nobody is left to take the result.
+            if pending is None:
+                coroutine.close()
+            else:
+                pending.cancel()
+            raise
+
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        """Have a function called soon; do not wait.
+
+        Raises:
+            ClosedError: The loop is closed.
+        """
+        with self._lock:
+            self._refuse_if_closed()
+            self.loop.call_soon_threadsafe(function, *args)
+
+    def iterate(self, items: AsyncGenerator[T], count_max: int = 1000) -> Generator[T]:
+        """Yield what an asynchronous iterator yields, fetched so many items at a time."""
+        pulled = _Pulled(items)
+        try:
+            while piece := self.run(pulled.take(count_max)):
+                yield from piece
+        finally:
+            if not self._closed:
+                self.run(pulled.close())
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a last coroutine, cancel what else is under way, and end the thread. Closing twice is no error."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._end(last), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    async def _end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await last()
+        # gRPC leaves tasks behind that would be destroyed with the loop.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.loop.shutdown_asyncgens()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ClosedError
+
+
+def _quickest_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of uvloop where it is installed: a call takes a fifth less CPU, a large batch a third."""
+    if find_spec("uvloop") is None:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
+    return loop
+
+
+def _result(pending: Future[T]) -> T:
+    """Wait for a result, in pieces: a Ctrl-C right before a wait would only be noticed at its end."""
+    while True:
+        try:
+            return pending.result(_WAIT_S)
+        except TimeoutError:
+            if pending.done():
+                return pending.result()
+
+
+class _Pulled(Generic[T]):
+    """What an asynchronous iterator yields, for another thread.
+
+    Ctrl-C may leave a ``take`` behind; closing cancels it and waits for its end.
+    """
+
+    def __init__(self, source: AsyncGenerator[T]) -> None:
+        self._source = source
+        self._lock = asyncio.Lock()
+        #: Holds the lock.
+        self._taking: asyncio.Task[Any] | None = None
+
+    async def take(self, count_max: int) -> list[T]:
+        """Return what comes next; nothing at the end."""
+        piece: list[T] = []
+        async with self._lock:
+            self._taking = asyncio.current_task()
+            try:
+                async for item in self._source:
+                    piece.append(item)
+                    if len(piece) == count_max:
+                        break
+            finally:
+                self._taking = None
+        return piece
+
+    async def close(self) -> None:
+        """End the iterator."""
+        if self._taking is not None and not self._taking.cancelling():
+            self._taking.cancel()
+        async with self._lock:
+            await self._source.aclose()
