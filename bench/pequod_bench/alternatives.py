@@ -26,6 +26,7 @@ from pequod.engine.contexts import Context
 from pequod.engine.execution import Copies, Execution
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.plan import FrameKey, Plan, Step
+from pequod.engine.ranges import prefix_end
 from pequod.engine.rows import LEAF_MAX, SortedRows
 from pequod.engine.store import Cut, Table
 from pequod.engine.updaters import Site, Updaters
@@ -36,11 +37,12 @@ _make_context: Final = Context.__init__
 class KeyedRows:
     """A context's rows under whole keys, in a map that may hold those of other contexts too."""
 
-    __slots__ = ("_prefix", "keys", "map", "values")
+    __slots__ = ("_end", "_prefix", "keys", "map", "values")
 
     def __init__(self, prefix: bytes, ordered_map: SortedRows) -> None:
         self.map = ordered_map
         self._prefix = prefix
+        self._end = prefix_end(prefix)
         #: Always empty, so that the engine's own short way of a fan-out is not taken.
         self.keys: list[bytes] = []
         self.values: list[bytes] = []
@@ -53,6 +55,10 @@ class KeyedRows:
         """Take in rows; as `SortedRows.merge`."""
         prefix = self._prefix
         self.map.merge([prefix + tail for tail in tails], values)
+
+    def since(self, _prefix: bytes, first: bytes, limit: int | None) -> Rows:
+        """Return the rows from ``first`` on; as `SortedRows.since`."""
+        return self.map.slice(first, self._end, limit)
 
 
 @contextmanager
@@ -100,11 +106,7 @@ def whole_keys() -> Iterator[None]:
     def slice_context(
         context: Context, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False
     ) -> Rows:
-        whole = cast("KeyedRows", context.rows).map
-        first = max(first, context.prefix)
-        if last >= context.end and limit is None and not reverse:
-            return whole.since(first)
-        return whole.slice(first, last, limit, reverse=reverse)
+        return cast("KeyedRows", context.rows).map.slice(max(first, context.prefix), last, limit, reverse=reverse)
 
     def fan_out(
         _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes

@@ -29,7 +29,7 @@ _PRESENT = b""
 class Changes:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_memory", "_overflowing", "_queue", "backfills", "now_s", "serial")
+    __slots__ = ("_memory", "_overflowing", "_queue", "backfills", "by_end", "now_s", "serial")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -40,6 +40,8 @@ class Changes:
         self.now_s = 0.0
         self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
+        #: Live contexts of tables with a single join by their end, for reads up to there; not all, but those read so.
+        self.by_end: dict[bytes | None, Context] = {}
         #: The live backfills, which record what source keys were.
         self.backfills: list[Backfill] = []
 
@@ -282,6 +284,7 @@ class Changes:
             join.coverage.discard(dropped)
             if join.contexts.get(dropped.prefix) is dropped:
                 del join.contexts[dropped.prefix]
+                self.by_end.pop(dropped.end, None)
             self.discard(dropped)
             for upstream in dropped.upstreams:
                 upstream.dependants.pop(dropped, None)

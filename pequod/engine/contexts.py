@@ -23,7 +23,7 @@ from sortedcontainers import SortedDict
 from pequod.engine.aggregates import Aggregate, State
 from pequod.engine.eviction import HELD, Rank, Ticket
 from pequod.engine.memory import BYTES
-from pequod.engine.rows import Rows, SortedRows
+from pequod.engine.rows import Rows, SortedRows, new_tuple
 
 if TYPE_CHECKING:
     from pequod.engine.joins import InstalledJoin
@@ -186,11 +186,8 @@ class Context:
         length = len(prefix)
         lower = first[length:] if first > prefix else b""
         upper = None if last >= self.end else last[length:]
-        if upper is None and limit is None and not reverse:
-            tails, values = self.rows.since(lower)
-        else:
-            tails, values = self.rows.slice(lower, upper, limit, reverse=reverse)
-        return Rows([prefix + tail for tail in tails], values)
+        tails, values = self.rows.slice(lower, upper, limit, reverse=reverse)
+        return new_tuple(Rows, ([prefix + tail for tail in tails], values))
 
     def count(self, first: bytes, last: bytes) -> int:
         """Return how many rows ``[first, last)`` holds, which lies in the range of the prefix."""

@@ -69,6 +69,7 @@ class InstalledJoin:
         "matchers",
         "numbers",
         "order",
+        "output",
         "plans",
         "priority",
         "rivals",
@@ -84,7 +85,7 @@ class InstalledJoin:
         self,
         info: Join,
         order: int,
-        output_table: Table,
+        output: Table,
         source_tables: list[Table],
         *,
         ledger: Ledger,
@@ -101,9 +102,11 @@ class InstalledJoin:
         self.spec = spec
         #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
         self.order = order
+        #: The table that output keys belong to.
+        self.output = output
         self.source_tables = source_tables
         #: Who follows changes of the output's table.
-        self.watches = output_table.watches
+        self.watches = output.watches
         #: The range of all output keys.
         self.first = spec.output.literal_prefix
         end = prefix_end(self.first)

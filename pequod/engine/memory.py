@@ -27,8 +27,8 @@ TABLE: Final = 2980
 GROUP: Final = 330
 #: A part of what is loaded of a backed table.
 PART: Final = 560
-#: A context with one status range and nothing in it; another range.
-CONTEXT: Final = 1450
+#: A context with one status range and nothing in it, where it is looked for included; another range.
+CONTEXT: Final = 1500
 RANGE: Final = 260
 #: What waits at one frame key, and each context that does; each of its extras.
 UPDATERS: Final = 470

@@ -30,6 +30,10 @@ class Rows(NamedTuple):
     values: list[bytes]
 
 
+#: ``new_tuple(Rows, (keys, values))`` is `Rows(keys, values)` in half the time (bench row: check, incremental).
+new_tuple = tuple.__new__
+
+
 class SortedRows:
     """An ordered map from keys to values that is cheap while small and stays cheap when large.
 
@@ -156,27 +160,33 @@ class SortedRows:
                 return Rows(keys[begin:stop][::-1], values[begin:stop][::-1])
             if limit is not None and stop - start > limit:
                 stop = start + limit
-            return Rows(keys[start:stop], values[start:stop])
+            return new_tuple(Rows, (keys[start:stop], values[start:stop]))
         return self._slice_leaves(first, last, limit, reverse=reverse)
 
-    def since(self, first: bytes) -> Rows:
-        """Return the rows from ``first`` on; quick if they are few, as what is new in a timeline.
+    def since(self, prefix: bytes, first: bytes, limit: int | None) -> Rows:
+        """Return the rows from ``first`` on with a prefix before their keys; quick if they are few, as what is new.
+
+        Args:
+            first: With the prefix.
 
         Cost:
             O(rows returned) up to 8 of them, else as `slice`.
         """
         keys = self.keys
+        first = first[len(prefix) :]
         if not keys or (self._fences and first < self._fences[-1]):
-            return self.slice(first, None)
+            keys, values = self.slice(first, None, limit)
+            return Rows([prefix + key for key in keys], values)
         if keys[-1] < first:
-            return Rows([], [])
+            return new_tuple(Rows, ([], []))
         near = len(keys) - 8
         start = bisect_left(keys, first, near if near > 0 and keys[near] < first else 0)
-        return Rows(keys[start:], self.values[start:])
+        stop = len(keys) if limit is None else start + limit
+        return new_tuple(Rows, ([prefix + key for key in keys[start:stop]], self.values[start:stop]))
 
     def everything(self) -> Rows:
         """Return all rows; they must only be looked at, and only until the next change."""
-        return self.slice(b"", None) if self._fences else Rows(self.keys, self.values)
+        return self.slice(b"", None) if self._fences else new_tuple(Rows, (self.keys, self.values))
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds.

@@ -186,9 +186,9 @@ class Executor:
                         statuses[index] = FAILED
                         errors.append(command_error(error))
                 break
-            except MissingError as error:
+            except MissingError as missing:  # Another name than above: mypyc gives a generator's variable one class.
                 ahead = self._lacking_ahead(kinds, arguments, index, at, now)
-                need: Need = MissingError(united([*error.ranges, *ahead]))
+                need: Need = MissingError(united([*missing.ranges, *ahead]))
             except BackedKeyError:
                 need = Writes(self._writes_ahead(kinds, arguments, index, at - TAKES[kinds[index]][0]))
             start = index + 1

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from pequod.cli.app import app
 from pequod.engine import Engine, Rows, rows
 from pequod.engine.contexts import Context
+from pequod.engine.rows import SortedRows
 
 if rows.__file__.endswith(".so"):
     pytest.skip("a compiled engine cannot be taken apart", allow_module_level=True)
@@ -63,7 +64,7 @@ def test_a_compiled_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def nothing_found() -> Iterator[None]:
-    with patch.object(Context, "slice", lambda *_, **__: Rows([], [])):
+    with patch.object(SortedRows, "since", lambda *_: Rows([], [])):
         yield
 
 

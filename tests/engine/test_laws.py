@@ -15,6 +15,35 @@ def test_a_scan_after_a_put_sees_the_join() -> None:
     assert scan(engine, "t|ann|") == {"t|ann|0100|bob": "Hi", "t|ann|0120|bob": "again"}
 
 
+def test_reads_to_the_end_of_a_timeline_see_what_comes_to_it_by_other_ways() -> None:
+    engine = engine_with(TIMELINE)
+    put_all(engine, {"s|ann|bob": "1", "p|bob|0100": "Hi"})
+
+    def end() -> dict[str, str]:
+        # The first read computes the timeline, the second finds it, later ones know where it is.
+        reads = [scan(engine, "t|ann|0050", "t|ann}") for _ in range(4)]
+        assert all(read == reads[0] for read in reads)
+        return reads[0]
+
+    assert end() == {"t|ann|0100|bob": "Hi"}
+    engine.put(b"t|ann|note", b"mine")
+    assert end() == {"t|ann|0100|bob": "Hi", "t|ann|note": "mine"}
+    engine.remove(b"t|ann|note")
+    assert end() == {"t|ann|0100|bob": "Hi"}
+    engine.add_joins(parse("t|<user>|<time:4>|like|<poster> = check s|<user>|<poster> copy like|<poster>|<time:4>"))
+    engine.put(b"like|bob|0200", b"+")
+    assert end() == {"t|ann|0100|bob": "Hi", "t|ann|0200|like|bob": "+"}
+    engine.drop_join("t.2")
+    assert end() == {"t|ann|0100|bob": "Hi"}
+    assert engine.invalidate(b"t|ann|", b"t|ann}") == 1
+    engine.put(b"p|bob|0300", b"later")
+    assert end() == {"t|ann|0100|bob": "Hi", "t|ann|0300|bob": "later"}
+    assert list(engine.scan(b"t|ann|0050", b"t|ann}", limit=1).keys) == [b"t|ann|0100|bob"]
+    assert list(engine.scan(b"t|ann|0050", b"t|ann}", limit=1, reverse=True).keys) == [b"t|ann|0300|bob"]
+    assert engine.scan(b"t|ann}", b"t|ann}").keys == []
+    engine._check()
+
+
 def test_a_value_is_shared_not_copied() -> None:
     engine = engine_with(TIMELINE)
     put_all(engine, {"s|ann|bob": "1", "s|liz|bob": "1"})

@@ -52,7 +52,9 @@ def test_rows_are_a_sorted_dictionary(
         wanted = inside[::-1][:limit] if reverse else inside[:limit]
         assert found.slice(first, last, limit, reverse=reverse) == (wanted, [expected[key] for key in wanted])
         assert found.count(first, last) == len(inside)
-        assert found.since(first).keys == sorted(key for key in expected if key >= first)
+        later = sorted(key for key in expected if key >= first)[:limit]
+        prefixed = [b"t|" + key for key in later]
+        assert found.since(b"t|", b"t|" + first, limit) == (prefixed, [expected[key] for key in later])
         assert found.everything().keys == sorted(expected)
         assert len(found) == len(expected)
         assert bool(found) == bool(expected)
