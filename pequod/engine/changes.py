@@ -217,13 +217,16 @@ class Changes:
             if join.is_unique:
                 observed = bool(join.downstreams or join.watches.count)
                 covers, put = context.covers, context.rows.put
+                gained = gained_bytes = 0
                 for tail, value in zip(batch.tails, batch.values, strict=True):
                     if not covers(tail):
                         continue
                     if sign < 0 or observed:
                         self._set(join, context, tail, value if sign > 0 else None, BYTES + len(tail))
                     elif put(tail, value) is None:
-                        context.gain_rows(1, BYTES + len(tail))
+                        gained += 1
+                        gained_bytes += BYTES + len(tail)
+                context.gain_rows(gained, gained_bytes)
                 continue
             for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
                 if context.covers(tail):
@@ -309,7 +312,7 @@ def take_frames(context: Context, batch: Batch) -> None:
         if extras:
             for frame_key, values in zip(frame_keys, extras, strict=True):
                 site.add(frame_key, values, context)
-        else:
+        elif frame_keys:
             site.add_all(frame_keys, context)
 
 

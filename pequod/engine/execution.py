@@ -108,7 +108,6 @@ class Execution:
         *,
         is_unique: bool,
     ) -> None:
-        depths = len(plan.steps)
         self._plan = plan
         self._env = environment
         self._first = first
@@ -118,10 +117,9 @@ class Execution:
         self._lower, self._upper = bounds or (b"", b"")
         self._sources = sources
         self._is_unique = is_unique
-        self._last_depth = depths - 1
-        self._batch = Batch(depths)
+        self._last_depth = len(plan.steps) - 1
         #: Per depth: how far containing ranges narrow, once that is known to be the same for all of them.
-        self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * depths
+        self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * len(plan.steps)
         #: So many contributions may be collected before memory is asked for more.
         self._room = ROWS_AT_A_TIME
         self._source_key = b""
@@ -133,6 +131,7 @@ class Execution:
         Cost:
             O(keys in the containing ranges); bench row: first check.
         """
+        self._batch = Batch(self._last_depth + 1)
         self._descend(0)
         return self._batch
 
