@@ -176,6 +176,10 @@ class Context:
         at = bisect_right(self.ranges, key, key=_range_first) - 1
         return key < self.ranges[at].last
 
+    def holds(self, first: bytes, last: bytes) -> bool:
+        """Tell whether one status range holds all of ``[first, last)``, without a search; some that do are not seen."""
+        return self.is_whole and self.first <= first and last <= self.last
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of an output key, None if there is no such row."""
         return self.rows.get(key[len(self.prefix) :])

@@ -154,6 +154,13 @@ class Execution:
     def _descend(self, depth: int) -> None:
         step = self._plan.steps[depth]
         env = self._env
+        if step.is_point and not self._plan.sites and (table := self._sources.stored(depth)) is not None:
+            # A look-up instead of a scan, where no frame has to be noted: 5 µs less for each celebrity's post.
+            key = step.prefix(env)
+            value = table.get(key)
+            if value is not None and step.match(key) is not None:
+                self._choose(depth, key, value)
+            return
         narrowed = self._narrowed[depth]
         if narrowed is _UNKNOWN:
             narrowed, is_steady = step.containing.narrow(env, self._first, self._last)
@@ -246,7 +253,11 @@ class Execution:
             elif is_whole:
                 found = group.everything()
             else:
-                found = group.slice(prefix + lower, None if upper is None else prefix + upper)
+                start, keys = prefix + lower, group.keys
+                if keys and keys[-1] < start:
+                    # Nothing new from this poster: what pulled checks mostly find.
+                    continue
+                found = group.slice(start, None if upper is None else prefix + upper)
             if found.keys:
                 self._splice(splice, len(prefix), found)
 

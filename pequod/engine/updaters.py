@@ -24,8 +24,9 @@ from pequod.engine.plan import FrameKey, Plan, Step
 if TYPE_CHECKING:
     from pequod.engine.joins import InstalledJoin
 
-#: Values of the slots that only earlier sources know, one tuple per frame; None if there are no such slots.
-Extras = dict[tuple[bytes, ...], None] | None
+#: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
+#: if `Site.is_steady` and the row has been looked for; None if there are no such slots.
+Extras = dict[tuple[bytes, ...], bytes | None] | None
 
 
 class Updaters:
@@ -79,7 +80,7 @@ class Site:
         3. Where a database owns the source, ``_order`` holds exactly the frame keys.
     """
 
-    __slots__ = ("_by_key", "_order", "is_direct", "is_last", "join", "plan", "step")
+    __slots__ = ("_by_key", "_order", "is_direct", "is_last", "is_steady", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         self.join = join
@@ -88,6 +89,8 @@ class Site:
         self.is_last = step is plan.steps[-1]
         #: The source key alone tells what follows a context's prefix in the output key.
         self.is_direct = plan.tail_slots <= {number for _, number in step.bindings}
+        #: Frames have extras and give one row each: the frame key is the whole source key.
+        self.is_steady = step.is_point and bool(step.extras) and join.is_unique
         self._by_key: dict[FrameKey, Updaters] = {}
         is_backed = join.source_tables[step.depth].presence is not None
         #: For finding who depends on a range that is forgotten.

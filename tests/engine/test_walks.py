@@ -1,0 +1,73 @@
+"""Walks over the joins of the two applications, which draws of any joins seldom come near: keys fit them, and are few.
+
+Values change far more often than rows come and go, so that what a frame remembers of its row is used again; and
+timelines are read from moving points on, partly computed on each read.
+"""
+
+from random import Random
+from typing import Final
+
+import pytest
+from pequod_grammar import parse
+
+from tests.engine.joins import CELEBRITY, NEWP
+from tests.engine.random_walk import Step, Walker, small_limits
+
+#: Beside comments the karma as somebody writes it, with a width and without.
+KARMA: Final = """
+    page|<author>|<id>|k|<cid>|<commenter> = check comment|<author>|<id>|<cid>|<commenter> copy karma|<commenter>;
+    wide|<author:1>|<cid:1>|<commenter:2> = check told|<author:1>|<cid:1>|<commenter:2> copy karma|<commenter:2>;
+"""
+_NAMES: Final = ("a", "ab", "b")
+_SOURCES: Final = {
+    NEWP: (("vote", 3), ("vote", 3), ("vote", 3), ("comment", 4), ("article", 2)),
+    KARMA: (("karma", 1), ("karma", 1), ("karma", 1), ("comment", 4), ("told", 0)),
+    CELEBRITY: (("s", 2), ("p", -1), ("cp", -1), ("cp", -1)),
+}
+
+
+def _key(random: Random, joins: str) -> bytes:
+    table, slots = random.choice(_SOURCES[joins])
+    if slots == -1:
+        return f"{table}|{random.choice(_NAMES)}|000{random.randrange(6)}".encode()
+    if slots == 0:
+        return f"{table}|{random.choice('ab')}|{random.choice('12')}|ab".encode()
+    names = [random.choice(_NAMES) for _ in range(slots)]
+    if joins is KARMA and slots == 4:
+        # One article, so that what is read of its page, and what is not, both have comments.
+        names[:2] = "a", "a"
+    return "|".join([table, *names]).encode()
+
+
+def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
+    name = random.choice(_NAMES)
+    if joins is CELEBRITY:
+        return f"t|{name}|000{random.randrange(6)}".encode(), f"t|{name}}}".encode()
+    if joins is KARMA and random.random() < 0.3:
+        return f"wide|{name[0]}|".encode(), f"wide|{name[0]}}}".encode()
+    article = "page|a|a" if joins is KARMA else f"page|{name}|{random.choice(_NAMES)}"
+    if random.random() < 0.8:
+        # Pieces with holes between them, in which comments come and go.
+        first, last = sorted(f"{article}|k|{random.choice(_NAMES)}|{random.choice(_NAMES)}" for _ in range(2))
+        return first.encode(), last.encode()
+    return f"{article}|".encode(), f"{article}}}".encode()
+
+
+@pytest.mark.parametrize("joins", [NEWP, KARMA, CELEBRITY], ids=["newp", "karma", "celebrity"])
+def test_walks_over_an_application_agree(joins: str) -> None:
+    for seed in range(12):
+        random = Random(seed)
+        with small_limits(random):
+            walker = Walker()
+            for spec in parse(joins):
+                walker.take(Step("add", (spec,)))
+            for _ in range(80):
+                chance = random.random()
+                if chance < 0.45:
+                    walker.take(Step("scan", (*_range(random, joins), random.choice((None, None, 1, 3)), False)))
+                elif chance < 0.55:
+                    walker.take(Step("remove", (_key(random, joins),)))
+                elif chance < 0.6:
+                    walker.take(Step("scan", (*_range(random, joins), None, True)))
+                else:
+                    walker.take(Step("put", (_key(random, joins), random.choice((b"1", b"2", b"3")))))
