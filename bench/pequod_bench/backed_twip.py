@@ -28,7 +28,7 @@ from pequod_server.backing import parse_mappings
 from pequod_server.backing.postgres import PostgresStore
 
 from pequod.client import AsyncClient
-from pequod_bench.compare.postgres_system import started_cluster
+from pequod_bench.compare.postgres_cluster import started_cluster
 from pequod_bench.graph import Graph, make_graph
 from pequod_bench.keys import PUSH_JOIN, post_key, timeline_first, timeline_key, timeline_last, tweet
 from pequod_bench.latency import LatencyHistogram

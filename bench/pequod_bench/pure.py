@@ -9,13 +9,18 @@ class CompiledEngineError(PequodError):
     """The engine is compiled."""
 
 
+def is_pure_engine() -> bool:
+    """Tell whether the engine is the pure Python one."""
+    return str(rows.__file__).endswith(".py")
+
+
 def require_pure_engine() -> None:
     """Refuse a compiled engine.
 
     Raises:
         CompiledEngineError: It is.
     """
-    if not str(rows.__file__).endswith(".py"):
+    if not is_pure_engine():
         raise CompiledEngineError(
             "this engine is compiled and cannot be taken apart; install the pure Python one, for instance from a "
             "checkout with make install"

@@ -17,6 +17,7 @@ from pequod.cli.group import BenchCommands
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
+    from pequod_bench.compare.comparison import Comparison
     from pequod_bench.progress import ProgressBars
     from pequod_bench.report import Report
 
@@ -40,6 +41,13 @@ class Loop(StrEnum):
 
     UVLOOP = "uvloop"
     ASYNCIO = "asyncio"
+
+
+class Delivery(StrEnum):
+    """Who gets posts where no join keeps timelines."""
+
+    FOLLOWERS = "followers"
+    ACTIVE = "active"
 
 
 class Shape(StrEnum):
@@ -213,7 +221,7 @@ def engine_twip(
 @app.command(
     "micro",
     epilog=examples(
-        "pequod bench micro                  (two minutes)",
+        "pequod bench micro                  (two or three minutes)",
         "pequod bench micro --only updaters",
     ),
 )
@@ -318,17 +326,18 @@ def clients(
 @app.command(
     "compare",
     epilog=examples(
-        "pequod bench compare --quick --out report                   (two minutes)",
-        "pequod bench compare --reference --out report               (a quarter of an hour, on a quiet machine)",
+        "pequod bench compare --quick --out report                   (two or three minutes)",
+        "pequod bench compare --reference --out report               (twenty minutes, on a quiet machine)",
         "pequod bench compare --systems pequod,redis --figures 7",
         "pequod bench compare --figures latency,ycsb",
+        "pequod bench compare --from report/compare.json --readme bench/README.md",
         "pequod bench compare --reference --users 20000 --ticks 1000000 --figures 7 --out report   (an hour)",
     ),
 )
 def compare(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: one to three minutes in all.")] = False,
     reference: Annotated[
-        bool, typer.Option("--reference", help="The sizes that bench/README.md shows: a quarter of an hour.")
+        bool, typer.Option("--reference", help="The sizes that bench/README.md shows: twenty minutes.")
     ] = False,
     users: Annotated[
         int | None,
@@ -347,9 +356,10 @@ def compare(
         typer.Option(
             "--systems",
             metavar="NAME,...",
-            help="Of pequod, redis, client-pequod, memcached, postgres, postgres-query; ratios are to the first.",
+            help="Of pequod, redis, client-pequod, memcached, postgres, postgres-calls, postgres-query; ratios are to "
+            "the first.",
         ),
-    ] = "pequod,redis,client-pequod,memcached,postgres,postgres-query",
+    ] = "pequod,redis,client-pequod,memcached,postgres,postgres-calls,postgres-query",
     figures: Annotated[
         str,
         typer.Option(
@@ -359,12 +369,33 @@ def compare(
     graph: Graph = "synthetic",
     seed: Seed = 1,
     tweet_bytes: TweetBytes = 140,
+    delivery: Annotated[
+        Delivery,
+        typer.Option(
+            "--delivery",
+            help="Where clients or triggers keep timelines: every follower gets posts, as in the paper, or those who "
+            "are known to check.",
+        ),
+    ] = Delivery.FOLLOWERS,
     pin: Annotated[
         bool, typer.Option("--pin", help="Keep the client on the first core, servers of one thread on the others.")
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write compare.html, compare.md and compare.json there."),
+    ] = None,
+    again: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Measure nothing: report on a compare.json of an earlier run."),
+    ] = None,
+    readme: Annotated[
+        Path | None,
+        typer.Option(
+            "--readme",
+            metavar="FILE",
+            help="Put the figures into a Markdown file, between the two lines <!-- compare: figures --> and "
+            "<!-- compare: end -->.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -378,7 +409,9 @@ def compare(
     """
     from dataclasses import replace
 
+    from pequod_bench.compare.comparison import from_json
     from pequod_bench.compare.markdown import to_markdown
+    from pequod_bench.compare.readme import refuse_unmarked, rewrite
     from pequod_bench.compare.report import write_report
     from pequod_bench.compare.scale import FEW_MINUTES, QUICK, REFERENCE
     from pequod_bench.compare.study import SECTIONS, Settings, chosen, run
@@ -401,17 +434,31 @@ def compare(
     )
     try:
         _, skipped = chosen(names)
+        earlier = None if again is None else from_json(again.read_text("utf-8"))
+        if readme is not None:
+            refuse_unmarked(readme)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-    except (PequodError, OSError) as error:
+    except (PequodError, OSError, UnicodeDecodeError) as error:
         fail(ExitCode.USAGE, str(error))
+
+    def keep(some: Comparison) -> None:
+        if out is not None:
+            write_report(some, out)
+        if readme is not None:
+            rewrite(readme, some)
+
+    if earlier is not None:
+        keep(earlier)
+        print(earlier.to_json() if json else to_markdown(earlier))
+        return
     for name, reason in skipped.items():
         print(f"pequod: {name} is left out: {reason}", file=sys.stderr)
-    settings = Settings(scale, names, frozenset(sections), graph, tweet_bytes, seed, pin)
+    settings = Settings(scale, names, frozenset(sections), graph, tweet_bytes, delivery.value, seed, pin)
     # Being told to end is like Ctrl-C: the server of the moment is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        found = run(settings, progress_bars(json), lambda some: None if out is None else write_report(some, out))
+        found = run(settings, progress_bars(json), keep)
     finally:
         signal.signal(signal.SIGTERM, before)
     if out is not None:

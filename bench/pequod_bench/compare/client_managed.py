@@ -1,6 +1,6 @@
 """Twip without cache joins: the client keeps the timelines, as applications do on an ordinary cache.
 
-    publish: write the post, read the poster's followers ... then append the post to each active follower's timeline
+    publish: write the post, read the poster's followers ... then append the post to each follower's timeline
     follow:  write the subscription, read the poster's posts ... then copy them into the timeline
     check:   read the timeline
 
@@ -82,7 +82,7 @@ async def check(message: Message[Post], user: int, since: int) -> int:
 
 
 async def post(
-    active: frozenset[int], new_message: Callable[[], Message[Post]], poster: int, tick: int, text: bytes
+    receivers: frozenset[int], new_message: Callable[[], Message[Post]], poster: int, tick: int, text: bytes
 ) -> Awaitable[None]:
     """Write a post and read the poster's followers; the task that comes back puts it into their timelines."""
     message = new_message()
@@ -91,7 +91,7 @@ async def post(
 
     async def deliver() -> None:
         message = new_message()
-        message.deliver(active.intersection(followers), published)
+        message.deliver(receivers.intersection(followers), published)
         if message.command_count:
             await message.send()
 
@@ -105,7 +105,7 @@ async def run(workload: Workload, new_message: Callable[[], Message[Post]]) -> W
     post before followers are. So each post reaches each follower, whoever comes first.
     """
     stream = workload.stream
-    active = workload.active
+    receivers = workload.receivers
     under_way: deque[_Sent[Post]] = deque()
     row_count = command_count = message_count = 0
 
@@ -116,10 +116,10 @@ async def run(workload: Workload, new_message: Callable[[], Message[Post]]) -> W
         answers = await sent.answers
         row_count += answers.row_count
         for user, posts in zip(sent.followers, answers.posts, strict=True):
-            if posts and user in active:
+            if posts and user in receivers:
                 message.copy(user, posts)
         for post, followers in zip(sent.published, answers.followers, strict=True):
-            message.deliver(active.intersection(followers), post)
+            message.deliver(receivers.intersection(followers), post)
 
     def send(message: Message[Post], followers: list[int], published: list[Post]) -> None:
         nonlocal command_count, message_count

@@ -14,12 +14,10 @@ def to_markdown(comparison: Comparison) -> str:
     lines += [f"Skipped: {name}: {reason}.\n" for name, reason in comparison.skipped.items()]
     lines += [f"FAILED: {each.section}: {each.title}: {each.reason}\n" for each in comparison.failures]
     lines += [f"WRONG: {difference}\n" for difference in comparison.differences()]
-    if held := goals(comparison):
-        rows = [[goal.wanted, goal.found, "met" if goal.is_met else "missed"] for goal in held]
-        table = Table("goals", "Goals", "From the paper's figures.", ["goal", "found", ""], rows)
-        lines += ["## Goals", "", table_text(table), "", table.note, ""]
-    if sentences := verdicts(comparison):
-        lines += ["## Where Pequod wins, where it loses, and why", "", *(f"- {each}" for each in sentences), ""]
+    if goals(comparison):
+        lines += ["## Goals", "", goals_text(comparison), ""]
+    if sentences := verdicts_text(comparison):
+        lines += ["## Where Pequod wins, where it loses, and why", "", sentences, ""]
     for table in tables(comparison):
         lines += [f"## {table.title}", "", table_text(table), "", table.note, ""]
     lines += ["## Method", "", *(f"- {sentence}" for sentence in method(comparison)), ""]
@@ -27,6 +25,17 @@ def to_markdown(comparison: Comparison) -> str:
         lines += ["## Systems and what was done for them", ""]
         lines += [f"- **{result.title}** ({result.version}). {result.tuning}" for result in comparison.twip]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def goals_text(comparison: Comparison) -> str:
+    """Return a table of the goals."""
+    rows = [[goal.wanted, goal.found, goal.beside, "met" if goal.is_met else "missed"] for goal in goals(comparison)]
+    return table_text(Table("goals", "Goals", "", ["the paper's figure", "found", "and", ""], rows))
+
+
+def verdicts_text(comparison: Comparison) -> str:
+    """Return the verdicts as a list."""
+    return "\n".join(f"- {sentence}" for sentence in verdicts(comparison))
 
 
 def table_text(table: Table) -> str:

@@ -123,7 +123,7 @@ class _Session:
     def __init__(self, pipe: Pipe, workload: Workload) -> None:
         self._pipe = pipe
         self._workload = workload
-        self._active = workload.active
+        self._receivers = workload.receivers
         self._record = record_of(workload.tweet_bytes)
 
     async def load(self) -> None:
@@ -151,7 +151,10 @@ class _Session:
         return await client_managed.check(_Message(self._pipe, self._record), user, since)
 
     async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        return await client_managed.post(self._active, lambda: _Message(self._pipe, self._record), poster, tick, text)
+        def message() -> _Message:
+            return _Message(self._pipe, self._record)
+
+        return await client_managed.post(self._receivers, message, poster, tick, text)
 
     async def clear(self) -> None:
         # Not flush_all, which goes by the second and also takes what is written in the second after it.

@@ -71,13 +71,13 @@ def _goals(comparison: Comparison) -> str:
     if not held:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(goal.wanted)}</td><td>{escape(goal.found)}</td>"
+        f"<tr><td>{escape(goal.wanted)}</td><td>{escape(goal.found)}</td><td>{escape(goal.beside)}</td>"
         f'<td class="{"met" if goal.is_met else "wrong"}">{"met" if goal.is_met else "missed"}</td></tr>'
         for goal in held
     )
     return (
-        f'<h2>Goals</h2><div class="scroll"><table><tr><th>the paper\'s figure</th><th>found</th><th></th></tr>{rows}'
-        "</table></div>"
+        '<h2>Goals</h2><div class="scroll"><table>'
+        f"<tr><th>the paper's figure</th><th>found</th><th>and</th><th></th></tr>{rows}</table></div>"
     )
 
 

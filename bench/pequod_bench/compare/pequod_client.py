@@ -46,7 +46,7 @@ class ClientSession:
 
     async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
         """Put a post, and later the followers' timelines."""
-        return await client_managed.post(self._workload.active, lambda: _Message(self._client), poster, tick, text)
+        return await client_managed.post(self._workload.receivers, lambda: _Message(self._client), poster, tick, text)
 
     async def clear(self) -> None:
         """Remove all keys."""

@@ -14,6 +14,7 @@ from pequod_bench.compare.pequod_client import ClientSession
 from pequod_bench.compare.pequod_joins import JoinSession, Timelines
 from pequod_bench.compare.system import Found, Presence, Server, Workload
 from pequod_bench.process import started_server
+from pequod_bench.pure import is_pure_engine
 
 #: First checks of large timelines may take a while.
 TIMEOUT_S: Final = 120.0
@@ -38,7 +39,10 @@ class PequodSystem:
 
     def find(self) -> Presence:
         """Find it; it is always there."""
-        return Found(Path(sys.executable), f"pequod {version('pequod')}, Python {sys.version.split()[0]}")
+        engine = "pure Python" if is_pure_engine() else "compiled"
+        return Found(
+            Path(sys.executable), f"pequod {version('pequod')}, engine {engine}, Python {sys.version.split()[0]}"
+        )
 
     @contextmanager
     def started(self, directory: Path) -> Iterator[Server]:

@@ -1,16 +1,12 @@
 """PostgreSQL: timelines kept by triggers, or none at all and a query for each check.
 
-p(poster, tick, tweet)   s(poster, follower, active)   t(follower, tick, poster, tweet)
+p(poster, tick, tweet)   s(poster, follower, receives)   t(follower, tick, poster, tweet)
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import signal
-import subprocess
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -18,17 +14,16 @@ from typing import Any, Final, Literal
 import asyncpg
 
 from pequod.engine import Rows
-from pequod_bench.compare.server import find_program, free_port, running
-from pequod_bench.compare.system import BATCH, Found, Missing, PeerError, Presence, Server, Work, Workload, at_once
+from pequod_bench.compare.postgres_cluster import find_postgres, started_cluster
+from pequod_bench.compare.system import BATCH, PeerError, Presence, Server, Work, Workload, at_once
 from pequod_bench.keys import timeline_key, tweet
-from pequod_bench.process import ServerStartError
 from pequod_bench.stream import CHECK, POST, SUBSCRIBE
 
 Timelines = Literal["triggers", "query"]
+#: Many statements under way on a connection, or each waits for the one before it: all that the paper's client library
+#: could do, which learned pipelining in PostgreSQL 14.
+Sending = Literal["pipelined", "one by one"]
 
-_INSTALL: Final = "install it with: apt-get install postgresql"
-#: PostgreSQL refuses to run as root; the first of these that exists runs it then.
-_USERS: Final = ("postgres", "nobody")
 _SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -47,16 +42,16 @@ _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
 }
 #: Connections that check, beside one that writes; more gain nothing on two cores.
-_READERS: Final = 2
+_READERS: Final[dict[Sending, int]] = {"pipelined": 2, "one by one": 8}
 
 _TABLES: Final = """
-CREATE UNLOGGED TABLE s (poster int4, follower int4, active bool, PRIMARY KEY (poster, follower));
+CREATE UNLOGGED TABLE s (poster int4, follower int4, receives bool, PRIMARY KEY (poster, follower));
 CREATE UNLOGGED TABLE p (poster int4, tick int4, tweet bytea, PRIMARY KEY (poster, tick));
 """
 _TRIGGERS: Final = """
 CREATE UNLOGGED TABLE t (follower int4, tick int4, poster int4, tweet bytea, PRIMARY KEY (follower, tick, poster));
 CREATE FUNCTION posted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO t SELECT follower, NEW.tick, NEW.poster, NEW.tweet FROM s WHERE poster = NEW.poster AND active;
+  INSERT INTO t SELECT follower, NEW.tick, NEW.poster, NEW.tweet FROM s WHERE poster = NEW.poster AND receives;
   RETURN NULL;
 END $$;
 CREATE FUNCTION followed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -64,13 +59,14 @@ CREATE FUNCTION followed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER posted AFTER INSERT ON p FOR EACH ROW EXECUTE FUNCTION posted();
-CREATE TRIGGER followed AFTER INSERT ON s FOR EACH ROW WHEN (NEW.active) EXECUTE FUNCTION followed();
+CREATE TRIGGER followed AFTER INSERT ON s FOR EACH ROW WHEN (NEW.receives) EXECUTE FUNCTION followed();
 """
 _CLEAR: Final = """
 DROP TABLE IF EXISTS s, p, t;
 DROP FUNCTION IF EXISTS posted, followed;
 """
 _FOLLOWS_INDEX: Final = "CREATE INDEX ON s (follower, poster);"
+_FOLLOW: Final = "INSERT INTO s VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 _POST: Final = "INSERT INTO p VALUES ($1, $2, $3)"
 _CHECK: Final[dict[Timelines, str]] = {
     "triggers": "SELECT tick, poster, tweet FROM t WHERE follower = $1 AND tick >= $2 ORDER BY tick, poster",
@@ -85,20 +81,18 @@ class PostgresSystem:
     is_pinnable = False
     stale_s_max = 0.0
 
-    def __init__(self, name: str, title: str, timelines: Timelines, tuning: str) -> None:
+    def __init__(
+        self, name: str, title: str, timelines: Timelines, tuning: str, *, sending: Sending = "pipelined"
+    ) -> None:
         self.name = name
         self.title = title
         self.tuning = tuning
         self._timelines: Timelines = timelines
+        self._sending: Sending = sending
 
     def find(self) -> Presence:
         """Look for postgres and initdb, and for a user to run them if this is root."""
-        found = _find("postgres")
-        if isinstance(found, Found) and isinstance(missing := _find("initdb"), Missing):
-            return missing
-        if _is_root() and _user() is None:
-            return Missing(f"PostgreSQL does not run as root, and there is no user {' or '.join(_USERS)} to run it")
-        return found
+        return find_postgres()
 
     @contextmanager
     def started(self, directory: Path) -> Iterator[Server]:
@@ -111,73 +105,39 @@ class PostgresSystem:
         """Connect a writer and some readers."""
         async with AsyncExitStack() as stack:
             connections = []
-            for _ in range(1 + _READERS):
+            for _ in range(1 + _READERS[self._sending]):
                 connection = await asyncpg.connect(
                     host="127.0.0.1", port=server.port, user="bench", database="postgres", ssl=False
                 )
                 stack.push_async_callback(connection.close)
                 connections.append(connection)
-            yield _Session(connections, workload, self._timelines)
+            session = _Session if self._sending == "pipelined" else _OneByOne
+            yield session(connections, workload, self._timelines)
 
 
 _COMMON: Final = (
     "fsync, synchronous_commit and full_page_writes off, unlogged tables, 1 GB of shared buffers, no checkpoints, no "
-    "background writer, no jit, analysed after loading, plans that use the indexes; integers for users and times. "
-    "asyncpg with prepared statements, pipelined by executemany and fetchmany, 256 operations to a message; writes "
-    "take one connection, so that no two of them wait for each other, checks the other two."
+    "background writer, no jit, analysed after loading, plans that use the indexes; integers for users and times; "
+    "asyncpg with prepared statements."
 )
-POSTGRES: Final = PostgresSystem("postgres", "PostgreSQL", "triggers", f"Timelines kept by triggers. {_COMMON}")
+_PIPELINED: Final = (
+    "Pipelined by executemany and fetchmany, 256 operations to a message; writes take one connection, so that no two "
+    "of them wait for each other, checks the other two."
+)
+POSTGRES: Final = PostgresSystem(
+    "postgres", "PostgreSQL", "triggers", f"Timelines kept by triggers. {_COMMON} {_PIPELINED}"
+)
+POSTGRES_CALLS: Final = PostgresSystem(
+    "postgres-calls",
+    "PostgreSQL, call by call",
+    "triggers",
+    f"Timelines kept by triggers. {_COMMON} Each of nine connections, one of which writes, sends a statement when the "
+    "one before it is answered, as the client library of the paper's day has to.",
+    sending="one by one",
+)
 POSTGRES_QUERY: Final = PostgresSystem(
-    "postgres-query", "PostgreSQL, no timelines", "query", f"Every check is a join of s and p. {_COMMON}"
+    "postgres-query", "PostgreSQL, no timelines", "query", f"Every check is a join of s and p. {_COMMON} {_PIPELINED}"
 )
-
-
-@contextmanager
-def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[Server]:
-    """Make a cluster in ``directory`` and start it on the loopback; its superuser is `bench`.
-
-    Raises:
-        ServerStartError: PostgreSQL is not there, or does not start.
-    """
-    postgres, initdb = _find("postgres"), _find("initdb")
-    if isinstance(postgres, Missing) or isinstance(initdb, Missing):
-        raise ServerStartError(f"no PostgreSQL on this machine; {_INSTALL}")
-    user = _user() if _is_root() else None
-    if user is not None:
-        shutil.chown(directory, user)
-    data = directory / "data"
-    made = subprocess.run(
-        [initdb.path, "-D", data, "-U", "bench", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"],
-        capture_output=True,
-        text=True,
-        check=False,
-        user=user,
-        cwd=directory,
-    )
-    if made.returncode:
-        raise ServerStartError(f"initdb failed:\n{made.stdout}{made.stderr}")
-    port = free_port()
-    flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    command = [str(postgres.path), "-D", str(data), "-p", str(port), *flags]
-    # SIGINT is its fast shutdown, which does not wait for clients.
-    with running(command, port, ready="ready to accept connections", user=user, stop=signal.SIGINT) as server:
-        yield server
-
-
-def _find(program: str) -> Presence:
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return find_program(program, _INSTALL, folders=folders)
-
-
-def _is_root() -> bool:
-    return os.geteuid() == 0
-
-
-def _user() -> str | None:
-    import pwd  # noqa: PLC0415 -- not on every platform
-
-    names = {entry.pw_name for entry in pwd.getpwall()}
-    return next((user for user in _USERS if user in names), None)
 
 
 @asynccontextmanager
@@ -194,7 +154,7 @@ class _Session:
         self._writer, *self._readers = connections
         self._workload = workload
         self._timelines = timelines
-        self._active = workload.active
+        self._receivers = workload.receivers
         self._writing = asyncio.Lock()
         self._free: asyncio.Queue[Any] = asyncio.Queue()
         for reader in self._readers:
@@ -204,7 +164,7 @@ class _Session:
         await self._writer.execute(_TABLES)
         graph = self._workload.stream.graph
         users, posters = graph.users.tolist(), graph.posters.tolist()
-        rows = sorted((poster, user, user in self._active) for user, poster in zip(users, posters, strict=True))
+        rows = sorted((poster, user, user in self._receivers) for user, poster in zip(users, posters, strict=True))
         await self._writer.copy_records_to_table("s", records=rows)
         await self._writer.execute(_TRIGGERS if self._timelines == "triggers" else _FOLLOWS_INDEX)
         await self._writer.execute("VACUUM ANALYZE")
@@ -244,7 +204,7 @@ class _Session:
             if kind == CHECK:
                 checks.append((user, detail))
             elif kind == SUBSCRIBE:
-                follows.append((detail, user, user in self._active))
+                follows.append((detail, user, user in self._receivers))
             elif kind == POST:
                 posts.append((user, tick, tweet(tick, self._workload.tweet_bytes)))
         return follows, posts, checks
@@ -253,7 +213,7 @@ class _Session:
         while (message := await writes.get()) is not None:
             follows, posts = message
             if follows:
-                await self._writer.executemany("INSERT INTO s VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", follows)
+                await self._writer.executemany(_FOLLOW, follows)
             if posts:
                 await self._writer.executemany(_POST, posts)
 
@@ -279,6 +239,46 @@ class _Session:
     async def _timeline(self, user: int) -> Rows:
         records = await self._writer.fetch(_CHECK[self._timelines], user, 0)
         return Rows([timeline_key(user, tick, poster) for tick, poster, _ in records], [text for *_, text in records])
+
+
+class _OneByOne(_Session):
+    """Statements that wait for each other: the writes in their order, the checks on whichever connection is free."""
+
+    async def run(self) -> Work:
+        """Carry out all operations, a round trip each; writes and checks are never far apart."""
+        writes: asyncio.Queue[_Writes | None] = asyncio.Queue(1)
+        checks: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue(BATCH)
+        follow, post = await self._writer.prepare(_FOLLOW), await self._writer.prepare(_POST)
+
+        async def write() -> None:
+            while (message := await writes.get()) is not None:
+                follows, posts = message
+                for subscription in follows:
+                    await follow.fetch(*subscription)
+                for written in posts:
+                    await post.fetch(*written)
+
+        async def read(reader: Any) -> int:
+            statement = await reader.prepare(_CHECK[self._timelines])
+            row_count = 0
+            while (check := await checks.get()) is not None:
+                row_count += len(await statement.fetch(*check))
+            return row_count
+
+        command_count = 0
+        async with _one_error(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(write())
+            reads = [tasks.create_task(read(reader)) for reader in self._readers]
+            for start in range(0, self._workload.stream.tick_count, BATCH):
+                follows, posts, found = self._message(start)
+                command_count += len(follows) + len(posts) + len(found)
+                await writes.put((follows, posts))
+                for check in found:
+                    await checks.put(check)
+            await writes.put(None)
+            for _ in reads:
+                await checks.put(None)
+        return Work(sum([read.result() for read in reads]), command_count, command_count)
 
 
 _Writes = tuple[list[tuple[int, int, bool]], list[tuple[int, int, bytes]]]

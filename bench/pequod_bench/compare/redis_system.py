@@ -88,7 +88,7 @@ class _Session:
     def __init__(self, pipe: Pipe, workload: Workload) -> None:
         self._pipe = pipe
         self._workload = workload
-        self._active = workload.active
+        self._receivers = workload.receivers
 
     async def load(self) -> None:
         graph = self._workload.stream.graph
@@ -105,7 +105,7 @@ class _Session:
         return await client_managed.check(_Message(self._pipe), user, since)
 
     async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        return await client_managed.post(self._active, lambda: _Message(self._pipe), poster, tick, text)
+        return await client_managed.post(self._receivers, lambda: _Message(self._pipe), poster, tick, text)
 
     async def clear(self) -> None:
         await self._pipe.send(pack(b"FLUSHALL", b"SYNC"), 1)

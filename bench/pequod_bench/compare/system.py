@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from pequod.engine import PequodError, Rows
 from pequod_bench.stream import Stream
@@ -56,17 +56,24 @@ class Server:
     pid: int
 
 
+Delivery = Literal["followers", "active"]
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """The operations that every system gets, and the size of a post."""
 
     stream: Stream
     tweet_bytes: int
+    #: Where no join keeps timelines, who gets posts: every follower, as in the paper, or those who ever check.
+    delivery: Delivery = "followers"
 
     @property
-    def active(self) -> frozenset[int]:
-        """Users whose timelines are kept where a client keeps them."""
-        return frozenset(self.stream.active.tolist())
+    def receivers(self) -> frozenset[int]:
+        """Users whose timelines are kept where a client or a trigger keeps them."""
+        if self.delivery == "active":
+            return frozenset(self.stream.active.tolist())
+        return frozenset(range(self.stream.graph.user_count))
 
 
 @dataclass(frozen=True, slots=True)

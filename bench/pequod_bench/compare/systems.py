@@ -6,7 +6,7 @@ from typing import Final
 
 from pequod_bench.compare.memcached_system import MemcachedSystem
 from pequod_bench.compare.pequod_system import CLIENT_PEQUOD, PEQUOD
-from pequod_bench.compare.postgres_system import POSTGRES, POSTGRES_QUERY
+from pequod_bench.compare.postgres_system import POSTGRES, POSTGRES_CALLS, POSTGRES_QUERY
 from pequod_bench.compare.redis_system import RedisSystem
 from pequod_bench.compare.system import System
 
@@ -17,5 +17,8 @@ SYSTEMS: Final[tuple[System, ...]] = (
     CLIENT_PEQUOD,
     MemcachedSystem(),
     POSTGRES,
+    POSTGRES_CALLS,
     POSTGRES_QUERY,
 )
+#: Those that differ where every operation goes by itself.
+SYSTEMS_BY_CALL: Final = tuple(system for system in SYSTEMS if system is not POSTGRES_CALLS)

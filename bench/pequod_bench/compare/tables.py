@@ -14,6 +14,7 @@ from pequod_bench.compare.comparison import (
     SystemResult,
     paper_ratio,
     ratios,
+    server_ratios,
     spread,
 )
 from pequod_bench.compare.freshness import Freshness
@@ -95,6 +96,13 @@ def of_all(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float]) -> S
     return spread([figure(outcome) for outcome in outcomes])
 
 
+def busiest(outcomes: Sequence[Outcome]) -> str:
+    """Say which process works for most of the runtime, and for how much of it."""
+    server = of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.seconds).median
+    client = of_all(outcomes, lambda outcome: outcome.client_cpu_seconds / outcome.seconds).median
+    return f"{'client' if client > server else 'server'} {max(server, client):.0%}"
+
+
 def _twip(comparison: Comparison) -> Table:
     base = comparison.twip[0]
     return Table(
@@ -102,15 +110,19 @@ def _twip(comparison: Comparison) -> Table:
         title="Figure 7: Twip, system by system",
         note=f"{comparison.sizes['7']}; median of {comparison.repetitions} interleaved repetitions (least to greatest)."
         f" Ratios are to {base.title}, repetition by repetition. Every system ended with the timelines that a "
-        "computation from scratch gives. Rows: what the checks returned. Where the client or another connection "
+        "computation from scratch gives. The ratio of server CPU is what clients on other machines would see, if "
+        "they were enough to keep the server busy. Busiest: which process, and for how much of the runtime; more than "
+        "100 % is several processes. Rows: what the checks returned. Where the client or another connection "
         "writes, a post is not yet in a timeline when some checks pass its place, and these never return it.",
-        columns=["system", "runtime, s", "ratio", "paper", *_COSTS],
+        columns=["system", "runtime, s", "ratio", "paper", "server CPU ratio", "busiest", *_COSTS],
         rows=[
             [
                 result.title,
                 figure_text(of_all(result.outcomes, lambda outcome: outcome.seconds)),
                 figure_text(ratios(result, base)),
                 "" if (paper := paper_ratio(result, base)) is None else f"{paper:.2f}",
+                figure_text(server_ratios(result, base)),
+                busiest(result.outcomes),
                 *_costs(result.outcomes),
             ]
             for result in comparison.twip

@@ -17,6 +17,8 @@ from pequod_bench.compare.comparison import (
     Point,
     StoreResults,
     SystemResult,
+    UnreadableReportError,
+    from_json,
     ratios,
     spread,
 )
@@ -28,6 +30,7 @@ from pequod_bench.compare.openloop import AtRate, LatencyResult
 from pequod_bench.compare.page import to_html
 from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
+from pequod_bench.compare.readme import BEGIN, END
 from pequod_bench.compare.scale import QUICK
 from pequod_bench.compare.system import Workload
 from pequod_bench.compare.trials import Failure, Trials
@@ -213,9 +216,9 @@ def test_the_verdicts_say_who_wins(comparison: Comparison) -> None:
     redis, postgres, no, full, interleaved, votes = verdicts(comparison)
     assert redis.startswith("Pequod is 2.50 times faster than Redis (the paper: 1.33 times faster). ")
     assert "Redis has 2.33 times the server CPU" in redis
-    assert redis.endswith("its server is what limits it.")
+    assert redis.endswith("the servers limit both, so clients on other machines would see about 2.33.")
     assert postgres.startswith("Pequod is 2.67 times slower than PostgreSQL")
-    assert postgres.endswith("PostgreSQL has less to do on either side.")
+    assert postgres.endswith("the servers limit both, so clients on other machines would see about 0.33.")
     assert "ahead of no at 50 %, 100 % (of 3 points measured): no takes 2.67 times its time at 50 %, 1.00 times" in no
     assert "at 0 %, 50 % (of 3 points measured)" in full
     assert "at 0 %, 50 % (of 3 points measured)" in interleaved
@@ -231,6 +234,7 @@ def test_a_busy_machine_is_told_first(comparison: Comparison) -> None:
 def test_goals_are_met_or_missed(comparison: Comparison) -> None:
     redis, postgres, full, no, interleaved = goals(comparison)
     assert (redis.is_met, redis.found) == (True, "2.50 (2.00 to 3.00)")
+    assert redis.beside == "server CPU 2.33 times; server 50%"
     assert "at least 1.33 times" in redis.wanted
     assert not postgres.is_met
     assert full.is_met, "the lines cross beyond 90 %"
@@ -334,6 +338,53 @@ def test_the_html_report_needs_no_other_file_and_its_figures_are_whole(compariso
     for figure in figures:
         ET.fromstring(figure)
     assert ">Redis</text>" in figures[0]
+
+
+def costing(server_s: float, client_s: float) -> list[Outcome]:
+    return [replace(outcome(2.0), server_cpu_seconds=server_s, client_cpu_seconds=client_s)]
+
+
+def test_the_verdicts_say_which_process_a_ratio_is_of(comparison: Comparison) -> None:
+    pequod, redis, memcached = (
+        replace(each, outcomes=costing(*cpu))
+        for each, cpu in zip(comparison.twip, ((1.8, 0.4), (0.9, 0.7), (0.6, 1.9)), strict=True)
+    )
+    ahead, limited = verdicts(replace(comparison, twip=[pequod, redis, memcached], materialisation=[], newp=[]))
+    assert ahead.endswith("the servers limit both, so clients on other machines would see about 0.50.")
+    assert "client limits it, so the ratio is one of clients" in limited
+    assert limited.endswith("that of server CPU would count: 0.33.")
+    slower = replace(redis, outcomes=[replace(redis.outcomes[0], seconds=3.0)])
+    (waiting,) = verdicts(replace(comparison, twip=[pequod, slower], materialisation=[], newp=[]))
+    assert waiting.endswith("it would be ahead, at 0.50 times Pequod's time.")
+    text = to_markdown(replace(comparison, twip=[pequod, redis, memcached]))
+    assert "| PostgreSQL | 2.00 | 1.00 | 9.55 | 0.33 | client 95% |" in text
+
+
+def test_a_comparison_is_read_again_as_it_was_written(comparison: Comparison) -> None:
+    assert from_json(comparison.to_json()) == comparison
+    for text in ("not JSON", "{}"):
+        with pytest.raises(UnreadableReportError, match=r"this is no compare\.json of this version"):
+            from_json(text)
+
+
+def test_the_figures_stand_between_the_marks_of_a_file(comparison: Comparison, tmp_path: Path) -> None:
+    json_file, readme = tmp_path / "compare.json", tmp_path / "README.md"
+    json_file.write_text(comparison.to_json())
+    readme.write_text(f"above\n{BEGIN}\nearlier figures\n{END}\nbelow\n")
+    arguments = ["bench", "compare", "--from", str(json_file), "--readme", str(readme)]
+    for _ in range(2):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.stderr
+        text = readme.read_text()
+        assert text.startswith(f"above\n{BEGIN}\n`pequod bench compare --quick`\n")
+        assert text.endswith(f"\n{END}\nbelow\n")
+        assert "earlier figures" not in text
+        assert text.count("| Redis | 3.50 (3.00 to 4.00) | 2.50 (2.00 to 3.00) | 1.33 |") == 1
+    readme.write_text("no marks")
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "must have the two lines" in result.stderr
+    assert readme.read_text() == "no marks"
 
 
 def test_a_wrong_answer_stands_in_every_report(comparison: Comparison) -> None:

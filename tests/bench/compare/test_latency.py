@@ -9,11 +9,11 @@ from pequod_bench.compare import freshness, openloop
 from pequod_bench.compare.measure import client_loop
 from pequod_bench.compare.pequod_system import PEQUOD
 from pequod_bench.compare.system import Missing, System
-from pequod_bench.compare.systems import SYSTEMS
+from pequod_bench.compare.systems import SYSTEMS_BY_CALL
 from pequod_bench.latency import LatencyHistogram, latencies, open_loop
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+@pytest.mark.parametrize("system", SYSTEMS_BY_CALL, ids=lambda system: system.name)
 def test_a_system_answers_at_fixed_rates_and_shows_posts(system: System) -> None:
     presence = system.find()
     if isinstance(presence, Missing):
