@@ -66,14 +66,15 @@ QUICK: Final = Scale(
     factor_ticks=2_000,
     factor_rounds=1,
 )
-#: A quarter of an hour on two quiet cores; what the figures in bench/README.md come from.
+#: Twenty minutes on two quiet cores; what the figures in bench/README.md come from.
 REFERENCE: Final = Scale(
     users=5_000,
     ticks=200_000,
     repetitions=5,
     materialisation_users=600,
-    articles=1_000,
-    sessions=10_000,
+    # 40 sessions an article; the paper has 200, and the fewer there are, the more the first vote of each counts.
+    articles=500,
+    sessions=20_000,
     curve_repetitions=3,
     variant_users=1_000,
     variant_ticks=40_000,

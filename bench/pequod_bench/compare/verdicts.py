@@ -23,6 +23,8 @@ from pequod_bench.phases import PhaseCost
 
 #: A system that does less of what was asked for than this does not keep up.
 _KEEPS_UP_PART = 0.95
+#: A process that works for less of the runtime than this does not limit anything.
+_BUSY_PART = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,11 @@ def _why(base: SystemResult, other: SystemResult) -> str:
         f"{ours_client / ours_s:.0%}, {other.title}'s {server / s:.0%} and {client / s:.0%}"
     )
     ratio = server / ours_server
+    if max(server, client) / s < _BUSY_PART:
+        return (
+            f"{text}: nothing of it is busy most of the time, so that its runtime is one of waiting, for messages or "
+            f"for what else runs on this machine. By server CPU alone the ratio is {ratio:.2f}."
+        )
     if client > server:
         return (
             f"{text}: {other.title}'s client limits it, so the ratio is one of clients. With clients enough on other "
@@ -199,6 +206,22 @@ def _materialisation(lines: Sequence[Line]) -> Iterator[str]:
     for rival in ("no", "full"):
         if rival in by_name:
             yield _sentence(_ahead_text(dynamic, by_name[rival]))
+    if "full" in by_name:
+        yield _unseen_costs(dynamic, by_name["full"])
+
+
+def _unseen_costs(dynamic: Line, full: Line) -> str:
+    """Say what full materialisation costs that its line does not show."""
+    x = full.points[0].x
+    outcomes = [_at(line, x).outcomes for line in (full, dynamic)]
+    full_load, load = (of_all(each, lambda outcome: outcome.load_seconds).median for each in outcomes)
+    full_s, seconds = (_seconds(_at(line, x)) for line in (full, dynamic))
+    full_mib, mib = (of_all(each, lambda outcome: outcome.server_mib).median for each in outcomes)
+    return (
+        "Full materialisation is done before its clock starts, dynamic materialisation in first checks while it runs: "
+        f"loading included it is {full_load + full_s:.2f} to {load + seconds:.2f} s at {x} %, and {full_mib:.0f} to "
+        f"{mib:.0f} MiB."
+    )
 
 
 def _newp(comparison: Comparison) -> Iterator[str]:

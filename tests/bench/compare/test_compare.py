@@ -213,7 +213,7 @@ def test_ratios_are_of_runs_side_by_side(comparison: Comparison) -> None:
 
 
 def test_the_verdicts_say_who_wins(comparison: Comparison) -> None:
-    redis, postgres, no, full, interleaved, votes = verdicts(comparison)
+    redis, postgres, no, full, unseen, interleaved, votes = verdicts(comparison)
     assert redis.startswith("Pequod is 2.50 times faster than Redis (the paper: 1.33 times faster). ")
     assert "Redis has 2.33 times the server CPU" in redis
     assert redis.endswith("the servers limit both, so clients on other machines would see about 2.33.")
@@ -221,6 +221,7 @@ def test_the_verdicts_say_who_wins(comparison: Comparison) -> None:
     assert postgres.endswith("the servers limit both, so clients on other machines would see about 0.33.")
     assert "ahead of no at 50 %, 100 % (of 3 points measured): no takes 2.67 times its time at 50 %, 1.00 times" in no
     assert "at 0 %, 50 % (of 3 points measured)" in full
+    assert "loading included it is 4.00 to 2.00 s at 0 %, and 50 to 50 MiB" in unseen
     assert "at 0 %, 50 % (of 3 points measured)" in interleaved
     assert votes.startswith("From 0 % to 100 % votes the server's CPU grows by 0.00 s with separate joins and by 1.00")
 
@@ -347,15 +348,20 @@ def costing(server_s: float, client_s: float) -> list[Outcome]:
 def test_the_verdicts_say_which_process_a_ratio_is_of(comparison: Comparison) -> None:
     pequod, redis, memcached = (
         replace(each, outcomes=costing(*cpu))
-        for each, cpu in zip(comparison.twip, ((1.8, 0.4), (0.9, 0.7), (0.6, 1.9)), strict=True)
+        for each, cpu in zip(comparison.twip, ((1.8, 0.4), (1.2, 0.7), (0.6, 1.9)), strict=True)
     )
     ahead, limited = verdicts(replace(comparison, twip=[pequod, redis, memcached], materialisation=[], newp=[]))
-    assert ahead.endswith("the servers limit both, so clients on other machines would see about 0.50.")
+    assert ahead.endswith("the servers limit both, so clients on other machines would see about 0.67.")
     assert "client limits it, so the ratio is one of clients" in limited
     assert limited.endswith("that of server CPU would count: 0.33.")
-    slower = replace(redis, outcomes=[replace(redis.outcomes[0], seconds=3.0)])
+    idle = replace(redis, outcomes=[replace(redis.outcomes[0], seconds=3.0)])
+    (waiting,) = verdicts(replace(comparison, twip=[pequod, idle], materialisation=[], newp=[]))
+    assert "nothing of it is busy most of the time" in waiting
+    assert waiting.endswith("By server CPU alone the ratio is 0.67.")
+    redis = replace(redis, outcomes=costing(1.7, 0.7))
+    slower = replace(redis, outcomes=[replace(redis.outcomes[0], seconds=2.5)])
     (waiting,) = verdicts(replace(comparison, twip=[pequod, slower], materialisation=[], newp=[]))
-    assert waiting.endswith("it would be ahead, at 0.50 times Pequod's time.")
+    assert waiting.endswith("it would be ahead, at 0.94 times Pequod's time.")
     text = to_markdown(replace(comparison, twip=[pequod, redis, memcached]))
     assert "| PostgreSQL | 2.00 | 1.00 | 9.55 | 0.33 | client 95% |" in text
 
