@@ -415,11 +415,9 @@ class Engine:
                 base = table.slice(first, last, limit, reverse=reverse) if table.entry_count else None
                 return view.rows(base, limit, reverse=reverse)
             if not (reverse or table.entry_count) and first < last <= table.end:
-                is_pulled = [join.is_pull for join in outputs]
-                if True in is_pulled:
-                    pulled = self._scans.scan_pulled(outputs, first, last, limit, now)
-                    if pulled is not None:
-                        return pulled
+                pulled = self._scans.scan_pulled(outputs, first, last, limit, now)
+                if pulled is not None:
+                    return pulled
         rows = self._scans.scan(first, last, limit, reverse=reverse, now=now)
         if outputs and first < last <= table.end:
             self._views.remember(first, last, self._catalog.over(first, last))

@@ -77,11 +77,13 @@ class Scans:
         It spares such a read half its fixed cost: nothing of it can be remembered for the next one.
 
         Returns:
-            None if what the other joins keep is not ready in one context each, or something is missing.
+            None if no join is computed now, what the others keep is not ready in one context each, or something is missing.
 
         Requires:
             ``[first, last)`` lies in the table, which holds no rows of its own.
         """
+        if True not in [join.is_pull for join in joins]:
+            return None
         self._memory.read_number += 1
         self._reader.missing.clear()
         kept: list[Context] = []
@@ -97,7 +99,7 @@ class Scans:
             kept.append(context)
         serial = self._changes.serial
         pulled = {join: self._reader.pull(join, *join.clip(first, last), now) for join in joins if join.is_pull}
-        if self._reader.missing or serial != self._changes.serial or not all(context.is_fresh for context in kept):
+        if self._reader.missing or serial != self._changes.serial or not all(map(_is_ready, kept)):
             return None
         layers = []
         for join in joins:
@@ -197,3 +199,7 @@ class Scans:
         for context in contexts:
             context.last_used = self._memory.read_number
         return {context: None for context in contexts if not self._reader.refresh(context, now) and context.is_live}
+
+
+def _is_ready(context: Context) -> bool:
+    return context.is_live and context.is_fresh
