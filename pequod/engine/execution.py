@@ -245,20 +245,20 @@ class Execution:
         prefixes = [before + bound + after for bound in bounds]
         self._batch.frame_keys[step.depth] += prefixes
         for bound, prefix, group in zip(bounds, prefixes, table.groups(prefixes), strict=True):
-            if group is None and is_grouped:
-                continue
-            env[number] = bound
             if group is None:
+                if is_grouped:
+                    continue
                 found = slice_within(prefix, lower, upper)
             elif is_whole:
                 found = group.everything()
             else:
-                start, keys = prefix + lower, group.keys
-                if keys and keys[-1] < start:
-                    # Nothing new from this poster: what pulled checks mostly find.
+                start = prefix + lower
+                # Most posters have nothing new.
+                if group.keys and group.keys[-1] < start:
                     continue
                 found = group.slice(start, None if upper is None else prefix + upper)
             if found.keys:
+                env[number] = bound
                 self._splice(splice, len(prefix), found)
 
     def _choose(self, depth: int, key: bytes, value: bytes) -> None:
@@ -280,18 +280,18 @@ class Execution:
         """Take in copies whose tails are cut from source keys; the hot loop of a first check."""
         env = self._env
         head, tail, size = splice.head(env), splice.tail(env), known + splice.width
-        tails = [head + key[known:] + tail for key in rows.keys if len(key) == size]
-        values = rows.values
+        keys, values = rows
+        tails = [head + key[known:] + tail for key in keys if len(key) == size]
         if len(tails) < len(values):
-            values = [value for key, value in zip(rows.keys, values, strict=True) if len(key) == size]
+            values = [value for key, value in zip(keys, values, strict=True) if len(key) == size]
         if not tails:
             return
-        lower, upper = self._lower, self._upper
+        lower, upper, batch = self._lower, self._upper, self._batch
         if lower <= tails[0] and (upper is None or tails[-1] < upper):
-            self._batch.tails += tails
-            self._batch.values += values
-            if len(self._batch.tails) > self._room:
-                self._room = self._sources.make_room(self._batch.tails)
+            batch.tails += tails
+            batch.values += values
+            if len(batch.tails) > self._room:
+                self._room = self._sources.make_room(batch.tails)
             return
         for found, value in zip(tails, values, strict=True):
             if lower <= found and (upper is None or found < upper):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 #: A leaf longer than this is split when something is inserted into its middle. An insert moves half of it on
 #: average: 4 KiB of pointers, 0.1 µs. Tests make it small so that splits happen early.
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 
 #: ``new_tuple(Rows, (keys, values))`` is `Rows(keys, values)` in half the time (bench row: check, incremental).
-new_tuple = tuple.__new__
+new_tuple: Final = tuple.__new__
 
 
 class SortedRows:
