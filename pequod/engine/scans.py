@@ -77,7 +77,7 @@ class Scans:
         It spares such a read half its fixed cost: nothing of it can be remembered for the next one.
 
         Returns:
-            None if no join is computed now, if what the others keep is not ready in one context each, or if something is
+            None if no join is computed now, what the others keep is not ready in one context each, or anything is
             missing.
 
         Requires:
