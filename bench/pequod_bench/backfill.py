@@ -28,12 +28,14 @@ import pyarrow.parquet as pq
 from pequod_grammar import parse
 from pequod_spark.backfill import Request, backfill
 from pequod_spark.connection import Connection
+from pequod_spark.cutting import PART_ROWS, Contexts, survey
 from pequod_spark.pieces import compile_pieces
 from pequod_spark.plan import read_from
+from pequod_spark.ranges import sorted_ranges
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from pequod.client import Client
+from pequod.engine.containing import keys_of
 from pequod.engine.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.process import started_server
@@ -69,7 +71,9 @@ class Figures:
 
     rows: int
     materialise_s: float
+    #: The whole backfill, and of it from the first request to the end of the last: sorted, encoded, loaded.
     backfill_s: float
+    load_s: float
     #: Writes while the backfill went on, and how long the slowest of them waited.
     writes: int
     slowest_write_s: float
@@ -83,13 +87,24 @@ class Figures:
         return self.rows / self.materialise_s
 
     @property
+    def loaded_rows_per_s(self) -> float:
+        """Rows that the server took in each second."""
+        return self.rows / self.load_s
+
+    @property
+    def writes_per_s(self) -> float:
+        """Writes that the server answered each second of the backfill."""
+        return self.writes / self.backfill_s
+
+    @property
     def speedup(self) -> float:
         """How many times faster the warm server answers first checks."""
         return self.cold_check_us / self.warm_check_us
 
     def to_json(self) -> str:
         """Return all figures as one object."""
-        return json.dumps(asdict(self) | {"rows_per_s": self.rows_per_s, "speedup": self.speedup})
+        told = ("rows_per_s", "loaded_rows_per_s", "writes_per_s", "speedup")
+        return json.dumps(asdict(self) | {name: getattr(self, name) for name in told})
 
 
 def base_rows(size: Size) -> tuple[list[bytes], list[bytes]]:
@@ -124,15 +139,18 @@ def measure(spark: SparkSession, size: Size) -> Figures:
     with started_server() as (target, _pid), Client(target, timeout_s=600.0) as client:
         _fill(client, base)
         with _writing(target, size) as written:
-            backfill_s = _backfill(spark, target)
+            started = time.perf_counter()
+            outcome = backfill(spark, Connection(target, timeout_s=600.0).client, Request("t"))
+            backfill_s = time.perf_counter() - started
         warm_s = _check(client, size, checked)
         _compare(client, size)
     return Figures(
         rows=rows,
         materialise_s=materialise_s,
         backfill_s=backfill_s,
-        writes=len(written),
-        slowest_write_s=max(written, default=0.0),
+        load_s=outcome.load_s,
+        writes=sum(count for count, _ in written),
+        slowest_write_s=max((took_s for _, took_s in written), default=0.0),
         cold_check_us=cold_s / len(checked) * 1e6,
         warm_check_us=warm_s / len(checked) * 1e6,
     )
@@ -141,14 +159,13 @@ def measure(spark: SparkSession, size: Size) -> Figures:
 def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
     """Compute and sort all timelines, and give them to nobody; return their number and the seconds."""
     (timeline,) = parse(keys.PUSH_JOIN)
-    pieces = compile_pieces(timeline, 1, read_from(spark.read.parquet(path)), b"", None)
+    first, last = keys_of(timeline.output)
     started = time.perf_counter()
-    ordered = pieces.repartitionByRange("key").sortWithinPartitions("key")
+    pieces = compile_pieces(timeline, 1, read_from(spark.read.parquet(path)), first, last)
+    found = survey(pieces, PART_ROWS)
+    ordered = sorted_ranges(pieces, Contexts(timeline, 1).splits(found, first, last, PART_ROWS))
     ordered.write.format("noop").mode("overwrite").save()
-    took_s = time.perf_counter() - started
-    counted = pieces.agg(f.count("tail").alias("rows")).first()
-    assert counted is not None
-    return int(counted.rows), took_s
+    return found.row_count, time.perf_counter() - started
 
 
 def _fill(client: Client, base: tuple[list[bytes], list[bytes]]) -> None:
@@ -175,43 +192,42 @@ def _check(client: Client, size: Size, users: list[int]) -> float:
 
 
 @contextmanager
-def _writing(target: str, size: Size) -> Iterator[list[float]]:
-    """Post and subscribe at a steady rate; yield how long each write took, to be looked at afterwards."""
+def _writing(target: str, size: Size) -> Iterator[list[tuple[int, float]]]:
+    """Post and subscribe at a steady rate, all that is due at once in one batch.
+
+    Yields:
+        The number of writes of each batch and how long it took, to be looked at afterwards.
+    """
     stopped = threading.Event()
-    took_s: list[float] = []
+    batches: list[tuple[int, float]] = []
 
     def write() -> None:
         draw = Random(size.seed + 1)
         with Client(target, timeout_s=600.0) as client:
             begun, done = time.perf_counter(), 0
-            while not stopped.is_set():
-                if done >= (time.perf_counter() - begun) * size.writes_per_s:
-                    stopped.wait(0.002)
-                    continue
-                user, other = draw.randrange(size.users), draw.randrange(size.users)
+            while not stopped.wait(0.002):
+                due = int((time.perf_counter() - begun) * size.writes_per_s)
+                batch = client.batch()
+                for number in range(done, min(due, done + BATCH)):
+                    user, other = draw.randrange(size.users), draw.randrange(size.users)
+                    if number % 10:
+                        batch.put(keys.post_key(user, size.posts + number), keys.tweet(number, TWEET_BYTES))
+                    elif number % 20:
+                        batch.put(keys.subscription_key(user, other), keys.FOLLOWS)
+                    else:
+                        batch.remove(keys.subscription_key(user, other))
                 started = time.perf_counter()
-                if done % 10:
-                    client.put(keys.post_key(user, size.posts + done), keys.tweet(done, TWEET_BYTES))
-                elif done % 20:
-                    client.put(keys.subscription_key(user, other), keys.FOLLOWS)
-                else:
-                    client.remove(keys.subscription_key(user, other))
-                took_s.append(time.perf_counter() - started)
-                done += 1
+                results = batch.send()
+                batches.append((len(results), time.perf_counter() - started))
+                done += len(results)
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        yield took_s
+        yield batches
     finally:
         stopped.set()
         thread.join()
-
-
-def _backfill(spark: SparkSession, target: str) -> float:
-    started = time.perf_counter()
-    backfill(spark, Connection(target, timeout_s=600.0).client, Request("t"))
-    return time.perf_counter() - started
 
 
 def _compare(client: Client, size: Size) -> None:

@@ -3,7 +3,7 @@
     server   begin -> revision R, the ranges of the sources                  records what changes
     Spark    read the sources as of R          or a file that holds what they were
              compute what follows              pieces.compile_pieces
-             sample it: how many rows there are, and where to cut them
+             how much it is, where to cut it   cutting.survey
              partition by range, sort          ranges.sorted_ranges
              load, a task for each partition   loads.Requests
     server   end
@@ -15,6 +15,7 @@ a driver that is run again begins a new backfill, leaves out the contexts that a
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,24 +31,20 @@ from pyspark.sql import functions as f
 from pequod.calls import BackfillStatus
 from pequod.client import Client
 from pequod.engine.explain import PartState
-from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
 from pequod.engine.ranges import Range, united
 from pequod.engine.spec import JoinSpec
 from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError, UnknownJoinError
+from pequod_spark.cutting import PART_ROWS, Contexts, survey
 from pequod_spark.loads import Part, Requests
-from pequod_spark.pieces import compile_pieces
+from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read
 from pequod_spark.ranges import clip, sorted_ranges
 from pequod_spark.reading import cut_ranges
 
-#: Rows in one partition: a task sorts them in memory, and what is lost with a task is as much.
-PART_ROWS: Final = 1_000_000
-#: Of so many rows one is looked at for where to cut.
-_SAMPLED: Final = 1000
 #: At most; at least three times in a lease.
 _RENEW_S: Final = 2.0
 _ROW_SCHEMA: Final = "key binary, value binary"
-_OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint"
+_OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint, begun double, ended double"
 
 #: Open a client; it goes to the tasks, so it must pickle.
 Connect = Callable[[], Client]
@@ -86,6 +83,8 @@ class Outcome(NamedTuple):
     rows: int
     #: Pieces that somebody else materialised meanwhile.
     skipped: int
+    #: From the first request to the end of the last one, by the clocks of the tasks (seconds).
+    load_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ class _Run:
         self._status = status
         self._spec = spec
         self._on_progress = on_progress
-        self._plan = Plan(spec, status.level, number_slots(spec), compile_matchers(spec))
+        self._contexts = Contexts(spec, status.level)
         self._stage = "reading the sources"
         self._rows_expected = 0
         self._read: dict[tuple[bytes, bytes | None], DataFrame] = {}
@@ -263,23 +262,18 @@ class _Run:
             prefixes = self._spark.createDataFrame(pa.table({"prefix": pa.array(covered, pa.binary())}))
         pieces = compile_pieces(self._spec, status.level, read, status.first, status.last, prefixes)
         self._stage = "computing"
-        key = f.col("key")
-        is_sampled = f.pmod(f.xxhash64(key), f.lit(max(1, min(_SAMPLED, part_rows // _SAMPLED)))) == 0
-        counted = pieces.agg(
-            f.count("tail").alias("rows"),
-            f.count(f.lit(1)).alias("entries"),
-            f.collect_list(f.when(is_sampled, key)).alias("keys"),
-        ).first()
-        assert counted is not None
-        self._rows_expected = counted.rows
-        splits = self._splits(sorted(map(bytes, counted["keys"])), -(-counted.entries // part_rows))
+        found = survey(pieces, part_rows)
+        self._rows_expected = found.row_count
+        splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._stage = "sorting and loading"
         bounds = [status.first, *splits, status.last]
-        parts = [Part(first, last, self._inside(first)) for first, last in pairwise(bounds)]
-        outcomes = sorted_ranges(pieces, splits).mapInArrow(self._loader(parts), _OUTCOME_SCHEMA)
-        total = outcomes.agg(*[f.sum(name).alias(name) for name in ("ranges", "rows", "skipped")]).first()
+        parts = [Part(first, last, self._contexts.inside(first)) for first, last in pairwise(bounds)]
+        ordered = with_contexts(self._spec, status.level, sorted_ranges(pieces, splits))
+        outcomes = ordered.mapInArrow(self._loader(parts), _OUTCOME_SCHEMA)
+        sums = [f.sum(name).alias(name) for name in ("ranges", "rows", "skipped")]
+        total = outcomes.agg(*sums, (f.max("ended") - f.min("begun")).alias("load_s")).first()
         assert total is not None
-        return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0)
+        return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0, total.load_s or 0.0)
 
     def _loader(self, parts: list[Part]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return what a task does with its partition."""
@@ -291,10 +285,11 @@ class _Run:
             requests = Requests(status, spec, parts[context.partitionId()])
             with connect() as client:
                 for request in requests.of(batches):
+                    begun = time.time()
                     done = client.backfills.load(request)
+                    cells = (done.ranges_loaded, done.rows_loaded, done.pieces_skipped, begun, time.time())
                     yield pa.record_batch(
-                        [[done.ranges_loaded], [done.rows_loaded], [done.pieces_skipped]],
-                        names=["ranges", "rows", "skipped"],
+                        [[cell] for cell in cells], names=["ranges", "rows", "skipped", "begun", "ended"]
                     )
 
         return load
@@ -308,32 +303,10 @@ class _Run:
                 continue
             for part in coverage.parts:
                 if part.state in (PartState.VALID, PartState.LOGGED):
-                    prefix = self._prefix_of(part.first, part.last)
-                    if prefix is not None and part.last >= min(self._plan.end_of(prefix), self._status.last):
+                    prefix = self._contexts.prefix_of(part.first, part.last)
+                    if prefix is not None and part.last >= min(self._contexts.end_of(prefix), self._status.last):
                         prefixes.append(prefix)
         return prefixes
-
-    def _splits(self, keys: list[bytes], part_count: int) -> list[bytes]:
-        """Return where to cut, from a sample of keys in order: between contexts, if they are not too large."""
-        splits: list[bytes] = []
-        for number in range(1, part_count):
-            key = keys[len(keys) * number // part_count] if keys else b""
-            prefix = self._inside(key)
-            for split in (prefix, key):
-                if split is not None and (splits[-1] if splits else self._status.first) < split < self._status.last:
-                    splits.append(split)
-                    break
-        return splits
-
-    def _inside(self, key: bytes) -> bytes | None:
-        """Return the prefix of the context that a key lies strictly inside of, None if it does not."""
-        prefix = self._prefix_of(key)
-        return None if prefix is None or prefix >= key else prefix
-
-    def _prefix_of(self, key: bytes, last: bytes | None = None) -> bytes | None:
-        """Return the prefix of the context that holds all keys from ``key`` up to ``last``, or ``key`` alone."""
-        values = fix_slots(self._spec.output, key, key + b"\0" if last is None else last)[: self._status.level]
-        return self._plan.prefix(self._plan.environment(values)) if len(values) == self._status.level else None
 
 
 def _clip(source: Range, first: bytes, last: bytes | None) -> Range | None:

@@ -1,12 +1,15 @@
 """What a server takes in for a backfill, as a DataFrame: contributions with the contexts that they belong to.
 
-    prefix   tail             value   times  source_key
-    t|ann|   null                                        ann has a timeline, even if it is empty
-    t|ann|   0000000100|bob   Hi                         a copy of all slots: the rows themselves
-    t|ann|   0000000120|liz   ..
-    t|bob|   null
+    key                     is_row  value        prefix   tail             times  source_key
+    t|ann|                  false                t|ann|   null                                ann has a timeline
+    t|ann|0000000100|bob    true    Hi           t|ann|   0000000100|bob
+    t|ann|0000000120|liz    true    ..           t|ann|   0000000120|liz
+    t|bob|                  false                t|bob|   null                                an empty one
+    compile_pieces: these are sorted     | with_contexts: these follow from the key
 
-Other joins have ``times``, how many equal contributions there are, and copies of them ``source_key`` too.
+A copy of all slots has the rows themselves. Other joins have ``times``, how many equal contributions there are, and
+copies of them ``source_key`` too. What a join has not, is no column before it is sorted: that is most of the work, and
+takes as long as rows are.
 """
 
 from __future__ import annotations
@@ -24,9 +27,6 @@ from pequod_spark.keys import put_together, take_apart
 from pequod_spark.plan import Plan, Read, is_unique, value_source
 from pequod_spark.ranges import clip
 
-#: Where rows are sorted and cut: the output key, or the prefix for a context as such.
-SORT_KEY = "key"
-
 
 def compile_pieces(
     spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes | None, covered: DataFrame | None = None
@@ -42,28 +42,52 @@ def compile_pieces(
         covered: A column ``prefix``: contexts that are not wanted.
 
     Returns:
-        Columns ``key``, ``prefix``, ``tail``, ``value``, ``times`` and ``source_key``, in no order.
+        Columns ``key`` and ``is_row``, and of ``value``, ``times`` and ``source_key`` those that the join has, in no
+        order.
     """
     first, last = meet(first, last, keys_of(spec.output))
     contributions = Plan([spec], read).contributions(spec, first, last)
-    leading = list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level]
-    run = spec.output.parts[: known_run(spec.output.parts, set(leading))]
-    _, slots = take_apart(spec.output, f.col("key"))
-    prefix = put_together(run, slots)
-    counted = _count(spec, contributions)
+    found = _count(spec, contributions).withColumn("is_row", f.lit(True))  # noqa: FBT003 - a column
+    contexts = _contexts(spec, level, read, first, last)
+    if contexts is not None:
+        found = found.unionByName(contexts, allowMissingColumns=True)
+    if covered is None:
+        return found
+    prefixed = found.withColumn("prefix", _prefix(spec, level))
+    return prefixed.join(f.broadcast(covered), "prefix", "left_anti").drop("prefix")
+
+
+def with_contexts(spec: JoinSpec, level: int, pieces: DataFrame) -> DataFrame:
+    """Return pieces with their contexts, in the order in which they are.
+
+    Returns:
+        Columns ``key``, ``prefix``, ``tail``, ``value``, ``times`` and ``source_key``.
+    """
     tail = f.substring(f.col("key"), f.length("prefix") + 1, f.length("key") - f.length("prefix"))
-    rows = counted.withColumn("prefix", prefix).withColumn("tail", tail)
-    found = rows.select("key", "prefix", "tail", "value", "times", "source_key")
-    empty = _contexts(spec, leading, run, read, first, last)
-    found = found if empty is None else found.unionByName(empty)
-    return found if covered is None else found.join(f.broadcast(covered), "prefix", "left_anti")
+    rows = pieces.withColumn("prefix", _prefix(spec, level)).withColumn("tail", f.when(f.col("is_row"), tail))
+    for name, kind in (("value", "binary"), ("times", "bigint"), ("source_key", "binary")):
+        if name not in pieces.columns:
+            rows = rows.withColumn(name, f.lit(None).cast(kind))
+    return rows.select("key", "prefix", "tail", "value", "times", "source_key")
+
+
+def _run(spec: JoinSpec, level: int) -> tuple[set[str], Sequence[bytes | Slot]]:
+    """Return the slots that a context fixes, and the parts of the output that its prefix has."""
+    leading = set(list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level])
+    return leading, spec.output.parts[: known_run(spec.output.parts, leading)]
+
+
+def _prefix(spec: JoinSpec, level: int) -> Column:
+    """Return the context that a piece belongs to."""
+    key = f.col("key")
+    _, slots = take_apart(spec.output, key)
+    return f.when(f.col("is_row"), put_together(_run(spec, level)[1], slots)).otherwise(key)
 
 
 def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
     """Put equal contributions together, and leave out what the server does not look at."""
-    nothing, once = f.lit(None).cast("binary"), f.lit(None).cast("bigint")
     if is_unique(spec):
-        return contributions.select("key", "value", once.alias("times"), nothing.alias("source_key"))
+        return contributions.select("key", "value")
     match value_source(spec).operator:
         case Operator.COUNT:
             told = ["key"]
@@ -71,37 +95,23 @@ def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
             told = ["key", "value", "source_key"]
         case _:
             told = ["key", "value"]
-    counted = contributions.groupBy(*told).agg(f.count(f.lit(1)).alias("times"))
-    for name in ("value", "source_key"):
-        if name not in told:
-            counted = counted.withColumn(name, nothing)
-    return counted
+    return contributions.groupBy(*told).agg(f.count(f.lit(1)).alias("times"))
 
 
-def _contexts(
-    spec: JoinSpec, leading: list[str], run: Sequence[bytes | Slot], read: Read, first: bytes, last: bytes
-) -> DataFrame | None:
+def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes) -> DataFrame | None:
     """Return the contexts that sources tell of, also those without rows; None if no source tells of any."""
+    leading, run = _run(spec, level)
     found = []
     for source in spec.sources:
-        if not set(leading) <= {slot.name for slot in source.pattern.slots()}:
+        if not leading <= {slot.name for slot in source.pattern.slots()}:
             continue
         within = keys_of(source.pattern)
         matches, slots = take_apart(source.pattern, f.col("key"))
-        prefixes = clip(read(*within), *within).where(matches).select(put_together(run, slots).alias("prefix"))
-        found.append(prefixes)
+        found.append(clip(read(*within), *within).where(matches).select(put_together(run, slots).alias("key")))
     if not found:
         return None
-    nothing, once = f.lit(None).cast("binary"), f.lit(None).cast("bigint")
     prefixes = reduce(DataFrame.union, found).distinct()
-    return prefixes.where(_meets(f.col("prefix"), first, last)).select(
-        f.col("prefix").alias("key"),
-        "prefix",
-        nothing.alias("tail"),
-        nothing.alias("value"),
-        once.alias("times"),
-        nothing.alias("source_key"),
-    )
+    return prefixes.where(_meets(f.col("key"), first, last)).withColumn("is_row", f.lit(False))  # noqa: FBT003 - a column
 
 
 def _meets(prefix: Column, first: bytes, last: bytes) -> Column:
