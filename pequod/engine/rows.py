@@ -180,9 +180,16 @@ class SortedRows:
         if keys[-1] < first:
             return new_tuple(Rows, ([], []))
         near = len(keys) - 8
-        start = bisect_left(keys, first, near if near > 0 and keys[near] < first else 0)
+        is_few = near <= 0 or keys[near] < first
+        start = bisect_left(keys, first, near if near > 0 and is_few else 0)
         stop = len(keys) if limit is None else start + limit
-        return new_tuple(Rows, ([prefix + key for key in keys[start:stop]], self.values[start:stop]))
+        if not is_few:
+            return new_tuple(Rows, ([prefix + key for key in keys[start:stop]], self.values[start:stop]))
+        found: list[bytes] = []
+        for key in keys[start:stop]:
+            # For so few, a comprehension's own call would be a tenth of a check.
+            found.append(prefix + key)  # noqa: PERF401
+        return new_tuple(Rows, (found, self.values[start:stop]))
 
     def everything(self) -> Rows:
         """Return all rows; they must only be looked at, and only until the next change."""
