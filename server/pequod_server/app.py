@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -158,11 +158,14 @@ class PequodServer:
         await self.instruments.stop()
 
 
-def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
+def run(
+    config: ServerConfig, *, joins_from: str = "joins", make: Callable[[ServerConfig], PequodServer] = PequodServer
+) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
     Args:
         joins_from: Where the text of ``joins`` stands, for messages.
+        make: Makes the server.
 
     Raises:
         ConfigError: A join of the configuration cannot be installed.
@@ -170,18 +173,18 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
     logs.configure(config.log_format, config.log_level)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
-            return runner.run(_serve(config, joins_from))
+            return runner.run(_serve(config, joins_from, make))
         except (OSError, ImportError, SchemaError, BackingUnavailableError, SnapshotError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return 1
 
 
-async def _serve(config: ServerConfig, joins_from: str) -> int:
+async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerConfig], PequodServer]) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    server = PequodServer(config)
+    server = make(config)
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     port = await server.start(joins_from=joins_from)
     tame_collector()

@@ -11,13 +11,13 @@ from pathlib import Path
 
 
 class ServerProcess:
-    """`pequod serve` on one port, however often it is killed."""
+    """`pequod serve`, or a program like it, on one port, however often it is killed."""
 
-    def __init__(self, flags: Sequence[str], log: Path) -> None:
+    def __init__(self, program: Sequence[str], flags: Sequence[str], log: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.target = f"127.0.0.1:{free.getsockname()[1]}"
-        self._command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", self.target, *flags]
+        self._command = [sys.executable, "-m", *program, "--listen", self.target, *flags]
         self.log = log
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
