@@ -342,8 +342,10 @@ class Loader:
                 apply = self._engine.apply
                 for change in self._landing.arrive(event):
                     self.counters.changes_applied += apply(change.key, change.value)
-            case Progress(position):
+            case Progress(position, seen):
                 self._landing.pass_by(position)
+                if seen is not None:
+                    self._landing.see(seen)
             case Reload(position, ranges, reason):
                 self.counters.reloads += 1
                 log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})

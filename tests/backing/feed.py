@@ -64,8 +64,10 @@ class Follower:
                             self.rows.pop(change.key, None)
                         else:
                             self.rows[change.key] = change.value
-                case Progress(position):
+                case Progress(position, seen):
                     self.landing.pass_by(position)
+                    if seen is not None:
+                        self.landing.see(seen)
                 case Reload(position, ranges, _):
                     self.landing.reload(ranges)
                     self.landing.pass_by(position)

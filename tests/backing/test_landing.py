@@ -96,6 +96,25 @@ def test_a_cache_never_loses_a_change_nor_goes_back(steps: list[tuple[object, ..
     assert not landing._landed
 
 
+def test_a_change_that_loads_do_not_see_yet_is_in_their_rows() -> None:
+    landing = Landing()
+    old, new = Change(b"p|a", b"1"), Change(b"p|a", b"2")
+    landing.arrive(Changes(1, 1, (old,), are_seen=False))
+    landing.arrive(Changes(2, 2, (new,), are_seen=False))
+    everything = [KeyRange(b"", None)]
+    before = Loaded(((b"p|a", b"1"),), SequenceHorizon(2, 1))
+    first, second = landing.start(everything), landing.start(everything)
+    assert landing.land(first, before) == [(b"p|a", b"2")]
+    after = Loaded(((b"p|a", b"3"),), SequenceHorizon(3, 3))
+    assert landing.land(second, after) == [(b"p|a", b"3")]
+    # Now every load sees them, and a reload forgets those of its ranges.
+    assert landing.land(landing.start(everything), before) == [(b"p|a", b"1")]
+    landing.arrive(Changes(4, 4, (new,), are_seen=False))
+    landing.reload(everything)
+    assert landing.land(landing.start(everything), before) == [(b"p|a", b"1")]
+    landing._check()
+
+
 async def test_a_change_that_comes_while_its_range_is_loaded_is_in_the_rows() -> None:
     store = FakeStore(MAPPINGS)
     store.commit({b"p|a": b"1", b"p|b": b"1"})

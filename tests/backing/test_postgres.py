@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Literal
 
 import asyncpg
@@ -504,6 +506,41 @@ async def test_a_slot_waits_for_transactions_that_are_under_way_and_says_so(dsn:
     async with asyncio.timeout(30):
         async for _ in events:
             pass
+
+
+@asynccontextmanager
+async def no_standby(database: Connection) -> AsyncIterator[None]:
+    """Have commits wait for a standby that does not exist: they are logged, and no read sees them until the end."""
+    await database.execute("SET synchronous_commit = local")
+    await database.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    await database.execute("SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        await database.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        await database.execute("SELECT pg_reload_conf()")
+
+
+async def test_a_load_has_a_commit_that_was_told_before_reads_see_it(dsn: str, database: Connection) -> None:
+    writer = await asyncpg.connect(dsn)
+    store = await installed(dsn, "slot")
+    async with following(store) as follower:
+        async with no_standby(database):
+            async with asyncio.timeout(30):
+                while await writer.fetchval("SHOW synchronous_standby_names") != "nobody":  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+            writing = asyncio.ensure_future(writer.execute("INSERT INTO posts (poster, at) VALUES ('bob', 1)"))
+            await follower.until(lambda: any(isinstance(event, Changes) for event in follower.events))
+            assert await content(store) == {}
+            await follower.load(EVERYTHING)
+            assert list(follower.rows) == [b"p|bob|0001"]
+            assert not writing.done()
+        await writing
+        # The feed says once a second what reads see.
+        await until(lambda: follower.landing._unseen == [])
+        await follower.load(EVERYTHING)
+        assert list(follower.rows) == [b"p|bob|0001"]
+    await writer.close()
 
 
 async def test_a_condition_that_fails_is_told(dsn: str, database: Connection, mode: Mode) -> None:

@@ -4,6 +4,10 @@ A load may see further than the feed has come, or less far, and it may come back
 holds. So changes are kept for as long as a load of their key is under way, and told from what the load holds by its
 horizon, until the feed has passed the horizon.
 
+A feed may also tell of a change that a load which begins afterwards does not see yet: PostgreSQL sends a commit once it
+is logged, and makes it visible a moment later, or much later if it waits for a standby. Such changes are kept until
+loads are known to see them.
+
     token = landing.start(ranges)          before store.load(ranges)
     rows = landing.land(token, loaded)     after it: these rows are right as of now
     now = landing.arrive(changes)          for each `Changes` of the feed: these are to be applied
@@ -31,7 +35,7 @@ class Landing:
         1. The oldest landed load that is kept sees further than the feed has come.
     """
 
-    __slots__ = ("_flights", "_landed", "_next", "position")
+    __slots__ = ("_flights", "_landed", "_next", "_unseen", "position")
 
     def __init__(self) -> None:
         #: How far the feed has come.
@@ -41,11 +45,13 @@ class Landing:
         #: it, so a load is kept for as long as an older one is, which it may have replaced with less recent rows.
         self._landed: deque[tuple[tuple[KeyRange, ...], Horizon]] = deque()
         self._next = 0
+        #: Changes that came, and may not be in a load that begins now.
+        self._unseen: list[Changes] = []
 
     def start(self, ranges: Sequence[KeyRange]) -> int:
         """Note that these ranges are about to be loaded and return a token for it."""
         self._next += 1
-        self._flights[self._next] = _Flight(tuple(ranges))
+        self._flights[self._next] = _Flight(tuple(ranges), self._unseen.copy())
         return self._next
 
     def abandon(self, token: int) -> None:
@@ -74,6 +80,7 @@ class Landing:
                     rows[change.key] = change.value
         self._landed.append((flight.ranges, loaded.horizon))
         self._drop_passed()
+        self.see(loaded.horizon)
         return sorted(rows.items())
 
     def arrive(self, changes: Changes) -> list[Change]:
@@ -83,6 +90,8 @@ class Landing:
         """
         for flight in self._flights.values():
             flight.arrived.append(changes)
+        if not changes.are_seen:
+            self._unseen.append(changes)
         fresh = [change for change in changes.changes if not self._is_held(change.key, changes)]
         self.pass_by(changes.position)
         return fresh
@@ -92,8 +101,15 @@ class Landing:
         self.position = max(self.position, position)
         self._drop_passed()
 
+    def see(self, horizon: Horizon) -> None:
+        """Note that every load that begins from now on sees at least what this one did."""
+        self._unseen = [changes for changes in self._unseen if not horizon.covers(changes)]
+
     def reload(self, ranges: Sequence[KeyRange]) -> None:
         """Abandon the loads that touch these ranges: changes of theirs may have been missed."""
+        self._unseen = [
+            changes for changes in self._unseen if not any(_holds(ranges, change.key) for change in changes.changes)
+        ]
         self._flights = {
             token: flight
             for token, flight in self._flights.items()

@@ -231,6 +231,11 @@ class PostgresSession:
             # Such as a division by zero in a condition.
             raise SchemaError(self.name, [str(error)]) from error
 
+    async def seen(self) -> SnapshotHorizon:
+        """Return what every read that begins from now on sees at least."""
+        async with self.connection() as connection:
+            return SnapshotHorizon.parse(await connection.fetchval("SELECT pg_current_snapshot()::text"), 0)
+
     async def _moment(self, connection: Connection) -> Moment:
         # The position is read after the snapshot is taken: what the snapshot sees was logged before it.
         row = await connection.fetchrow(

@@ -40,6 +40,8 @@ from pequod_server.backing.values import Cell, compose
 #: How often the database is told how far the feed is, and asked whether it is still there.
 _CONFIRM_S: Final = 0.05
 _PING_S: Final = 1.0
+#: How often it is looked whether a commit is visible.
+_UNSEEN_S: Final = 0.01
 
 
 async def slot_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
@@ -69,6 +71,7 @@ async def slot_feed(session: PostgresSession, since: int | None) -> AsyncGenerat
                     checks = now
                     if (await session.check_installed())[1] != fingerprint:
                         raise FeedBrokenError("the tables or the publication have changed", is_lost=True)
+                    yield Progress(position, await session.seen())
                 continue
             for event in await decoder.events(message):
                 position = event.position
@@ -302,11 +305,12 @@ class _Decoder:
                 if reloads:
                     # Only the last event of a commit says that it is over.
                     reached = self.position if changes else end
+                    await self._wait_until_seen(Changes(end, stamp, ()))
                     events.append(
                         Reload(reached, reloads, "a table was truncated, or a change did not tell the whole row")
                     )
                 if changes:
-                    events.append(Changes(end, stamp, changes))
+                    events.append(Changes(end, stamp, changes, are_seen=False))
                 self.position = end
                 return events or [Progress(end)]
             case Other():
@@ -376,6 +380,11 @@ class _Decoder:
         except PackError as error:
             self.session.health.unpackable(error)
             return None
+
+    async def _wait_until_seen(self, changes: Changes) -> None:
+        """Wait until reads see a commit that is logged: what is read again is not to be what was there before it."""
+        while not (await self.session.seen()).covers(changes):  # noqa: ASYNC110 - the database tells nobody
+            await asyncio.sleep(_UNSEEN_S)
 
     async def _judge(self) -> None:
         """Ask the database which of the new rows meet the conditions of their mappings."""

@@ -47,6 +47,8 @@ class Changes:
     #: What a horizon tells these changes by: of meaning to the store that they come from only.
     stamp: int
     changes: tuple[Change, ...]
+    #: Whether every load that begins now sees them. If not, a load tells by its horizon, and so does `Progress.seen`.
+    are_seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Progress:
     """Every change up to here has been delivered."""
 
     position: int
+    #: What every load that begins now sees at least, if that is known.
+    seen: Horizon | None = None
 
 
 @dataclass(frozen=True, slots=True)
