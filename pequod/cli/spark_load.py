@@ -63,6 +63,7 @@ def load(
     kind, _, path = source.partition(":")
     if kind not in _FORMATS or not path:
         fail(ExitCode.USAGE, f"--source is {' or '.join(f'{name}:PATH' for name in _FORMATS)}, not {source!r}")
+    begun = time.monotonic()
     with session(master, conf, f"loading {path}") as spark:
         from pyspark_pequod.loading import load as write
         from pyspark_pequod.loading import packed
@@ -76,7 +77,10 @@ def load(
             return
         count = write(rows, spark_connection(target), parsed)
     seconds = time.monotonic() - started
-    say(f"{count:,} rows loaded in {seconds:.1f} s, {count / seconds:,.0f} a second")
+    say(
+        f"{count:,} rows loaded in {seconds:.1f} s, {count / seconds:,.0f} a second "
+        f"(Spark's start took {started - begun:.1f} s)"
+    )
 
 
 def _read(spark: SparkSession, kind: str, path: str, pattern: Pattern | None) -> DataFrame:

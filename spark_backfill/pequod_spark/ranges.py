@@ -32,10 +32,10 @@ def clip(rows: DataFrame, first: bytes, last: bytes | None) -> DataFrame:
     return rows if last is None else rows.where(key < f.lit(last))
 
 
-def sorted_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:
-    """Partition rows by key range and sort each partition by key, ready for a bulk load.
+def in_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:
+    """Partition rows by key range: partition i holds the keys of ``[splits[i-1], splits[i])``, in no order.
 
-    Partition i holds the keys of ``[splits[i-1], splits[i])``; the first and the last are open to their sides.
+    The first and the last are open to their sides. Keys are binary, or text.
 
     Raises:
         SplitsError: The splits do not ascend.
@@ -47,18 +47,26 @@ def sorted_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:
     for split, after in pairwise(splits):
         if split >= after:
             raise SplitsError(split, after)
+    return rows.repartitionById(len(splits) + 1, _range_number(splits, 0))
+
+
+def sorted_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:
+    """Partition rows by key range as `in_ranges` does, and sort each partition by key, ready for a bulk load.
+
+    Raises:
+        SplitsError: The splits do not ascend.
+    """
     # Sorting, Spark compares texts where they lie, and copies binaries for each comparison: half as long again.
     # Texts that are no UTF-8 are in the order of their bytes too.
     texts = rows.withColumn("key", f.col("key").cast("string"))
-    ordered = texts.repartitionById(len(splits) + 1, _range_number(splits, 0)).sortWithinPartitions("key")
-    return ordered.withColumn("key", f.col("key").cast("binary"))
+    return in_ranges(texts, splits).sortWithinPartitions("key").withColumn("key", f.col("key").cast("binary"))
 
 
 def _range_number(splits: Sequence[bytes], lowest: int) -> Column:
-    """Return the number of the range that a key, as text, lies in, by bisection."""
+    """Return the number of the range that a key lies in, by bisection."""
     if not splits:
         return f.lit(lowest)
     middle = len(splits) // 2
     below = _range_number(splits[:middle], lowest)
     above = _range_number(splits[middle + 1 :], lowest + middle + 1)
-    return f.when(f.col("key") < f.lit(splits[middle]).cast("string"), below).otherwise(above)
+    return f.when(f.col("key").cast("string") < f.lit(splits[middle]).cast("string"), below).otherwise(above)

@@ -16,12 +16,13 @@ import pytest
 
 from pequod.client import Client
 from tests.client.conftest import ServerProcess
+from tests.spark.conftest import SETTINGS
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"
 USERS = [f"u{number:03}" for number in range(80)]
 #: Whose timelines are read meanwhile; the others are left for the backfill to load.
 READ = USERS[:10]
-CONF = ("spark.driver.memory=1g", "spark.sql.codegen.wholeStage=false", "spark.sql.shuffle.partitions=2")
+CONF = [f"{name}={value}" for name, value in SETTINGS.items()]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pequod_bench import backfill
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from pequod.calls import Data
 from pequod.cli.app import app
 from pequod.client import Client
 
@@ -30,7 +31,7 @@ def test_a_timeline_that_is_not_right_is_found(spark: SparkSession, monkeypatch:
     class Meddling(Client):
         """Has a post come between what was loaded and what is computed anew."""
 
-        def invalidate_range(self, first: bytes, last: bytes) -> int:
+        def invalidate_range(self, first: Data, last: Data | None = None) -> int:
             self.put(b"p|%08d|%010d" % (0, 1), b"later")
             return super().invalidate_range(first, last)
 

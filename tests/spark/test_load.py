@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pequod_spark.ranges import in_ranges
+from pyspark.sql import DataFrame, SparkSession
+from pyspark_pequod import loading
 from typer.testing import CliRunner, Result
 
 from pequod.cli.app import app
@@ -42,6 +46,28 @@ def client(target: str) -> Iterator[Client]:
     with Client(target) as client:
         client.remove_range(b"")
         yield client
+
+
+def test_many_rows_are_written_by_several_tasks(
+    load: Load, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "PART_ROWS", 1_000)
+    path = tmp_path / "rows.parquet"
+    keys = [b"p|%05d" % number for number in range(4_000)]
+    pq.write_table(pa.table({"key": keys, "value": keys}), path)
+    cut: list[list[bytes]] = []
+
+    def noted(rows: DataFrame, splits: list[bytes]) -> DataFrame:
+        cut.append(splits)
+        return in_ranges(rows, splits)
+
+    monkeypatch.setattr(loading, "in_ranges", noted)
+    result = load("--source", f"parquet:{path}")
+    assert result.exit_code == 0, result.output
+    assert [key for key, value in client.scan("") if key == value] == keys
+    (splits,) = cut
+    assert 2 <= len(splits) <= 6
+    assert splits == sorted(set(splits))
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
