@@ -153,6 +153,8 @@ def _print_statistics(collected: ServerStatistics) -> None:
         print(backing_line(collected.backing))
     memory = collected.memory
     limit = f" of {memory.limit_bytes}" if memory.limit_bytes else ""
+    if memory.process_limit_bytes:
+        limit += f" (process: {memory.process_bytes} of {memory.process_limit_bytes})"
     kinds = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch")
     print(f"memory: {memory.total_bytes} bytes{limit}; {memory.evictions} evictions, {memory.refusals} refusals")
     print("  " + ", ".join(f"{kind} {getattr(memory, f'{kind}_bytes')}" for kind in kinds))

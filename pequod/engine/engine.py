@@ -568,6 +568,14 @@ class Engine:
         self._views.limit(limit_bytes)
         self.make_room()
 
+    def weigh(self) -> None:
+        """Bring the ledger's estimates up to date, unless that costs more than what changed since did.
+
+        Cost:
+            O(tables), at most once in a quarter as many changes.
+        """
+        self._memory.weigh_again(self.revision)
+
     def make_room(self, spare_bytes: int = 0) -> bool:
         """Evict what the limit wants evicted; tell whether it is held now, with so many bytes to spare.
 

@@ -73,7 +73,17 @@ class Memory:
         1. Every thing that entered and has not left has one ticket, whose rank is not above its own.
     """
 
-    __slots__ = ("_gone", "_heap", "_patience", "_put_bytes_max", "_store", "_waiting", "ledger", "read_number")
+    __slots__ = (
+        "_gone",
+        "_heap",
+        "_patience",
+        "_put_bytes_max",
+        "_store",
+        "_waiting",
+        "_weighed_at",
+        "ledger",
+        "read_number",
+    )
 
     def __init__(self, ledger: Ledger, store: Store, key_bytes_max: int) -> None:
         self.ledger = ledger
@@ -86,6 +96,8 @@ class Memory:
         self._gone = 0
         #: Attempts to let pass, after one that found too little although it looked at much.
         self._patience = 0
+        #: The revision of the last weighing.
+        self._weighed_at = 0
         self._put_bytes_max = key_bytes_max + VALUE_STEP + TABLE + GROUP
 
     def enter(self, thing: Evictable, rank: Rank) -> None:
@@ -184,11 +196,17 @@ class Memory:
             O(tables), at most once in a quarter as many puts.
         """
         ledger = self.ledger
+        self._weighed_at = revision
         ledger.stored_bytes, ledger.loaded_bytes = self._store.count_bytes()
         if ledger.limit_bytes < UNLIMITED:
             room = min(ledger.limit_bytes - ledger.total_bytes, ledger.limit_bytes // 32)
             ledger.entry_count_max = ledger.entry_count + max(room, 0) // ENTRY
             ledger.weigh_at = revision + max(room // self._put_bytes_max, len(self._store.tables) // 4, 1)
+
+    def weigh_again(self, revision: int) -> None:
+        """Count them if something changed since, and as much as makes that worth while."""
+        if revision - self._weighed_at > len(self._store.tables) // 4:
+            self.weigh(revision)
 
     def has_room(self, revision: int, grows_bytes: int) -> bool:
         """Tell whether the store may grow by so much with nothing evicted."""
@@ -218,7 +236,7 @@ class Memory:
             needed_bytes = ledger.total_bytes + grows_bytes
         ledger.weigh_at = revision
         ledger.refusals += 1
-        raise LimitExceededError("memory_limit", max(needed_bytes, ledger.limit_bytes + 1), ledger.limit_bytes)
+        raise self._refusal(max(needed_bytes, ledger.limit_bytes + 1))
 
     def refuse_beyond(self, needed_bytes: int) -> None:
         """Refuse what would not fit beside the client-written rows if everything else went, before anything goes.
@@ -229,7 +247,7 @@ class Memory:
         ledger = self.ledger
         if ledger.stored_bytes + needed_bytes > ledger.limit_bytes:
             ledger.refusals += 1
-            raise LimitExceededError("memory_limit", ledger.stored_bytes + needed_bytes, ledger.limit_bytes)
+            raise self._refusal(ledger.stored_bytes + needed_bytes)
 
     def hold(self, spare_bytes: int = 0) -> None:
         """Make sure that what a read has computed so far fits, with so many bytes that it needs beside.
@@ -244,7 +262,13 @@ class Memory:
             needed_bytes = ledger.total_bytes + spare_bytes
             self.read_number += 1
             self.shrink(ledger.limit_bytes - self.free_bytes)
-            raise LimitExceededError("memory_limit", needed_bytes, ledger.limit_bytes)
+            raise self._refusal(needed_bytes)
+
+    def _refusal(self, needed_bytes: int) -> LimitExceededError:
+        """Return the error, in terms of the process if that is what the limit is for."""
+        ledger = self.ledger
+        beside_bytes = max(ledger.process_limit_bytes - ledger.limit_bytes, 0)
+        return LimitExceededError("memory_limit", needed_bytes + beside_bytes, ledger.limit_bytes + beside_bytes)
 
     def _check(self) -> None:
         assert sum(ticket.thing is None for ticket in self._heap) == self._gone

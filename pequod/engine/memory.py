@@ -61,6 +61,8 @@ class Ledger:
         "loaded_bytes",
         "log_bytes",
         "part_count",
+        "process_bytes",
+        "process_limit_bytes",
         "range_count",
         "refusals",
         "row_bytes",
@@ -73,6 +75,9 @@ class Ledger:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
+        #: What the whole process took when whoever holds it to a limit last looked, and that limit; 0: nobody does.
+        self.process_bytes = 0
+        self.process_limit_bytes = 0
         self.stored_bytes = 0
         #: What is loaded of backed tables, and in how many parts.
         self.loaded_bytes = 0
@@ -140,3 +145,7 @@ class MemoryStatistics:
     #: Contexts and loaded parts that went to make room, and calls that were refused because there was none.
     evictions: int = 0
     refusals: int = 0
+    #: What the process took a moment ago, and what it may take; 0: nobody holds it to a limit. The limit of the data
+    #: is what that leaves beside everything else that the process has.
+    process_bytes: int = 0
+    process_limit_bytes: int = 0

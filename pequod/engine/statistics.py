@@ -78,6 +78,8 @@ def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStati
         loaded_bytes=loaded_bytes,
         evictions=ledger.evictions,
         refusals=ledger.refusals,
+        process_bytes=ledger.process_bytes,
+        process_limit_bytes=ledger.process_limit_bytes,
     )
 
 

@@ -79,7 +79,8 @@ class Views:
     def limit(self, limit_bytes: int) -> None:
         """Keep no more than a small part of a limit on memory holds, from none on."""
         self._count_max = min(VIEWS_MAX, limit_bytes // _LIMIT_BYTES_EACH)
-        self.forget()
+        if len(self._by_first) > self._count_max:
+            self.forget()
 
     def find(self, first: bytes, last: bytes) -> View | None:
         """Return the view of a read, None if there is none."""

@@ -474,7 +474,7 @@ class BackingStatistics(_message.Message):
     def __init__(self, mode: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., age_s: _Optional[float] = ..., loaded_ranges: _Optional[int] = ..., feed_failures: _Optional[int] = ..., reloads: _Optional[int] = ..., flights: _Optional[int] = ..., ranges: _Optional[int] = ..., rows: _Optional[int] = ..., changes: _Optional[int] = ..., changes_applied: _Optional[int] = ..., writes: _Optional[int] = ...) -> None: ...
 
 class MemoryStatistics(_message.Message):
-    __slots__ = ("limit_bytes", "total_bytes", "stored_bytes", "row_bytes", "context_bytes", "updater_bytes", "log_bytes", "state_bytes", "watch_bytes", "evictions", "refusals", "loaded_bytes")
+    __slots__ = ("limit_bytes", "total_bytes", "stored_bytes", "row_bytes", "context_bytes", "updater_bytes", "log_bytes", "state_bytes", "watch_bytes", "evictions", "refusals", "loaded_bytes", "process_bytes", "process_limit_bytes")
     LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -487,6 +487,8 @@ class MemoryStatistics(_message.Message):
     EVICTIONS_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     LOADED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     limit_bytes: int
     total_bytes: int
     stored_bytes: int
@@ -499,7 +501,9 @@ class MemoryStatistics(_message.Message):
     evictions: int
     refusals: int
     loaded_bytes: int
-    def __init__(self, limit_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., row_bytes: _Optional[int] = ..., context_bytes: _Optional[int] = ..., updater_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watch_bytes: _Optional[int] = ..., evictions: _Optional[int] = ..., refusals: _Optional[int] = ..., loaded_bytes: _Optional[int] = ...) -> None: ...
+    process_bytes: int
+    process_limit_bytes: int
+    def __init__(self, limit_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., row_bytes: _Optional[int] = ..., context_bytes: _Optional[int] = ..., updater_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watch_bytes: _Optional[int] = ..., evictions: _Optional[int] = ..., refusals: _Optional[int] = ..., loaded_bytes: _Optional[int] = ..., process_bytes: _Optional[int] = ..., process_limit_bytes: _Optional[int] = ...) -> None: ...
 
 class TableStatistics(_message.Message):
     __slots__ = ("table", "keys", "key_bytes", "value_bytes", "groups")

@@ -15,7 +15,7 @@ from typing import Any, Final
 from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
-from pequod.engine import Engine
+from pequod.engine import UNLIMITED, Engine
 from pequod.errors import SettingError, SnapshotError
 from pequod_server import logs
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
@@ -26,7 +26,7 @@ from pequod_server.database import backed_tables, make_loader, make_store
 from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
-from pequod_server.memory import MemoryKeeper, limit_bytes, priorities
+from pequod_server.memory import MemoryKeeper, limit_bytes, priorities, tame_allocator
 from pequod_server.service import PequodService
 from pequod_server.snapshots import Snapshots
 from pequod_server.standard import StandardServices
@@ -57,10 +57,10 @@ class PequodServer:
             key_bytes_max=config.key_bytes_max,
             value_bytes_max=config.value_bytes_max,
             backed=backed_tables(store),
-            memory_limit=limit_bytes(config.memory_limit),
             priorities=priorities(config.memory_priorities),
         )
-        self._keeper = MemoryKeeper(self.engine)
+        # An engine that was made elsewhere keeps the limit that it came with.
+        self._keeper = MemoryKeeper(self.engine, limit_bytes(config.memory_limit) if engine is None else UNLIMITED)
         #: What keeps the engine in step with the database behind it, if there is one.
         self.loader = None if store is None else make_loader(config, self.engine, store)
         self._calls = Calls(config)
@@ -114,7 +114,7 @@ class PequodServer:
         except (OSError, SettingError):
             await self._end()
             raise
-        self._keeper.start()
+        self._keeper.start(self.service.relieve)
         await self._server.start()
         await self._standard.ready()
         self.is_ready = True
@@ -188,6 +188,7 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     loop.add_signal_handler(signal.SIGHUP, server.reload)
     port = await server.start(joins_from=joins_from)
     tame_collector()
+    tame_allocator()
     host, _, _ = config.listen.rpartition(":")
     print(f"pequod serving on {host}:{port}", file=sys.stderr, flush=True)
     if server.instruments.url:

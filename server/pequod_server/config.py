@@ -155,7 +155,7 @@ class ServerConfig(BaseModel):
     batch_commands_max: Number = Field(default=100_000, description="Commands in one batch; keys in one MultiGet.")
     rows_max: Number = Field(default=8192, description="Rows read at a time, so that others have their turn.")
     memory_limit: MemoryLimit = Field(
-        default="75%", description="What the data may take: a size, a share of the machine's memory, or none."
+        default="75%", description="What the process may take: a size, a share of the machine's memory, or none."
     )
     memory_priorities: Priorities = Field(
         default="", description="What is evicted last: joins and tables with higher numbers, or pinned."

@@ -1,8 +1,15 @@
-"""The limit on memory: what it is on this machine, and holding it between calls.
+"""The limit on memory: what it is on this machine, and holding the process to it.
 
-memory_limit = "75%"  --> of the container's limit, or else of the machine's memory
-MemoryKeeper          --> evicts a little ahead of the limit, so that calls seldom have to
---> gives back to the system what the allocator keeps for itself
+memory_limit = "75%"   of the container's limit, or else of the machine's memory
+
+    |<---------------------- limit ----------------------->|<-- squeeze -->|
+    | interpreter, packages, messages, allocators | budget |
+    |<------------- resident ------------------------------------>|
+
+The budget is what the engine's ledger may have. While the process is within its limit, the budget is what the limit
+leaves. Beyond, it shrinks in proportion, to what cannot be evicted: what is evicted leaves holes that the allocator
+cannot give back, so more would go for nothing if the budget followed what the process takes all the way down, and
+with less the process would grow. What the process was beyond the limit is taken off for later, and comes back slowly.
 """
 
 from __future__ import annotations
@@ -11,28 +18,50 @@ import asyncio
 import ctypes
 import logging
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from pequod.engine import PINNED, UNLIMITED, Engine
+from pequod.errors import SettingError
 from pequod_server.config import parse_memory_limit, parse_priorities
 
 log = logging.getLogger("pequod.server")
 
 #: Limits of the container that the process runs in: control groups of version 2 and 1.
 _CGROUP_FILES: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-#: Eviction ahead begins when less than the second share of the limit is free, and ends when the first is.
+#: Eviction ahead begins when less than the second share of the budget is free, and ends when the first is.
 _FREE_SHARE: Final = 1 / 32
 _SHORT_SHARE: Final = 1 / 64
 #: How much goes at a time: about a millisecond.
 STEP_BYTES: Final = 1 << 20
 _INTERVAL_S: Final = 0.05
-#: How often what the process takes is looked at.
-_RESIDENT_INTERVAL_S: Final = 0.5
-#: The process may take so much more than the ledger has before the allocator is asked for what it keeps.
-_TOLERANCE: Final = 1.03
+#: Evicting ends for a look at what the process takes.
+_EVICT_S: Final = 0.05
+#: When the process is beyond its limit by this share of it, all has gone that may go.
+_SQUEEZE_SHARE: Final = 1 / 20
+#: The allocators are asked for what they keep at this share of the limit, unless that was just done.
+_TIGHT_SHARE: Final = 31 / 32
+_RELEASE_INTERVAL_S: Final = 0.5
+#: A budget that was too large comes back by these shares of what is free and of the limit at each look: in half a
+#: minute as far as the process has room, and slowly to where what the allocators keep has to be used again.
+_FREE_BACK_SHARE: Final = 1 / 512
+_BACK_SHARE: Final = 1 / 8192
+#: Blocks from so many bytes on are given back at once, which costs more with smaller ones; this much is kept at the
+#: heap's top.
+LARGE_BYTES: Final = 512 << 10
+_TOP_BYTES: Final = 4 << 20
+#: Their names in malloc.h.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+#: The engine is told of changes of its budget from this share of the limit on.
+_STEADY_SHARE: Final = 1 / 256
+#: What a budget leaves beside the client-written keys, as a share of the limit: reads need it to go on.
+_READ_SHARE: Final = 1 / 16
+#: With less than so much beside what the empty process takes, a server does not start.
+BUDGET_MIN: Final = 16 << 20
 
 
 def limit_bytes(setting: str) -> int:
@@ -65,6 +94,17 @@ def resident_bytes() -> int:
         return 0
 
 
+def tame_allocator() -> None:
+    """Have the C library give large blocks back to the system at once, where it can be told so.
+
+    By itself it begins to keep them once one is freed, and what is freed between others is lost for other sizes.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, _TOP_BYTES)
+
+
 def release() -> None:
     """Have the C library give back pages that nobody uses, where it can."""
     with suppress(OSError, AttributeError):
@@ -72,52 +112,102 @@ def release() -> None:
 
 
 class MemoryKeeper:
-    """Holds the limit of an engine between calls.
+    """Holds a process to its limit, by the budget of its engine.
 
     Args:
-        resident: What the process takes, in bytes.
+        limit_bytes: What the process may take; UNLIMITED: the engine's own limit is held, and never changed.
+        resident: What the process takes, in bytes; 0 if that cannot be told. Then the limit is the data's alone.
+
+    Raises:
+        SettingError: The process takes too much before it holds anything.
     """
 
-    def __init__(self, engine: Engine, resident: Callable[[], int] = resident_bytes) -> None:
+    def __init__(self, engine: Engine, limit_bytes: int, resident: Callable[[], int] = resident_bytes) -> None:
         self._engine = engine
+        self._limit_bytes = limit_bytes
         self._resident = resident
-        self._base_bytes = 0
-        self._tasks: list[asyncio.Task[None]] = []
+        ledger = engine.ledger
+        if limit_bytes >= UNLIMITED:
+            self._most_bytes = self._calm_bytes = ledger.limit_bytes
+        else:
+            ledger.process_bytes = resident()
+            base_bytes = max(ledger.process_bytes - ledger.total_bytes, 0)
+            least_bytes = base_bytes + BUDGET_MIN
+            if base_bytes and limit_bytes < least_bytes:
+                text = f"{limit_bytes} bytes are too few, since the process takes {base_bytes} with no data at all"
+                raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
+            #: The largest budget, and the one while the process is within its limit.
+            self._most_bytes = self._calm_bytes = limit_bytes - base_bytes
+            ledger.process_limit_bytes = limit_bytes
+            engine.limit_memory(self._calm_bytes)
+        #: What the process has taken at most since it is beyond its limit.
+        self._high_bytes = limit_bytes
+        #: No budget is smaller.
+        self._least_bytes = min(self._calm_bytes, BUDGET_MIN)
+        self._released_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._relieve: Callable[[], None] = lambda: None
 
-    def start(self) -> None:
-        """Begin; what the process takes now, beside the engine, is not the engine's."""
-        ledger = self._engine.ledger
-        if ledger.limit_bytes >= UNLIMITED:
-            return
-        self._engine.make_room()
-        self._base_bytes = self._resident() - ledger.total_bytes
-        self._tasks = [
-            asyncio.create_task(self._keep_free(), name="pequod evict"),
-            asyncio.create_task(self._keep_small(), name="pequod memory"),
-        ]
+    def start(self, relieve: Callable[[], None] = lambda: None) -> None:
+        """Begin.
+
+        Args:
+            relieve: Lets go of what is kept for slow clients, if everything is over the engine's limit without it.
+        """
+        self._relieve = relieve
+        if self._engine.ledger.limit_bytes < UNLIMITED:
+            self._engine.make_room()
+            self._task = asyncio.create_task(self._keep(), name="pequod memory")
 
     async def stop(self) -> None:
         """End."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
 
-    async def _keep_free(self) -> None:
+    async def _keep(self) -> None:
         ledger = self._engine.ledger
         while True:
             await asyncio.sleep(_INTERVAL_S)
-            if ledger.total_bytes <= ledger.limit_bytes - int(ledger.limit_bytes * _SHORT_SHARE):
-                continue
-            goal_bytes = ledger.limit_bytes - int(ledger.limit_bytes * _FREE_SHARE)
-            # Calls have their turn; there is no event to wait for.
-            while self._engine.evict_ahead(goal_bytes, STEP_BYTES):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            self._engine.weigh()
+            budget_bytes = self.look()
+            if ledger.process_bytes > self._limit_bytes * _TIGHT_SHARE:
+                await self._release()
+                budget_bytes = self.look()
+            if abs(budget_bytes - ledger.limit_bytes) > self._most_bytes * _STEADY_SHARE:
+                # What is over it goes in steps; until it has, nothing may grow, and no call has to evict it all.
+                self._engine.limit_memory(max(budget_bytes, min(ledger.total_bytes, ledger.limit_bytes)))
+            if ledger.total_bytes > budget_bytes * (1 - _SHORT_SHARE):
+                await self._evict(int(budget_bytes * (1 - _FREE_SHARE)))
+                self._relieve()
 
-    async def _keep_small(self) -> None:
-        ledger = self._engine.ledger
-        while True:
-            await asyncio.sleep(_RESIDENT_INTERVAL_S)
-            if self._resident() - self._base_bytes > ledger.total_bytes * _TOLERANCE + STEP_BYTES:
-                # 5 ms for a gigabyte; it needs no lock of Python's.
-                await asyncio.to_thread(release)
+    async def _release(self) -> None:
+        if (now_s := time.monotonic()) - self._released_s > _RELEASE_INTERVAL_S:
+            self._released_s = now_s
+            # 5 ms for a gigabyte; it needs no lock of Python's.
+            await asyncio.to_thread(release)
+
+    async def _evict(self, goal_bytes: int) -> None:
+        end_s = time.monotonic() + _EVICT_S
+        # Calls have their turn; there is no event to wait for.
+        while self._engine.evict_ahead(goal_bytes, STEP_BYTES) and time.monotonic() < end_s:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    def look(self) -> int:
+        """Look at what the process takes, and return the budget that follows."""
+        limit_bytes, ledger = self._limit_bytes, self._engine.ledger
+        if limit_bytes >= UNLIMITED:
+            return ledger.limit_bytes
+        ledger.process_bytes = taken_bytes = self._resident()
+        if taken_bytes <= limit_bytes:
+            self._high_bytes = limit_bytes
+            self._least_bytes = ledger.stored_bytes + int(limit_bytes * _READ_SHARE)
+            free_bytes = ledger.total_bytes + limit_bytes - taken_bytes - self._calm_bytes
+            back_bytes = max(free_bytes * _FREE_BACK_SHARE, limit_bytes * _BACK_SHARE)
+            self._calm_bytes = min(self._calm_bytes + int(back_bytes), self._most_bytes)
+            return max(self._calm_bytes, min(self._least_bytes, self._most_bytes))
+        self._calm_bytes = max(self._calm_bytes - max(taken_bytes - self._high_bytes, 0), 0)
+        self._high_bytes = max(self._high_bytes, taken_bytes)
+        squeeze = min((taken_bytes - limit_bytes) / (limit_bytes * _SQUEEZE_SHARE), 1.0)
+        return max(int(self._calm_bytes * (1 - squeeze)), min(self._least_bytes, self._most_bytes))

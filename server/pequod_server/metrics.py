@@ -251,7 +251,9 @@ class EngineCollector(Collector):
 
 
 def _memory(memory: MemoryStatistics) -> Iterator[Metric]:
-    yield GaugeMetricFamily("pequod_memory_limit_bytes", "What the data may take; 0 for any.", memory.limit_bytes)
+    limit_bytes = memory.process_limit_bytes
+    yield GaugeMetricFamily("pequod_memory_limit_bytes", "What the process may take; 0 for any.", limit_bytes)
+    yield GaugeMetricFamily("pequod_memory_budget_bytes", "What the data may take now; 0 for any.", memory.limit_bytes)
     kinds = GaugeMetricFamily("pequod_memory_bytes", "What the data takes.", labels=["kind"])
     for kind in _MEMORY_KINDS:
         kinds.add_metric([kind], getattr(memory, f"{kind}_bytes"))

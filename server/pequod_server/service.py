@@ -312,6 +312,10 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         await self._loader.load(need.ranges)
         return time.monotonic()
 
+    def relieve(self) -> None:
+        """Let go of what is kept for slow watches, if everything is over the engine's limit without it."""
+        self._watches.relieve()
+
     def end_streams(self) -> None:
         """End the streams: watches and idle batch streams now, the others after the batch that they are at."""
         self._is_stopping = True

@@ -98,7 +98,7 @@ class Feed:
             self._drop_oldest()
         ledger = self._engine.ledger
         if changes and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
-            self._relieve()
+            self.relieve()
 
     def _drop_oldest(self) -> None:
         dropped = self._batches.popleft()
@@ -107,14 +107,19 @@ class Feed:
         self._change_count -= len(dropped.changes)
         self._grow(-dropped.size_bytes)
 
-    def _relieve(self) -> None:
-        """Let go of what was sent; if that is not enough, of what the stream has not taken either, and end."""
+    def relieve(self) -> None:
+        """Over the limit, let go of what was sent; if that is not enough, of what was not taken either, and end."""
         ledger = self._engine.ledger
         while self._sent and ledger.total_bytes > ledger.limit_bytes:
             self._drop_oldest()
         if self._batches and ledger.total_bytes > ledger.limit_bytes:
             self._forget()
             self._end(_NO_MEMORY)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the changes take."""
+        return self._bytes
 
     def _grow(self, grown_bytes: int) -> None:
         self._bytes += grown_bytes
@@ -289,6 +294,14 @@ class Watches:
     def _close_idle(self, feed: Feed) -> None:
         self._idle.pop(feed).cancel()
         feed.close()
+
+    def relieve(self) -> None:
+        """Let go of changes, if everything is over the limit that evicting can reach: of the largest feeds first."""
+        ledger = self._engine.ledger
+        if ledger.total_bytes <= ledger.limit_bytes or self._engine.make_room():
+            return
+        for feed in sorted([*self._idle, *self._attached], key=lambda feed: feed.size_bytes, reverse=True):
+            feed.relieve()
 
     def close(self) -> None:
         """Close the feeds that nobody takes."""

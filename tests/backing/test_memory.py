@@ -9,6 +9,7 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import FakeStore, parse_mappings
 
 from pequod.client import AsyncClient
+from pequod.engine import Engine
 from pequod.errors import LimitExceededError
 
 MAPPINGS = parse_mappings("""
@@ -31,7 +32,8 @@ async def test_a_database_larger_than_the_memory_is_served() -> None:
     rows |= {b"s|all|p%03d" % poster: b"" for poster in range(POSTERS)}
     store = FakeStore(MAPPINGS)
     store.commit(rows)
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0", joins=TIMELINE, memory_limit="1MiB"), store=store)
+    engine = Engine(backed=[b"s", b"p"], memory_limit=1 << 20)
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", joins=TIMELINE), engine, store=store)
     target = f"127.0.0.1:{await server.start()}"
     try:
         async with AsyncClient(target) as client:

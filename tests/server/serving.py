@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from grpc import aio
 from pequod_server import PequodServer, ServerConfig
 
+from pequod.engine import Engine
+
 
 def connect(port: int) -> aio.Channel:
     """Open a channel with a connection of its own."""
@@ -13,9 +15,9 @@ def connect(port: int) -> aio.Channel:
 
 
 @asynccontextmanager
-async def serving(config: ServerConfig) -> AsyncIterator[int]:
+async def serving(config: ServerConfig, engine: Engine | None = None) -> AsyncIterator[int]:
     """Run a server; yield its port."""
-    server = PequodServer(config)
+    server = PequodServer(config, engine)
     port = await server.start()
     try:
         yield port

@@ -14,10 +14,12 @@ from pydantic import ValidationError
 
 from pequod.client import AsyncClient
 from pequod.engine import UNLIMITED, Engine
-from pequod.errors import LimitExceededError
+from pequod.errors import LimitExceededError, SettingError
 from tests.engine.joins import TIMELINE, put_all
 from tests.server.memory_soak import soak
 from tests.server.serving import connect, serving
+
+LISTEN = ServerConfig(listen="127.0.0.1:0")
 
 
 def test_a_limit_is_a_size_a_share_or_none() -> None:
@@ -41,7 +43,7 @@ def test_priorities_that_cannot_be_read_are_refused(value: str) -> None:
 
 
 async def test_a_full_server_refuses_puts_and_goes_on() -> None:
-    async with serving(ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB")) as port, connect(port) as channel:
+    async with serving(LISTEN, Engine(memory_limit=1 << 20)) as port, connect(port) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         async with AsyncClient(f"127.0.0.1:{port}") as client:
             outcomes = await asyncio.gather(
@@ -65,8 +67,7 @@ async def test_a_full_server_refuses_puts_and_goes_on() -> None:
 
 
 async def test_many_rows_at_once_are_written_or_refused_as_a_whole() -> None:
-    config = ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB")
-    async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:
+    async with serving(LISTEN, Engine(memory_limit=1 << 20)) as port, AsyncClient(f"127.0.0.1:{port}") as client:
         rows = {f"p|bob|{number:04}": bytes(1000) for number in range(1500)}
         with pytest.raises(LimitExceededError, match="memory_limit"):
             await client.multi_put(rows)
@@ -76,8 +77,8 @@ async def test_many_rows_at_once_are_written_or_refused_as_a_whole() -> None:
 
 
 async def test_a_scan_that_needs_too_much_is_refused() -> None:
-    config = ServerConfig(listen="127.0.0.1:0", memory_limit="1MiB", joins=TIMELINE)
-    async with serving(config) as port, connect(port) as channel:
+    config = ServerConfig(listen="127.0.0.1:0", joins=TIMELINE)
+    async with serving(config, Engine(memory_limit=1 << 20)) as port, connect(port) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         async with AsyncClient(f"127.0.0.1:{port}") as client:
             await asyncio.gather(*[client.put(f"s|{user}|bob", "") for user in range(100)])
@@ -93,7 +94,7 @@ async def test_a_scan_that_needs_too_much_is_refused() -> None:
 
 async def test_the_keeper_makes_room_ahead_of_the_limit() -> None:
     engine = Engine(memory_limit=4 << 20)
-    keeper = MemoryKeeper(engine)
+    keeper = MemoryKeeper(engine, UNLIMITED)
     keeper.start()
     try:
         engine.add_joins(parse(TIMELINE))
@@ -116,7 +117,7 @@ async def test_the_keeper_makes_room_ahead_of_the_limit() -> None:
 
 
 async def test_a_watch_that_nobody_reads_ends_before_writes_are_refused() -> None:
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0", memory_limit="4MiB"))
+    server = PequodServer(LISTEN, Engine(memory_limit=4 << 20))
     port = await server.start()
     try:
         async with connect(port) as channel:
@@ -137,8 +138,76 @@ async def test_a_watch_that_nobody_reads_ends_before_writes_are_refused() -> Non
     assert server.engine.ledger.watch_bytes == 0
 
 
+class Process:
+    """A process that takes so much."""
+
+    def __init__(self, taken_bytes: int) -> None:
+        self.taken_bytes = taken_bytes
+
+    def resident(self) -> int:
+        return self.taken_bytes
+
+
+def test_the_data_has_what_the_process_leaves_of_the_limit() -> None:
+    engine, process = Engine(), Process(60 << 20)
+    MemoryKeeper(engine, 256 << 20, process.resident)
+    assert engine.ledger.limit_bytes == 196 << 20
+    memory = engine.statistics().memory
+    assert (memory.process_bytes, memory.process_limit_bytes) == (60 << 20, 256 << 20)
+
+
+def test_the_budget_shrinks_in_proportion_beyond_the_limit_and_comes_back_slowly() -> None:
+    engine, process = Engine(), Process(60 << 20)
+    keeper = MemoryKeeper(engine, 256 << 20, process.resident)
+    process.taken_bytes = 256 << 20
+    assert keeper.look() == 196 << 20
+    process.taken_bytes = 260 << 20
+    squeezed = keeper.look()
+    assert 100 << 20 < squeezed < 192 << 20
+    # It stays there as long as the process does: what goes may leave holes and no less for it.
+    assert keeper.look() == squeezed
+    process.taken_bytes = 272 << 20
+    assert keeper.look() == 16 << 20
+    process.taken_bytes = 200 << 20
+    first = keeper.look()
+    assert 170 << 20 < first < 196 << 20
+    budgets = [keeper.look() for _ in range(2000)]
+    assert budgets == sorted(budgets)
+    assert budgets[0] - first < 1 << 20
+    assert budgets[-1] == 196 << 20
+
+
+def test_reads_and_stored_keys_have_room_beyond_the_limit() -> None:
+    engine, process = Engine(value_bytes_max=1 << 20), Process(60 << 20)
+    keeper = MemoryKeeper(engine, 256 << 20, process.resident)
+    for number in range(40):
+        engine.put(b"x|%d" % number, bytes(1 << 20))
+    engine.weigh()
+    keeper.look()
+    process.taken_bytes = 300 << 20
+    engine.limit_memory(keeper.look())
+    assert 16 << 20 <= engine.ledger.limit_bytes - engine.ledger.stored_bytes < 17 << 20
+    with pytest.raises(LimitExceededError, match="memory_limit is 268435456"):
+        for number in range(40, 60):
+            engine.put(b"x|%d" % number, bytes(1 << 20))
+
+
+def test_a_limit_that_the_empty_process_fills_is_refused_with_one_that_would_do() -> None:
+    with pytest.raises(SettingError, match=r"memory_limit: .*: give it 77MiB or more"):
+        MemoryKeeper(Engine(), 64 << 20, Process((60 << 20) + 1).resident)
+    with pytest.raises(SettingError, match="memory_limit"):
+        PequodServer(ServerConfig(listen="127.0.0.1:0", memory_limit="16MiB"))
+
+
+def test_where_the_process_cannot_be_told_the_limit_is_for_the_data() -> None:
+    engine = Engine()
+    MemoryKeeper(engine, 2 << 20, lambda: 0)
+    assert engine.ledger.limit_bytes == 2 << 20
+
+
 async def test_the_process_keeps_the_limit() -> None:
-    report = await soak(0.0, limit_mib=16, seed=1, phases=50)
+    phases = ["follows", "posts", *["timelines"] * 4, "deep", "watches", "blobs", "posts", *["timelines"] * 4]
+    report = await soak(0.0, limit_mib=256, seed=1, phases=phases, filled_mib=158)
     assert report.wrong == []
     assert report.checked > 100
     assert report.evictions > 100
