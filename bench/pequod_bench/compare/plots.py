@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pequod_bench.compare.comparison import Comparison, Line, StoreResults, paper_ratio, ratios, spread
+from pequod_bench.compare.comparison import Comparison, Line, StoreResults, paper_ratio, ratios, server_ratios, spread
 from pequod_bench.compare.openloop import LatencyResult
 from pequod_bench.factors import Factors
 
@@ -22,6 +22,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "axes.spines.right": False,
 }
 _OURS: Final = "#1b6ca8"
+_SERVER: Final = "#9ecae1"
 _PAPER: Final = "#b9c4cc"
 #: For a line a system.
 _MANY: Final = ("#999999", "#1b6ca8", "#c0504d", "#6ba3d6", "#8064a2", "#4f8f3a", "#d99a2b")
@@ -48,22 +49,25 @@ def figures(comparison: Comparison) -> dict[str, str]:
 
 
 def _twip(comparison: Comparison) -> str:
-    figure = Figure(figsize=(7.5, 0.6 + 0.55 * len(comparison.twip)), layout="constrained")
+    figure = Figure(figsize=(7.5, 0.6 + 0.7 * len(comparison.twip)), layout="constrained")
     axes: Axes = figure.subplots()
     base = comparison.twip[0]
     for row, result in enumerate(comparison.twip):
-        ratio = ratios(result, base)
-        reach = [[ratio.median - ratio.least], [ratio.greatest - ratio.median]]
-        axes.barh(row - 0.18, ratio.median, 0.34, xerr=reach, color=_OURS, ecolor="#333333", capsize=2)
-        axes.annotate(f" {ratio.median:.2f}", (ratio.greatest, row - 0.18), va="center", fontsize=9)
+        bars = ((-0.25, ratios(result, base), _OURS), (0.0, server_ratios(result, base), _SERVER))
+        for below, ratio, colour in bars:
+            reach = [[ratio.median - ratio.least], [ratio.greatest - ratio.median]]
+            axes.barh(row + below, ratio.median, 0.23, xerr=reach, color=colour, ecolor="#333333", capsize=2)
+            axes.annotate(f" {ratio.median:.2f}", (ratio.greatest, row + below), va="center", fontsize=9)
         paper = paper_ratio(result, base)
         if paper is not None:
-            axes.barh(row + 0.18, paper, 0.34, color=_PAPER)
-            axes.annotate(f" {paper:.2f}", (paper, row + 0.18), va="center", fontsize=9, color="#666666")
+            axes.barh(row + 0.25, paper, 0.23, color=_PAPER)
+            axes.annotate(f" {paper:.2f}", (paper, row + 0.25), va="center", fontsize=9, color="#666666")
     axes.set_yticks(range(len(comparison.twip)), [result.title for result in comparison.twip])
     axes.invert_yaxis()
     axes.axvline(1, color="#333333", linewidth=0.8)
-    axes.set_xlabel(f"runtime, {base.title} = 1 (blue: here; grey: the paper)")
+    axes.set_xlabel(
+        f"{base.title} = 1; runtime here (blue), server CPU here (light blue),\nruntime in the paper (grey)"
+    )
     return _svg(figure)
 
 
