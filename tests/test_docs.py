@@ -219,10 +219,11 @@ def test_what_is_said_to_grpcurl_is_a_call_of_ours() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
 def test_the_commands_in_indented_blocks_can_be_said(page: Path) -> None:
-    outside_fences = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    joined_lines = re.sub(r"\\\n +", "", page.read_text())
+    outside_fences = re.sub(r"^```.*?^```$", "", joined_lines, flags=re.MULTILINE | re.DOTALL)
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for line in re.findall(r"^    (?:\$ )?((?:pequod|make) .*)", outside_fences, re.MULTILINE):
-        command = re.split(r"  +| \| ", line)[0]
+        command = re.split(r"  +| \| | &$", line)[0]
         program, *words = shlex.split(command)
         if program == "make":
             assert words[0] in targets, line
