@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.engine import Rows, rows
-from pequod.engine.contexts import Context
+from pequod.engine.rows import SortedRows
 
 POINT = measure(Size(40, 1_200))
 
@@ -44,13 +44,14 @@ def test_the_same_points_make_the_same_picture(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(rows.__file__.endswith(".so"), reason="compiled classes cannot be patched")
 def test_a_wrong_timeline_ends_the_point() -> None:
-    whole = Context.slice
+    whole = SortedRows.since
 
-    def all_but_the_first(context: Context, first: bytes, last: bytes, *_: object, **__: object) -> Rows:
-        found = whole(context, first, last)
+    def all_but_the_first(timeline: SortedRows, prefix: bytes, first: bytes, limit: int | None) -> Rows:
+        found = whole(timeline, prefix, first, limit)
         return Rows(found.keys[1:], found.values[1:])
 
-    with patch.object(Context, "slice", all_but_the_first), pytest.raises(WrongTimelineError, match="is not the posts"):
+    is_refused = pytest.raises(WrongTimelineError, match="is not the posts")
+    with patch.object(SortedRows, "since", all_but_the_first), is_refused:
         measure(Size(40, 1_200))
 
 

@@ -83,7 +83,7 @@ class Traffic:
         """Read timelines with their sources, in one batch: they must be of one another at every moment."""
         draw = random.Random(3)
         with Client(self._target) as client:
-            while not self._stopped.wait(0.01):
+            while not self._stopped.wait(0.05):
                 user = draw.choice(READ)
                 batch = client.batch()
                 batch.scan(f"s|{user}|", f"s|{user}}}")
@@ -176,9 +176,17 @@ def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     pythons = [
         child
         for child in psutil.Process(process.pid).children(recursive=True)
-        if "pyspark.daemon" in " ".join(child.cmdline()) or "pyspark/daemon" in " ".join(child.cmdline())
+        if "pyspark.daemon" in _command(child) or "pyspark/daemon" in _command(child)
     ]
     return [child for child in pythons if child.ppid() in {other.pid for other in pythons}]
+
+
+def _command(process: psutil.Process) -> str:
+    """Return the command line of a process, nothing of one that is gone."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def _recomputed(base: dict[bytes, bytes]) -> dict[bytes, bytes]:
