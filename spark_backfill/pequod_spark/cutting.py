@@ -42,7 +42,7 @@ def survey(pieces: DataFrame, part_rows: int = PART_ROWS) -> Survey:
     """Count pieces, and sample their keys so that parts of some size can be cut.
 
     Cost:
-        Computes everything but does not sort it: some 0.8 µs a row.
+        Computes all keys, without values, and sorts nothing.
     """
     key = f.col("key")
     is_sampled = f.pmod(f.xxhash64(key), f.lit(max(1, min(_SAMPLED, part_rows // _SAMPLED)))) == 0

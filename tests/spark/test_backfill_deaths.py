@@ -105,7 +105,7 @@ class Traffic:
 
 def driver(target: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pequod.cli", "backfill", "--join", "t", "--target", target, "--json"]
-    command += ["--part-rows", "800", "--master", "local[2]", *(part for one in CONF for part in ("--conf", one))]
+    command += ["--part-rows", "2000", "--master", "local[2]", *(part for one in CONF for part in ("--conf", one))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
