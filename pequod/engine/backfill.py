@@ -24,7 +24,7 @@ from pequod.engine.plan import Plan
 from pequod.engine.ranges import Range
 from pequod.engine.rows import Rows
 
-#: What an entry of the record takes beside its bytes: two objects and their places in the containers.
+#: What an entry of the record takes beside its bytes: three objects and their places in the containers.
 _ENTRY_BYTES = 200
 #: How many tails and values are remembered to be shared by later rows.
 _SHARED_MAX = 1 << 18
@@ -71,7 +71,10 @@ class Backfill:
 
     Invariants:
         1. A row of ``sources`` at the revision is what ``record`` has for its key, else what is stored.
-        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by what a frame knows of them.
+        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by what a frame knows of them;
+           for those in ``_copied`` it holds none.
+        3. ``_copied`` holds what the recorded keys of the value source make of rows now, if that is the same in all
+           contexts.
     """
 
     def __init__(
@@ -91,26 +94,36 @@ class Backfill:
         self.ended: str | None = None
         self._bytes_max = bytes_max
         self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
+        site = plan.sites[plan.value_depth]
+        #: Rows are copies whose tails the source keys alone tell, and so what changes is the same for all contexts.
+        self.copies_alike = join.is_unique and site.is_direct and not site.step.verify
+        #: What a frame knows of source keys -> tail -> value now, None if the row is no more.
+        self._copied: dict[bytes, dict[bytes, bytes | None]] = {}
         self._shared: dict[bytes, bytes] = {}
 
-    def note(self, key: bytes, old: bytes | None) -> None:
-        """Record what a source key was, unless it changed before.
+    def note(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Record what a source key was, unless it changed before, and what its rows are now.
 
         Cost:
             1 µs or so for each source, while a backfill goes on.
         """
-        if key in self.record:
-            return
+        is_first = key not in self.record
         is_source = False
-        for step, (first, last), by_prefix in zip(self.plan.steps, self.sources, self._by_prefix, strict=True):
+        for site, (first, last), by_prefix in zip(self.plan.sites, self.sources, self._by_prefix, strict=True):
             if not first <= key < last:
                 continue
             is_source = True
-            match = step.match(key)
-            if match is not None:
-                frame_key = step.frame_key_of(key, match)
-                by_prefix.setdefault(frame_key if isinstance(frame_key, bytes) else frame_key[0], []).append(key)
-        if not is_source:
+            is_copied = self.copies_alike and site.step.is_value
+            match = site.step.match(key) if is_first or is_copied else None
+            if match is None:
+                continue
+            frame_key = site.step.frame_key_of(key, match)
+            prefix = frame_key if isinstance(frame_key, bytes) else frame_key[0]
+            if is_copied:
+                self._copied.setdefault(prefix, {})[site.tail_of(match)] = new
+            else:
+                by_prefix.setdefault(prefix, []).append(key)
+        if not is_source or not is_first:
             return
         self.record[key] = old
         self.record_bytes += len(key) + len(old or b"") + _ENTRY_BYTES
@@ -127,6 +140,7 @@ class Backfill:
             self.record.clear()
             self.record_bytes = 0
             self._by_prefix = [{} for _ in self.plan.steps]
+            self._copied.clear()
             self._shared.clear()
 
     def changed(self, depth: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
@@ -139,8 +153,21 @@ class Backfill:
         return keys[start : None if last is None else bisect_left(keys, prefix + last)]
 
     def has_changed(self, depth: int) -> bool:
-        """Tell whether any key of a source is recorded."""
+        """Tell whether any key of a source is recorded, other than those that make copies alike."""
         return bool(self._by_prefix[depth])
+
+    def copied(self, prefixes: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """Return what became of rows that are copies of source keys with these prefixes: tail -> value, None if gone.
+
+        Cost:
+            O(prefixes + rows returned), 0.1 µs or so for each.
+        """
+        found: dict[bytes, bytes | None] = {}
+        if self._copied:
+            for rows in map(self._copied.get, prefixes):
+                if rows is not None:
+                    found |= rows
+        return found
 
     def source_rows(self, first: bytes, last: bytes, limit: int) -> Rows:
         """Return rows of ``[first, last)`` as they were at the revision, the first of it.
@@ -196,4 +223,12 @@ class Backfill:
     def _check(self) -> None:
         by_prefix = {key for prefixes in self._by_prefix for keys in prefixes.values() for key in keys}
         assert by_prefix <= self.record.keys(), "invariant 2"
+        site = self.plan.sites[self.plan.value_depth]
+        table = self.join.source_tables[self.plan.value_depth]
+        copied: dict[object, dict[bytes, bytes | None]] = {}
+        for key in self.record.irange(*self.sources[self.plan.value_depth], inclusive=(True, False)):
+            match = site.step.match(key)
+            if match is not None and self.copies_alike:
+                copied.setdefault(site.step.frame_key_of(key, match), {})[site.tail_of(match)] = table.get(key)
+        assert copied == self._copied, "invariant 3"
         assert self.ended is None or not self.record

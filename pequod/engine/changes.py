@@ -73,16 +73,16 @@ class Changes:
             About 0.4 µs for each timeline entry that a post makes (bench row: fan-out).
         """
         if self.backfills:
-            self._record(key, old)
+            self._record(key, old, new)
         for sites in readers:
             for site in sites:
                 self._apply(site, key, old, new)
         if self._queue or self._overflowing:
             self._drain()
 
-    def _record(self, key: bytes, old: bytes | None) -> None:
+    def _record(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         for backfill in self.backfills:
-            backfill.note(key, old)
+            backfill.note(key, old, new)
         if any(backfill.ended is not None for backfill in self.backfills):
             self.backfills = [backfill for backfill in self.backfills if backfill.ended is None]
 
@@ -116,11 +116,7 @@ class Changes:
             for context in updaters.contexts:
                 self._note(context, step.depth, key, old, grows_bytes)
         elif site.join.is_unique and site.is_direct:
-            env = [b""] * site.plan.env_size
-            groups = match.groups()
-            for group, number in step.bindings:
-                env[number] = groups[group]
-            self._fan_out(site.join, updaters, site.plan.tail(env), old, new)
+            self._fan_out(site.join, updaters, site.tail_of(match), old, new)
         elif site.is_steady and new is not None and not (site.join.downstreams or site.join.watches.count):
             self._replace(site, updaters, match.groups(), new)
         else:

@@ -162,11 +162,11 @@ class Backfills:
     def _make(self, backfill: Backfill, context: Context, bounds: Range, piece: Piece, now: float) -> None:
         """Fill a context with what is right for ``bounds`` now; nobody sees it yet."""
         join = backfill.join
-        _take_rows(backfill, context, bounds, piece)
         sources = SourcesAsOf(backfill)
         execution = Execution(backfill.plan, context.environment.copy(), *bounds, sources, is_unique=join.is_unique)
         take_frames(context, execution.run())
         context.add_range(StatusRange(*bounds, context))
+        _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
         context.log = sources.changed
         differences = self._reader.differences(context, SourceReader(self._reader, join, now))
         try:
@@ -201,16 +201,21 @@ class Backfills:
 class SourcesAsOf:
     """The sources of a backfill as they were at its revision, but for the value source: of that, only what changed."""
 
-    __slots__ = ("_backfill", "_value_source", "changed")
+    __slots__ = ("_backfill", "_value_source", "changed", "frame_prefixes")
 
     def __init__(self, backfill: Backfill) -> None:
         self._backfill = backfill
         self._value_source = backfill.plan.value_depth
+        #: What the frames at the value source know of its keys, where copies are alike.
+        self.frame_prefixes: list[bytes] = []
         #: (depth, source key) -> value at the revision, of what was read and has changed since.
         self.changed: dict[tuple[int, bytes], bytes | None] = {}
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows of a check source; none of the value source, whose rows somebody else has read."""
+        if source == self._value_source and self._backfill.copies_alike:
+            self.frame_prefixes.append(prefix)
+            return _NO_ROWS
         changed = self.note(source, prefix, first, last)
         if source == self._value_source:
             return _NO_ROWS
@@ -236,7 +241,9 @@ class SourcesAsOf:
 
     def note_values(self, prefixes: list[bytes]) -> None:
         """Note which keys of the value source with these prefixes have changed since."""
-        if self._backfill.has_changed(self._value_source):
+        if self._backfill.copies_alike:
+            self.frame_prefixes += prefixes
+        elif self._backfill.has_changed(self._value_source):
             for prefix in prefixes:
                 self.note(self._value_source, prefix, b"", None)
 
@@ -298,14 +305,16 @@ def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
     return environment
 
 
-def _take_rows(backfill: Backfill, context: Context, bounds: Range, piece: Piece) -> None:
-    """Put what a piece has within ``bounds`` into an empty context."""
+def _take_rows(
+    backfill: Backfill, context: Context, bounds: Range, piece: Piece, copied: dict[bytes, bytes | None]
+) -> None:
+    """Put what a piece has within ``bounds`` into an empty context, and what became of copies since."""
     length = len(context.prefix)
     start = bisect_left(piece.tails, bounds.first[length:]) if bounds.first > context.prefix else 0
     stop = len(piece.tails) if bounds.last >= context.end else bisect_left(piece.tails, bounds.last[length:])
     tails, values = list(piece.tails[start:stop]), list(piece.values[start:stop])
     if backfill.join.is_unique:
-        context.take_rows(tails, values)
+        context.take_rows(*_lay_over(Rows(tails, values), context, copied))
         return
     aggregate = backfill.join.aggregate
     states: dict[bytes, State | None] = {}
@@ -326,6 +335,24 @@ def _take_rows(backfill: Backfill, context: Context, bounds: Range, piece: Piece
     context.grow_states(
         len(context.aggregate_states) * aggregate.state_bytes + contributions * aggregate.contribution_bytes
     )
+
+
+def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -> Rows:
+    """Return rows with what became of copies since (None: gone), as far as the context covers them."""
+    if context.lower or context.upper is not None:
+        copied = {tail: value for tail, value in copied.items() if context.covers(tail)}
+    if not copied:
+        return rows
+    tails = sorted(copied)
+    if rows.keys and tails[0] <= rows.keys[-1]:
+        found: dict[bytes, bytes | None] = dict(zip(rows.keys, rows.values, strict=True))
+        copied = found | copied
+        tails = sorted(copied)
+        rows = Rows([], [])
+    found_values = [copied[tail] for tail in tails]
+    if None in found_values:
+        tails = [tail for tail in tails if copied[tail] is not None]
+    return Rows(rows.keys + tails, rows.values + [value for value in found_values if value is not None])
 
 
 def _apply(join: InstalledJoin, context: Context, sign: int, batch: Batch) -> None:

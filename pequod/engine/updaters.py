@@ -108,6 +108,18 @@ class Site:
         """
         return self._by_key.get(self.step.frame_key_of(key, match))
 
+    def tail_of(self, match: re.Match[bytes]) -> bytes:
+        """Return the tail of the rows that the source key of a match makes, the same in all contexts.
+
+        Requires:
+            ``is_direct``.
+        """
+        env = [b""] * self.plan.env_size
+        groups = match.groups()
+        for group, number in self.step.bindings:
+            env[number] = groups[group]
+        return self.plan.tail(env)
+
     def within(self, first: bytes, last: bytes) -> list[Context]:
         """Return the contexts that wait for changes of keys in ``[first, last)``, and perhaps others.
 

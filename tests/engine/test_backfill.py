@@ -62,6 +62,21 @@ def test_what_changes_between_begin_and_load_is_applied() -> None:
     assert engine.statistics().joins["t"].computed_ranges == 0
 
 
+def test_what_changes_more_than_once_is_applied_as_it_is_at_last() -> None:
+    engine, backfill = started()
+    for key, values in {b"p|bob|100": [b"a", b"b"], b"p|bob|120": [b"c", None], b"p|liz|110": [None, b"d"]}.items():
+        for value in values:
+            engine.remove(key) if value is None else engine.put(key, value)
+    ann = Piece(b"t|ann|", b"t|ann}", [b"100|bob", b"110|liz"], [b"Hi", b"Ho"])
+    engine.backfills.load(backfill, [ann])
+    engine.put(b"p|bob|130", b"e")
+    engine.backfills.load(backfill, [Piece(b"t|bob|", b"t|bob}", [b"110|liz"], [b"Ho"])])
+    assert engine.scan(b"t|ann|", b"t|ann}").values == [b"b", b"d", b"e"]
+    assert engine.scan(b"t|bob|", b"t|bob}").values == [b"d"]
+    assert engine.statistics().joins["t"].computed_ranges == 0
+    engine._check()
+
+
 def test_a_context_that_a_reader_made_first_stays_as_it_is() -> None:
     engine, backfill = started()
     engine.put(b"p|bob|120", b"new")
