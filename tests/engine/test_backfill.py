@@ -64,9 +64,12 @@ def test_what_changes_between_begin_and_load_is_applied() -> None:
 
 def test_what_changes_more_than_once_is_applied_as_it_is_at_last() -> None:
     engine, backfill = started()
-    for key, values in {b"p|bob|100": [b"a", b"b"], b"p|bob|120": [b"c", None], b"p|liz|110": [None, b"d"]}.items():
-        for value in values:
-            engine.remove(key) if value is None else engine.put(key, value)
+    engine.put(b"p|bob|100", b"a")
+    engine.put(b"p|bob|100", b"b")
+    engine.put(b"p|bob|120", b"c")
+    engine.remove(b"p|bob|120")
+    engine.remove(b"p|liz|110")
+    engine.put(b"p|liz|110", b"d")
     ann = Piece(b"t|ann|", b"t|ann}", [b"100|bob", b"110|liz"], [b"Hi", b"Ho"])
     engine.backfills.load(backfill, [ann])
     engine.put(b"p|bob|130", b"e")
