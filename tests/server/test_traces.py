@@ -1,5 +1,6 @@
 """Spans of calls: kept in memory, and sent to a collector that speaks OTLP."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -54,6 +55,13 @@ async def stub(exporter: InMemorySpanExporter) -> AsyncIterator[Any]:
     provider.shutdown()
 
 
+async def _finished(exporter: InMemorySpanExporter) -> tuple[ReadableSpan, ...]:
+    """Return the spans once there is one: a refusal is on its way to the client before its span ends."""
+    while not (spans := exporter.get_finished_spans()):
+        await asyncio.sleep(0.001)
+    return spans
+
+
 def _facts(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
@@ -104,7 +112,7 @@ async def test_scans_and_streams_are_one_span_each(stub: Any, exporter: InMemory
 async def test_only_faults_of_the_server_are_errors(stub: Any, exporter: InMemorySpanExporter) -> None:
     with pytest.raises(aio.AioRpcError):
         await stub.DropJoin(pb.DropJoinRequest(name="nobody"))
-    (refused,) = exporter.get_finished_spans()
+    (refused,) = await _finished(exporter)
     assert _facts(refused)["rpc.grpc.status_code"] == grpc.StatusCode.NOT_FOUND.value[0]
     assert refused.status.status_code is StatusCode.UNSET
 
