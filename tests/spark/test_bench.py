@@ -19,7 +19,7 @@ def test_it_tells_each_phase(spark: SparkSession) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["rows"] > 40 * 8
-    for phase in ("materialise_s", "backfill_s", "load_s", "cold_check_us", "warm_check_us"):
+    for phase in ("materialise_s", "backfill_s", "load_s", "cold_check_us", "warm_check_us", "rows_per_check"):
         assert found[phase] > 0, phase
     assert found["load_s"] < found["backfill_s"]
     assert found["rows_per_s"] == pytest.approx(found["rows"] / found["materialise_s"])
