@@ -132,7 +132,7 @@ class BackfillStatus:
     #: Source keys that changed since the revision, and what remembering them takes.
     record_keys: int
     record_bytes: int
-    #: What its driver said last: what it is doing, and how many rows there will be; 0 if it does not know.
+    #: What its driver said last: what it is doing, and about how many rows there will be; 0 if it does not know.
     stage: str
     rows_expected: int
     age_s: float

@@ -32,7 +32,8 @@ from pequod_spark.cutting import PART_ROWS, Contexts, survey
 from pequod_spark.pieces import compile_pieces
 from pequod_spark.plan import read_from
 from pequod_spark.ranges import sorted_ranges
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from pequod.client import Client
 from pequod.engine.containing import keys_of
@@ -168,11 +169,17 @@ def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
     (timeline,) = parse(keys.PUSH_JOIN)
     first, last = keys_of(timeline.output)
     started = time.perf_counter()
-    pieces = compile_pieces(timeline, 1, read_from(spark.read.parquet(path)), first, last)
-    found = survey(pieces, PART_ROWS)
-    ordered = sorted_ranges(pieces, Contexts(timeline, 1).splits(found, first, last, PART_ROWS))
+    base = read_from(spark.read.parquet(path))
+
+    def pieces(one_of: int) -> DataFrame:
+        return compile_pieces(timeline, 1, base, first, last, one_of=one_of)
+
+    found = survey(pieces, PART_ROWS, can_sample=True)
+    splits = Contexts(timeline, 1).splits(found, first, last, PART_ROWS)
+    counted = Observation()
+    ordered = sorted_ranges(pieces(1), splits).observe(counted, f.count_if("is_row").alias("rows"))
     ordered.write.format("noop").mode("overwrite").save()
-    return found.row_count, time.perf_counter() - started
+    return counted.get["rows"], time.perf_counter() - started
 
 
 def _fill(client: Client, base: tuple[list[bytes], list[bytes]]) -> None:

@@ -154,7 +154,7 @@ def cancel(
 
 
 def _text(one: BackfillStatus) -> str:
-    known = f" of {one.rows_expected:,}" if one.rows_expected else ""
+    known = f" of about {one.rows_expected:,}" if one.rows_expected else ""
     state = f"ended: {one.ended}" if one.ended else f"{one.stage or 'begun'}, {one.lease_s:.0f} s without news end it"
     return (
         f"{one.join}  {escaped(one.first)} .. {escaped(one.last)}  revision {one.revision}  {one.age_s:.0f} s\n"

@@ -37,7 +37,7 @@ from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError,
 from pequod_spark.cutting import PART_ROWS, Contexts, survey
 from pequod_spark.loads import Part, Requests
 from pequod_spark.pieces import compile_pieces, with_contexts
-from pequod_spark.plan import Read
+from pequod_spark.plan import Read, is_unique
 from pequod_spark.ranges import clip, sorted_ranges
 from pequod_spark.reading import cut_ranges
 
@@ -260,15 +260,19 @@ class _Run:
         prefixes = None
         if covered:
             prefixes = self._spark.createDataFrame(pa.table({"prefix": pa.array(covered, pa.binary())}))
-        pieces = compile_pieces(self._spec, status.level, read, status.first, status.last, prefixes)
+
+        def pieces(one_of: int) -> DataFrame:
+            within = status.first, status.last
+            return compile_pieces(self._spec, status.level, read, *within, prefixes, one_of=one_of)
+
         self._stage = "computing"
-        found = survey(pieces, part_rows)
+        found = survey(pieces, part_rows, can_sample=is_unique(self._spec))
         self._rows_expected = found.row_count
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._stage = "sorting and loading"
         bounds = [status.first, *splits, status.last]
         parts = [Part(first, last, self._contexts.inside(first)) for first, last in pairwise(bounds)]
-        ordered = with_contexts(self._spec, status.level, sorted_ranges(pieces, splits))
+        ordered = with_contexts(self._spec, status.level, sorted_ranges(pieces(1), splits))
         outcomes = ordered.mapInArrow(self._loader(parts), _OUTCOME_SCHEMA)
         sums = [f.sum(name).alias(name) for name in ("ranges", "rows", "skipped")]
         total = outcomes.agg(*sums, (f.max("ended") - f.min("begun")).alias("load_s")).first()

@@ -4,13 +4,13 @@
     |        part 0             |        part 1          |      part 2        |
                              before t|liz|       inside of t|liz|, which is larger than a part
 
-How large everything is, one pass over the keys tells: what is sampled of them are the places where to cut. Spark's own
-`repartitionByRange` does the same, but makes all rows with their values for it, and counts nothing.
+How large everything is, a pass over a part of the keys tells: what is sampled of them are the places where to cut.
+Spark's own `repartitionByRange` does the same, but makes all rows with their values for it, and counts nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,16 +19,20 @@ from pyspark.sql import functions as f
 
 from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
 from pequod.engine.spec import JoinSpec
+from pequod_spark.plan import is_sampled
 
 #: Rows in one partition: a task sorts them in memory, and what is lost with a task is as much.
 PART_ROWS: Final = 1_000_000
 #: Of so many rows one is looked at for where to cut.
 _SAMPLED: Final = 1000
+#: Of so many keys of the value source one is looked at first, and all if that gives fewer rows than are enough.
+_LOOKED_AT: Final = 16
+_ENOUGH: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """How many pieces there are, and some of their keys."""
+    """About how many pieces there are, and some of their keys."""
 
     #: Output rows, or contributions to them.
     row_count: int
@@ -38,21 +42,36 @@ class Survey:
     keys: Sequence[bytes]
 
 
-def survey(pieces: DataFrame, part_rows: int = PART_ROWS) -> Survey:
+def survey(pieces: Callable[[int], DataFrame], part_rows: int = PART_ROWS, *, can_sample: bool) -> Survey:
     """Count pieces, and sample their keys so that parts of some size can be cut.
 
+    Args:
+        pieces: Returns the pieces; of the rows, only what one of so many keys of the value source gives.
+        part_rows: Rows in one part.
+        can_sample: Such keys give rows of their own: how many there are follows from a part of them.
+
     Cost:
-        Computes all keys, without values, and sorts nothing.
+        Computes a sixteenth of the keys, or all if that is little, without values, and sorts nothing.
     """
-    key = f.col("key")
-    is_sampled = f.pmod(f.xxhash64(key), f.lit(max(1, min(_SAMPLED, part_rows // _SAMPLED)))) == 0
+    if can_sample:
+        found = _survey(pieces(_LOOKED_AT), _LOOKED_AT, part_rows)
+        if found.row_count >= _ENOUGH * _LOOKED_AT:
+            return found
+    return _survey(pieces(1), 1, part_rows)
+
+
+def _survey(pieces: DataFrame, one_of: int, part_rows: int) -> Survey:
+    step = max(1, min(_SAMPLED, part_rows // _SAMPLED))
+    is_row = f.col("is_row")
+    is_wanted = f.when(is_row, is_sampled(max(1, step // one_of))).otherwise(is_sampled(step))
     found = pieces.agg(
-        f.count_if("is_row").alias("rows"),
-        f.count(f.lit(1)).alias("pieces"),
-        f.collect_list(f.when(is_sampled, key)).alias("keys"),
+        f.count_if(is_row).alias("rows"),
+        f.count_if(~is_row).alias("contexts"),
+        f.collect_list(f.when(is_wanted, f.col("key"))).alias("keys"),
     ).first()
     assert found is not None
-    return Survey(found.rows, found.pieces, sorted(map(bytes, found["keys"])))
+    row_count = found.rows * one_of
+    return Survey(row_count, row_count + found.contexts, sorted(map(bytes, found["keys"])))
 
 
 class Contexts:

@@ -29,7 +29,14 @@ from pequod_spark.ranges import clip
 
 
 def compile_pieces(
-    spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes | None, covered: DataFrame | None = None
+    spec: JoinSpec,
+    level: int,
+    read: Read,
+    first: bytes,
+    last: bytes | None,
+    covered: DataFrame | None = None,
+    *,
+    one_of: int = 1,
 ) -> DataFrame:
     """Compile what follows from base rows in a range of outputs.
 
@@ -40,13 +47,14 @@ def compile_pieces(
         first: The first output key wanted.
         last: The end of the range, None for no end.
         covered: A column ``prefix``: contexts that are not wanted.
+        one_of: Of the rows, only what one of so many keys of the value source gives.
 
     Returns:
         Columns ``key`` and ``is_row``, and of ``value``, ``times`` and ``source_key`` those that the join has, in no
         order.
     """
     first, last = meet(first, last, keys_of(spec.output))
-    contributions = Plan([spec], read).contributions(spec, first, last)
+    contributions = Plan([spec], read).contributions(spec, first, last, one_of=one_of)
     found = _count(spec, contributions).withColumn("is_row", f.lit(True))  # noqa: FBT003 - a column
     contexts = _contexts(spec, level, read, first, last)
     if contexts is not None:

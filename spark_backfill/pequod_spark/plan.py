@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import combinations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pequod.engine import Engine
@@ -108,14 +108,27 @@ class Plan:
         contributions = self.contributions(spec, first, last)
         return combine(value_source(spec).operator, contributions, is_unique=is_unique(spec))
 
-    def contributions(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
-        """Return a row for each tuple of source keys that gives an output in a range: key, source_key and value."""
+    def contributions(self, spec: JoinSpec, first: bytes, last: bytes | None, *, one_of: int = 1) -> DataFrame:
+        """Return a row for each tuple of source keys that gives an output in a range: key, source_key and value.
+
+        Args:
+            spec: The join.
+            first: The first output key wanted.
+            last: The end of the range, None for no end.
+            one_of: Of so many keys of the value source only one is looked at.
+        """
         whole = keys_of(spec.output)
         first, last = meet(first, last, whole)
         fixed = fixed_slots(spec, first, last)
         columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
         sources = [
-            self._source(source, containing_range(spec, source.pattern, first, last), columns, fixed)
+            self._source(
+                source,
+                containing_range(spec, source.pattern, first, last),
+                columns,
+                fixed,
+                1 if source.operator is Operator.CHECK else one_of,
+            )
             for source in _join_order(spec.sources)
         ]
         joined = reduce(_join, sources)
@@ -130,12 +143,19 @@ class Plan:
         return self._rows(first, last, [spec for spec in self._joins if _share_keys(spec, first, last)])
 
     def _source(
-        self, source: Source, within: tuple[bytes, bytes], columns: dict[str, str], fixed: dict[str, bytes]
+        self,
+        source: Source,
+        within: tuple[bytes, bytes],
+        columns: dict[str, str],
+        fixed: dict[str, bytes],
+        one_of: int,
     ) -> DataFrame:
         """Return the slots of a source's keys, and of the value source the contribution too."""
         computing = [spec for spec in self._joins if may_overlap(source.pattern, spec.output)]
         rows = self._rows(*within, [spec for spec in computing if _share_keys(spec, *within)])
         matches, slots = take_apart(source.pattern, f.col("key"))
+        if one_of > 1:
+            matches &= is_sampled(one_of)
         for name in slots.keys() & fixed.keys():
             matches &= slots[name] == f.lit(fixed[name])
         shown = [column.alias(columns[name]) for name, column in slots.items()]
@@ -177,6 +197,11 @@ def _join_order(sources: Sequence[Source]) -> list[Source]:
         rest.remove(following)
         ordered.append(following)
     return ordered
+
+
+def is_sampled(one_of: int) -> Column:
+    """Tell whether a row is in the sample that has one of so many keys, the same whenever it is asked."""
+    return f.pmod(f.xxhash64("key"), f.lit(one_of)) == 0
 
 
 def value_source(spec: JoinSpec) -> Source:
