@@ -26,8 +26,6 @@ from pequod.engine.rows import Rows
 
 #: What an entry of the record takes beside its bytes: three objects and their places in the containers.
 _ENTRY_BYTES = 200
-#: How many tails and values are remembered to be shared by later rows.
-_SHARED_MAX = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,9 @@ class Backfill:
         self.copies_alike = join.is_unique and site.is_direct and not site.step.verify
         #: What a frame knows of source keys -> tail -> value now, None if the row is no more.
         self._copied: dict[bytes, dict[bytes, bytes | None]] = {}
+        #: Tails and values of rows that were loaded, and what remembering them takes.
         self._shared: dict[bytes, bytes] = {}
+        self._shared_bytes = 0
 
     def note(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Record what a source key was, unless it changed before, and what its rows are now.
@@ -208,12 +208,20 @@ class Backfill:
         keys = sorted(found)
         return Rows(keys, [found[key] for key in keys])
 
-    def share(self, found: Iterable[bytes]) -> list[bytes]:
-        """Return equal bytes, one object for those that occurred before: a post is in many timelines."""
-        if len(self._shared) > _SHARED_MAX:
+    def share(self, found: Sequence[bytes]) -> list[bytes]:
+        """Return equal bytes, one object for those that occurred before: a post is in many timelines.
+
+        What is remembered for this has the room that the record leaves; all of it is forgotten when that is full.
+        """
+        if self.record_bytes + self._shared_bytes > self._bytes_max:
             self._shared.clear()
-        known = self._shared.setdefault
-        return [known(one, one) for one in found]
+            self._shared_bytes = 0
+        known, count = self._shared.setdefault, len(self._shared)
+        shared = [known(one, one) for one in found]
+        if len(self._shared) > count:
+            mean = sum(map(len, found)) // len(found)
+            self._shared_bytes += (len(self._shared) - count) * (mean + _ENTRY_BYTES)
+        return shared
 
     def refuse_ended(self) -> None:
         """Raise BackfillEndedError if the backfill has ended."""

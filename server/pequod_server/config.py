@@ -174,7 +174,8 @@ class ServerConfig(BaseModel):
     )
     backfills_max: Number = Field(default=8, description="Backfills under way at a time.")
     backfill_bytes_max: Size = Field(
-        default=256 * MIB, description="Memory for what changes during one backfill; beyond, it ends."
+        default=256 * MIB,
+        description="Memory for what changes during one backfill; beyond, it ends. The rest is for sharing equal rows.",
     )
     backfill_lease_s: Seconds = Field(
         default=60.0, description="How long a backfill goes on of whose driver nothing is heard."

@@ -80,6 +80,15 @@ def test_what_changes_more_than_once_is_applied_as_it_is_at_last() -> None:
     engine._check()
 
 
+def test_equal_tails_and_values_are_shared_in_the_room_that_the_record_leaves() -> None:
+    _, backfill = started(bytes=600)
+    one, other = backfill.share([bytes([65, 66]), bytes([65, 66])])
+    assert one is other
+    assert backfill.share([bytes([65, 66])])[0] is one
+    backfill.share([b"%04d" % number for number in range(3)])
+    assert backfill.share([bytes([65, 66])])[0] is not one, "what is too much is forgotten"
+
+
 def test_a_context_that_a_reader_made_first_stays_as_it_is() -> None:
     engine, backfill = started()
     engine.put(b"p|bob|120", b"new")
