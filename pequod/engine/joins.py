@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pequod.engine.aggregates import make_aggregate
-from pequod.engine.contexts import Context, Coverage
+from pequod.engine.contexts import Context
+from pequod.engine.coverage import Coverage
 from pequod.engine.memory import Ledger
 from pequod.engine.patterns import compile_matcher
 from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
