@@ -41,6 +41,7 @@ from pequod_bench.stream import CHECK, POST
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
+from pequod.engine import rows
 
 
 def test_compare_runs_what_is_installed_and_says_what_is_left_out(
@@ -71,6 +72,9 @@ def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_pat
     result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
+    if section == "factors" and rows.__file__.endswith(".so"):
+        assert "compiled" in report["skipped"]["factors"]
+        return
     fields = {"7": ["twip", "phases"], "8": ["materialisation"], "9": ["newp"], "celebrity": ["celebrities"]}
     fields["latency"] = ["latencies", "freshness"]
     for field in fields.get(section, [section]):
