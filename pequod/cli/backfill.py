@@ -16,6 +16,7 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
+    from pequod_spark.connection import Connection
     from pequod_spark.plan import Read
     from pyspark.sql import SparkSession
 
@@ -33,8 +34,9 @@ time. It is for large joins that nobody has read yet, such as after a start.
                         backfill begins, which is compared by their number and a checksum, so nothing may be written
                         between the copy and the begin
 
-If anything dies, run the same command again: what is loaded stays right and is left out. After a restart of the server
-it begins anew by itself, twice at most. Ctrl-C or `pequod backfill cancel` ends it; what is loaded stays.
+If anything dies, run the same command again: what is loaded stays right and is left out. After a restart of the server,
+with the join there again within 30 s, it begins anew by itself, twice at most. Ctrl-C or `pequod backfill cancel` ends
+it; what is loaded stays.
 
 The join must be push, its value source the last one, and all its sources written by clients. Needs the right `admin`,
 pip install 'pequod[spark]' and Java 17 or newer.
@@ -42,6 +44,8 @@ pip install 'pequod[spark]' and Java 17 or newer.
 
 #: How often a server that was started anew is filled again.
 _RESTARTS_MAX: Final = 2
+#: How long a server that went away is waited for.
+_RETURN_S: Final = 30.0
 
 app: Final = typer.Typer(help=_HELP, invoke_without_command=True, rich_markup_mode=None)
 
@@ -118,12 +122,28 @@ def _run(spark: SparkSession, target: str, request: object, read: Read | None) -
             with _progress(request.join) as show:
                 return run(spark, connection.client, request, read=read, on_progress=show)._asdict()
         except (BackfillFailedError, UnavailableError, UnknownBackfillError):
-            with connection.client() as client:
-                client.joins()
-                if client.server_id == server_id or attempt == _RESTARTS_MAX:
-                    raise
+            if attempt == _RESTARTS_MAX or _returned(connection, server_id, request.join) == server_id:
+                raise
             say("the server was started anew and holds nothing of it; beginning again")
     raise AssertionError("the last attempt raises or returns")
+
+
+def _returned(connection: Connection, server_id: int, join: str) -> int:
+    """Return the id of the server that answers, and of another one than before when it has got the join again."""
+    from pequod.errors import UnavailableError
+
+    give_up_at = time.monotonic() + _RETURN_S
+    while True:
+        is_late = time.monotonic() > give_up_at
+        try:
+            with connection.client() as client:
+                names = {one.name for one in client.joins()}
+                if client.server_id == server_id or join in names or is_late:
+                    return client.server_id
+        except UnavailableError:
+            if is_late:
+                raise
+        time.sleep(0.1)
 
 
 @app.command("status", epilog=examples("pequod backfill status", "pequod backfill status --json"))

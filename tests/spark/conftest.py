@@ -26,12 +26,17 @@ def _why_not() -> str | None:
 
 WHY_NOT = _why_not()
 
-#: Quick to start, and without a class compiled for every plan, which takes longer than to run it.
+#: Quick to start and to plan, for plans are many here and rows few.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # The compiler behind the first takes longer than it saves; of its code, 48 MiB would not hold all.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
-    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
+    # Without a class compiled for every plan and expression, which takes longer than to run it; see `compiled`.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A job for each action, rather than one for each shuffle before it, with a plan made anew behind it.
+    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -86,7 +91,10 @@ def _generated(name: str, options: str, path: Path) -> Path:
 
 @pytest.fixture
 def compiled(spark: SparkSession) -> Iterator[None]:
-    """Compile classes for plans, as Spark does unless told otherwise."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    """Compile classes for plans, and adapt these to what comes, as Spark does unless told otherwise."""
+    chosen = [name for name in SETTINGS if name.startswith(("spark.sql.codegen.", "spark.sql.adaptive."))]
+    for name in chosen:
+        spark.conf.unset(name)
     yield
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    for name in chosen:
+        spark.conf.set(name, SETTINGS[name])

@@ -8,20 +8,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from pequod.cli.app import app
 from pequod.client import Client
 from tests.client.conftest import ServerProcess
 from tests.spark.conftest import SETTINGS
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"
 USERS = [f"u{number:03}" for number in range(80)]
+#: Whom each user may follow, and all posts there may be; at any moment about half of them are there.
+OTHERS = {user: random.Random(user).sample(USERS, 16) for user in USERS}
+POSTS = [f"p|{USERS[number % 80]}|{number:04}" for number in range(3000)]
 #: Whose timelines are read meanwhile; the others are left for the backfill to load.
 READ = USERS[:10]
+#: About thirty parts of all timelines, so that what dies dies in the midst of them.
+OPTIONS = ["--join", "t", "--part-rows", "400"]
 CONF = [f"{name}={value}" for name, value in SETTINGS.items()]
 
 
@@ -45,8 +53,8 @@ class Traffic:
 
     def fill(self, client: Client) -> None:
         draw = random.Random(1)
-        rows = {f"s|{user}|{other}".encode(): b"1" for user in USERS for other in draw.sample(USERS, 8)}
-        rows |= {f"p|{draw.choice(USERS)}|{number:04}".encode(): b"old" for number in range(1500)}
+        rows = {f"s|{user}|{other}".encode(): b"1" for user in USERS for other in draw.sample(OTHERS[user], 8)}
+        rows |= {key.encode(): b"old" for key in draw.sample(POSTS, 1500)}
         client.add_join(TIMELINE)
         client.multi_put(rows)
         self.model = dict(rows)
@@ -65,11 +73,11 @@ class Traffic:
     def _write(self) -> None:
         draw = random.Random(2)
         with Client(self._target) as client:
-            while not self._stopped.wait(0.003):
-                self._put(client, f"p|{draw.choice(USERS)}|{draw.randrange(3000):04}", b"new%d" % draw.randrange(9))
-                self._remove(client, f"p|{draw.choice(USERS)}|{draw.randrange(3000):04}")
-                self._put(client, f"s|{draw.choice(USERS)}|{draw.choice(USERS)}", b"1")
-                self._remove(client, f"s|{draw.choice(USERS)}|{draw.choice(USERS)}")
+            while not self._stopped.wait(0.01):
+                self._put(client, draw.choice(POSTS), b"new%d" % draw.randrange(9))
+                self._remove(client, draw.choice(POSTS))
+                self._put(client, _follow(draw), b"1")
+                self._remove(client, _follow(draw))
 
     def _put(self, client: Client, key: str, value: bytes) -> None:
         client.put(key, value)
@@ -83,7 +91,7 @@ class Traffic:
         """Read timelines with their sources, in one batch: they must be of one another at every moment."""
         draw = random.Random(3)
         with Client(self._target) as client:
-            while not self._stopped.wait(0.05):
+            while not self._stopped.wait(0.2):
                 user = draw.choice(READ)
                 batch = client.batch()
                 batch.scan(f"s|{user}|", f"s|{user}}}")
@@ -103,19 +111,24 @@ class Traffic:
                     self.failures.append(user)
 
 
+def _follow(draw: random.Random) -> str:
+    user = draw.choice(USERS)
+    return f"s|{user}|{draw.choice(OTHERS[user])}"
+
+
 def driver(target: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pequod.cli", "backfill", "--join", "t", "--target", target, "--json"]
-    command += ["--part-rows", "2000", "--master", "local[2]", *(part for one in CONF for part in ("--conf", one))]
+    command = [sys.executable, "-m", "pequod.cli", "backfill", *OPTIONS, "--target", target, "--json"]
+    command += ["--master", "local[2]", *(part for one in CONF for part in ("--conf", one))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until_loading(client: Client, process: subprocess.Popen[str]) -> None:
+def wait_until_loading(client: Client, is_over: Callable[[], bool]) -> None:
     """Wait until a driver has loaded something; the test's time limit ends it if that never comes."""
     while True:
         found = client.backfills.list()
         if found and not found[0].ended and found[0].rows_loaded:
             return
-        assert process.poll() is None, process.communicate()
+        assert not is_over(), "the driver ended before it could be disturbed"
         time.sleep(0.02)
 
 
@@ -127,7 +140,7 @@ def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
         with traffic.going():
             first = driver(server.target)
             try:
-                wait_until_loading(client, first)
+                wait_until_loading(client, lambda: first.poll() is not None)
             finally:
                 first.kill()
                 first.communicate()
@@ -135,7 +148,7 @@ def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
             client.backfills.end(left, "its driver was killed")
             second = driver(server.target)
             try:
-                wait_until_loading(client, second)
+                wait_until_loading(client, lambda: second.poll() is not None)
                 workers = _workers(second)
                 workers[0].kill()
             finally:
@@ -146,27 +159,34 @@ def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
         computed = client.statistics().joins["t"].computed_ranges
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
         assert client.statistics().joins["t"].computed_ranges == computed, "nothing is left to compute"
-        assert traffic.reads > 0
+        assert traffic.reads > 10
         assert traffic.failures == []
         assert dict(found) == _recomputed(traffic.model)
         assert client.backfills.list()[0].ended == "finished"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
 def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> None:
-    with Client(server.target) as client:
-        Traffic(server.target).fill(client)
-        process = driver(server.target)
-        try:
-            wait_until_loading(client, process)
+    """The driver lives on, so it is this process, whose session is warm already."""
+    over = threading.Event()
+
+    def start_anew() -> Traffic:
+        with Client(server.target) as client:
+            wait_until_loading(client, over.is_set)
             server.kill()
             server.start()
             traffic = Traffic(server.target)
             traffic.fill(client)
-        finally:
-            _, complaints = process.communicate()
-        assert process.returncode == 0, complaints
-        assert "started anew" in complaints
+            return traffic
+
+    with Client(server.target) as client, ThreadPoolExecutor() as pool:
+        Traffic(server.target).fill(client)
+        killing = pool.submit(start_anew)
+        result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", server.target])
+        over.set()
+        traffic = killing.result()
+        assert result.exit_code == 0, result.stderr
+        assert "started anew" in result.stderr
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
         assert dict(found) == _recomputed(traffic.model)
 
