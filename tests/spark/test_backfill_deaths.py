@@ -74,40 +74,37 @@ class Traffic:
         draw = random.Random(2)
         with Client(self._target) as client:
             while not self._stopped.wait(0.01):
-                self._put(client, draw.choice(POSTS), b"new%d" % draw.randrange(9))
-                self._remove(client, draw.choice(POSTS))
-                self._put(client, _follow(draw), b"1")
-                self._remove(client, _follow(draw))
-
-    def _put(self, client: Client, key: str, value: bytes) -> None:
-        client.put(key, value)
-        self.model[key.encode()] = value
-
-    def _remove(self, client: Client, key: str) -> None:
-        client.remove(key)
-        self.model.pop(key.encode(), None)
+                batch = client.batch()
+                for key in (draw.choice(POSTS), _follow(draw)):
+                    value = b"new%d" % draw.randrange(9)
+                    batch.put(key, value)
+                    self.model[key.encode()] = value
+                for key in (draw.choice(POSTS), _follow(draw)):
+                    batch.remove(key)
+                    self.model.pop(key.encode(), None)
+                batch.send()
 
     def _read(self) -> None:
         """Read timelines with their sources, in one batch: they must be of one another at every moment."""
         draw = random.Random(3)
         with Client(self._target) as client:
-            while not self._stopped.wait(0.2):
+            while not self._stopped.wait(0.1):
                 user = draw.choice(READ)
                 batch = client.batch()
-                batch.scan(f"s|{user}|", f"s|{user}}}")
-                batch.scan(f"t|{user}|", f"t|{user}}}")
-                for other in USERS:
-                    batch.scan(f"p|{other}|", f"p|{other}}}")
-                followed, timeline, *posts = batch.send()
-                posters = {key.split(b"|")[2] for key in followed.keys}  # type: ignore[union-attr]
+                for first in (f"s|{user}|", f"t|{user}|", "p|"):
+                    batch.scan(first, first[:-1] + "}")
+                followed, timeline, posts = (
+                    dict(zip(rows.keys, rows.values, strict=True))  # type: ignore[union-attr]
+                    for rows in batch.send()
+                )
+                posters = {key.split(b"|")[2] for key in followed}
                 expected = {
-                    b"t|%b|%b|%b" % (user.encode(), key.split(b"|")[2], poster.encode()): value
-                    for poster, rows in zip(USERS, posts, strict=True)
-                    if poster.encode() in posters
-                    for key, value in zip(rows.keys, rows.values, strict=True)  # type: ignore[union-attr]
+                    b"t|%b|%b|%b" % (user.encode(), moment, poster): value
+                    for (_, poster, moment), value in ((key.split(b"|"), value) for key, value in posts.items())
+                    if poster in posters
                 }
                 self.reads += 1
-                if dict(zip(timeline.keys, timeline.values, strict=True)) != expected:  # type: ignore[union-attr]
+                if timeline != expected:
                     self.failures.append(user)
 
 
