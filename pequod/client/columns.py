@@ -8,6 +8,7 @@ Bench rows: client, encode and decode per command.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -205,16 +206,22 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result
     return results, truncated
 
 
-def resume(columns: Columns, position: int, found: Result) -> Columns:
-    """Return the rest of the read at ``position`` that was cut short after it ``found`` some of its rows, or none."""
+def resume(columns: Columns, positions: Sequence[int], results: Sequence[Result]) -> Columns:
+    """Return the rest of the reads at some positions, which were cut short after some of their rows, or none."""
+    rest = Columns()
+    for position in positions:
+        _add_rest(rest, columns, position, results[position])
+    return rest
+
+
+def _add_rest(rest: Columns, columns: Columns, position: int, found: Result) -> None:
     before = bytes(columns.kinds[:position])
     singles = before.count(GET) + before.count(REMOVE)
     at = singles + 2 * (position - singles)
     kind = columns.kinds[position]
-    rest = Columns()
     if kind == GET:
         rest.get(columns.arguments[at])
-        return rest
+        return
     assert isinstance(found, Rows)
     first, last = columns.arguments[at : at + 2]
     limit = columns.numbers[before.count(SCAN_LIMIT) + before.count(SCAN_DOWN)] if kind != SCAN else 0
@@ -224,4 +231,3 @@ def resume(columns: Columns, position: int, found: Result) -> Columns:
         first = found.keys[-1] + b"\0"
     remaining = limit - len(found.keys) if limit else None
     rest.scan(first, last or None, limit=remaining, reverse=kind == SCAN_DOWN)
-    return rest

@@ -123,26 +123,22 @@ class Gathering:
         self._continue(columns, results, truncated, deliver)
 
     def _continue(self, columns: Columns, results: list[Result], truncated: list[int], deliver: Deliver) -> None:
-        """Ask for the rest of the first read that was cut, then of the next."""
-        position = truncated[0]
-        found = results[position]
+        """Ask for the rest of all reads that were cut, in one batch; what is cut of that is asked for in the next."""
         server_id = self._connection.server_id
 
-        def extend(rest: list[Result] | PequodError) -> None:
-            more = rest if isinstance(rest, PequodError) else rest[0]
-            if isinstance(found, Rows) and found.keys and self._connection.server_id != server_id:
-                results[position] = self._connection.started_anew()
-            elif isinstance(found, Rows) and isinstance(more, Rows):
-                found.keys.extend(more.keys)
-                found.values.extend(more.values)
-            else:
-                results[position] = more
-            if len(truncated) > 1:
-                self._continue(columns, results, truncated[1:], deliver)
-            else:
-                deliver(results)
+        def extend(rests: list[Result] | PequodError) -> None:
+            for at, position in enumerate(truncated):
+                found, more = results[position], rests if isinstance(rests, PequodError) else rests[at]
+                if isinstance(found, Rows) and found.keys and self._connection.server_id != server_id:
+                    results[position] = self._connection.started_anew()
+                elif isinstance(found, Rows) and isinstance(more, Rows):
+                    found.keys.extend(more.keys)
+                    found.values.extend(more.values)
+                else:
+                    results[position] = more
+            deliver(results)
 
-        self.send(resume(columns, position, found), extend)
+        self.send(resume(columns, truncated, results), extend)
 
 
 def _resolve(futures: list[asyncio.Future[Result]], results: list[Result]) -> None:

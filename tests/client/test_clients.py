@@ -176,6 +176,25 @@ async def test_calls_of_one_turn_share_a_message(server: ServerProcess) -> None:
         assert client.batches_sent <= 8
 
 
+async def test_reads_of_a_batch_that_are_cut_go_on_together(server: ServerProcess) -> None:
+    async with AsyncClient(server.target) as client:
+        await client.multi_put({f"k|{number:02}|{row}": bytes(100_000) for number in range(40) for row in "abc"})
+        before = client.batches_sent
+        batch = client.batch()
+        for number in range(40):
+            batch.get(f"k|{number:02}|a")
+            batch.scan(f"k|{number:02}|", f"k|{number:02}}}")
+            batch.scan(f"k|{number:02}|", f"k|{number:02}}}", limit=2, reverse=True)
+        results = await batch.send()
+        for number in range(40):
+            keys = [f"k|{number:02}|{row}".encode() for row in "abc"]
+            got, scanned, latest = results[3 * number : 3 * number + 3]
+            assert got == bytes(100_000)
+            assert scanned == Rows(keys, [bytes(100_000)] * 3)
+            assert latest == Rows([keys[2], keys[1]], [bytes(100_000)] * 2)
+        assert client.batches_sent - before <= 12, "24 MB in messages of 3 MiB"
+
+
 @pytest.mark.parametrize("connect", CLIENTS.values(), ids=CLIENTS)
 def test_scans_that_are_cut_come_whole(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     rows = [(b"x|%06d" % number, b"*" * 200) for number in range(30_000)]

@@ -11,18 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
 
 import psutil
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import Client
 from tests.client.conftest import ServerProcess
 from tests.spark.conftest import SETTINGS
-
-T = TypeVar("T")
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"
 USERS = [f"u{number:03}" for number in range(80)]
@@ -132,30 +129,8 @@ def wait_until_loading(client: Client, is_over: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def run_disturbed(target: str, disturb: Callable[[Client], T]) -> tuple[Result, T]:
-    """Be a driver, in the session that is warm already; call ``disturb`` from another thread in the midst of it."""
-    over = threading.Event()
-
-    def wait_and_disturb() -> T:
-        with Client(target) as client:
-            wait_until_loading(client, over.is_set)
-            return disturb(client)
-
-    with ThreadPoolExecutor() as pool:
-        disturbing = pool.submit(wait_and_disturb)
-        result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", target, "--json"])
-        over.set()
-        return result, disturbing.result()
-
-
-@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(600)
 def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
-    def kill_workers(_client: Client) -> int:
-        workers = _workers()
-        for worker in workers:
-            worker.kill()
-        return len(workers)
-
     traffic = Traffic(server.target)
     with Client(server.target) as client:
         traffic.fill(client)
@@ -168,10 +143,15 @@ def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
                 first.communicate()
             (left,) = client.backfills.list()
             client.backfills.end(left, "its driver was killed")
-            result, killed = run_disturbed(server.target, kill_workers)
-            assert killed > 0
-            assert result.exit_code == 0, result.stderr
-        outcome = json.loads(result.stdout)
+            second = driver(server.target)
+            try:
+                wait_until_loading(client, lambda: second.poll() is not None)
+                workers = _workers(second)
+                workers[0].kill()
+            finally:
+                said, complaints = second.communicate()
+            assert second.returncode == 0, complaints
+        outcome = json.loads(said)
         assert outcome["contexts_before"] > 0, "what the first driver loaded is left out"
         computed = client.statistics().joins["t"].computed_ranges
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
@@ -184,27 +164,35 @@ def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> None:
-    def start_anew(client: Client) -> Traffic:
-        server.kill()
-        server.start()
-        traffic = Traffic(server.target)
-        traffic.fill(client)
-        return traffic
+    """The driver lives on, so it is this process, whose session is warm already."""
+    over = threading.Event()
 
-    with Client(server.target) as client:
+    def start_anew() -> Traffic:
+        with Client(server.target) as client:
+            wait_until_loading(client, over.is_set)
+            server.kill()
+            server.start()
+            traffic = Traffic(server.target)
+            traffic.fill(client)
+            return traffic
+
+    with Client(server.target) as client, ThreadPoolExecutor() as pool:
         Traffic(server.target).fill(client)
-        result, traffic = run_disturbed(server.target, start_anew)
+        killing = pool.submit(start_anew)
+        result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", server.target])
+        over.set()
+        traffic = killing.result()
         assert result.exit_code == 0, result.stderr
         assert "started anew" in result.stderr
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
         assert dict(found) == _recomputed(traffic.model)
 
 
-def _workers() -> list[psutil.Process]:
-    """Return the Python processes in which this driver's tasks run, the daemon that forks them left out."""
+def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return the Python processes in which a driver's tasks run, the daemon that forks them left out."""
     pythons = [
         child
-        for child in psutil.Process().children(recursive=True)
+        for child in psutil.Process(process.pid).children(recursive=True)
         if "pyspark.daemon" in _command(child) or "pyspark/daemon" in _command(child)
     ]
     return [child for child in pythons if child.ppid() in {other.pid for other in pythons}]
