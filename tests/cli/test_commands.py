@@ -224,7 +224,9 @@ def test_ctrl_c_ends_a_benchmark_without_a_traceback(cpu_seconds: float) -> None
             time.sleep(0.02)
         bench.send_signal(signal.SIGINT)
         out, err = bench.communicate(timeout=20)
-    assert (bench.returncode, out, err) == (130, b"", b"")
+    # To a shell both are 130; CPython dies of the signal if it came while a module had text executed.
+    assert (out, err) == (b"", b"")
+    assert bench.returncode in (130, -signal.SIGINT)
 
 
 @pytest.mark.parametrize("arguments", [("watch", "--rows", "quiet|"), ("watch", "--rows", "quiet|", "--json")])
