@@ -115,15 +115,7 @@ class Coverage:
 
     def gaps(self, first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
         """Return the parts of ``[first, last)`` that no status range covers, in order."""
-        found = []
-        at = first
-        for status in self.overlapping(first, last):
-            if at < status.first:
-                found.append((at, status.first))
-            at = status.last
-        if at < last:
-            found.append((at, last))
-        return found
+        return gaps_between(self.overlapping(first, last), first, last)
 
     def add(self, first: bytes, last: bytes, context: Context) -> None:
         """Cover a gap, joining it with neighbours of the same context.
@@ -166,3 +158,16 @@ class Coverage:
         for first, status in self._by_first.items():
             assert first == status.first
             assert status in status.context.ranges
+
+
+def gaps_between(ranges: list[StatusRange], first: bytes, last: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the parts of ``[first, last)`` that none of the status ranges overlapping it covers, in order."""
+    found = []
+    at = first
+    for status in ranges:
+        if at < status.first:
+            found.append((at, status.first))
+        at = status.last
+    if at < last:
+        found.append((at, last))
+    return found

@@ -20,6 +20,7 @@ from pequod.engine import execution
 from pequod.engine.aggregates import State
 from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context
+from pequod.engine.coverage import gaps_between
 from pequod.engine.eviction import PINNED, Memory
 from pequod.engine.execution import Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
@@ -137,6 +138,12 @@ class Reader:
         Cost:
             O(log ranges), an eighth of what `ensure` takes to find the same.
         """
+        context = self._ready(join, first, last, now)
+        if context is not None:
+            join.counters.hits += 1
+        return context
+
+    def _ready(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> Context | None:
         status = join.coverage.find(first)
         if status is None or last > status.last:
             return None
@@ -144,7 +151,6 @@ class Reader:
         if not context.is_fresh or context.expires_s < now:
             return None
         context.last_used = self.memory.read_number
-        join.counters.hits += 1
         return context
 
     def ensure(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> list[Context] | None:
@@ -163,7 +169,8 @@ class Reader:
         was_ready = True
         lacking: set[Context | tuple[bytes, bytes]] = set()
         while True:
-            contexts = list(dict.fromkeys(status.context for status in join.coverage.overlapping(first, last)))
+            ranges = join.coverage.overlapping(first, last)
+            contexts = list(dict.fromkeys([status.context for status in ranges]))
             is_fresh = True
             for context in contexts:
                 context.last_used = self.memory.read_number
@@ -177,7 +184,7 @@ class Reader:
                         lacking.add(context)
                     is_fresh = False
             if is_fresh:
-                gaps = [gap for gap in join.coverage.gaps(first, last) if gap not in lacking]
+                gaps = [gap for gap in gaps_between(ranges, first, last) if gap not in lacking]
                 if not gaps:
                     join.counters.hits += was_ready
                     return None if lacking else contexts
@@ -187,6 +194,9 @@ class Reader:
                     for gap in gaps:
                         if not self._fill(join, Context(join, plan, environment, prefix), *gap, now):
                             lacking.add(gap)
+                    # Where there was nothing, one range is all there is.
+                    if not ranges and (filled := self._ready(join, first, last, now)) is not None:
+                        return [filled]
             was_ready = False
 
     def absorb(self, contexts: list[Context], plan: Plan) -> bool:

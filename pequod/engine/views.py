@@ -90,11 +90,17 @@ class Views:
     def remember(self, first: bytes, last: bytes, joins: list[InstalledJoin]) -> None:
         """Note which contexts answered a read, if each join over it keeps what it computes, and in one context.
 
+        What one join alone has in one context of level one is found without a view; see `Engine.scan`.
+
         Requires:
             The range is materialised and fresh.
         """
         if any(join.is_pull for join in joins):
             return
+        if len(joins) == 1 and not joins[0].output.entry_count:
+            context = joins[0].contexts.get(joins[0].level_one_prefix(first))  # type: ignore[arg-type]
+            if context is not None and context.holds(first, last):
+                return
         parts = []
         for join in joins:
             plan, _, prefix = join.plan_for(max(first, join.first), min(last, join.last))
