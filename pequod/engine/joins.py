@@ -142,6 +142,11 @@ class InstalledJoin:
         """Materialised and kept up to date by updaters."""
         return not self.is_pull and not isinstance(self.spec.maintenance, Snapshot)
 
+    @property
+    def reads_tables(self) -> bool:
+        """All sources are tables that clients write: no join computes them, no database owns them."""
+        return not any(self.upstreams) and all(table.presence is None for table in self.source_tables)
+
     def expires_s(self, now: float) -> float:
         """Return until when rows of a snapshot computed at ``now`` may be given out."""
         assert isinstance(self.spec.maintenance, Snapshot)

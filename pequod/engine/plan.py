@@ -77,6 +77,8 @@ class Splice(NamedTuple):
     #: Bytes that the key has beyond its known prefix: fixed-width slots only, so order is kept.
     width: int
     tail: Builder
+    #: The head is empty: tails begin with what they have of the key.
+    is_headless: bool
 
 
 class Step:
@@ -162,6 +164,19 @@ class Step:
         return lambda key, match: (key[: match.start(group)], *[match.group(number) for number in wanted])
 
 
+class Selection(NamedTuple):
+    """A check whose keys select what is copied from one table, as the subscriptions of a timeline do."""
+
+    #: The slot that a key of the check binds, which is all that it has beyond its known prefix.
+    number: int
+    #: What stands around the slot in the known prefix of the keys that are copied.
+    before: bytes
+    after: bytes
+    #: Tails are what these keys have beyond that prefix, so many bytes, and what the slots tell.
+    copied_width: int
+    tail: Builder
+
+
 class Plan:
     """A join compiled for one level."""
 
@@ -172,6 +187,7 @@ class Plan:
         "is_point",
         "level",
         "prefix",
+        "selection",
         "sites",
         "steps",
         "tail",
@@ -203,6 +219,7 @@ class Plan:
         #: The updaters of each step; empty for joins that need none.
         self.sites: list[Site] = []
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
+        self.selection = _find_selection(self.steps)
 
     def environment(self, values: Sequence[bytes]) -> list[bytes]:
         """Return an environment with the values of the slots that reads fix, in output order."""
@@ -317,7 +334,21 @@ def _compile_splice(
         compile_builder(output[start:run], numbers),
         sum(width for width in widths if width is not None),
         compile_builder(output[after:], numbers),
+        start == run,
     )
+
+
+def _find_selection(steps: Sequence[Step]) -> Selection | None:
+    if len(steps) != 2 or steps[0].is_value or steps[0].single is None:
+        return None
+    copied = steps[1]
+    splice, around = copied.splice, copied.around
+    if copied.operator is not Operator.COPY or splice is None or not splice.is_headless or copied.extras:
+        return None
+    number, _ = steps[0].single
+    if around is None or around[0] != number:
+        return None
+    return Selection(number, around[1], around[2], splice.width, splice.tail)
 
 
 def compile_matchers(spec: JoinSpec) -> list[Matcher]:

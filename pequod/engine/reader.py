@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import inf
 
-from pequod.engine import execution
+from pequod.engine import execution, selections
 from pequod.engine.aggregates import State
 from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context
@@ -171,19 +171,7 @@ class Reader:
         while True:
             ranges = join.coverage.overlapping(first, last)
             contexts = list(dict.fromkeys([status.context for status in ranges]))
-            is_fresh = True
-            for context in contexts:
-                context.last_used = self.memory.read_number
-                if not context.is_live:
-                    is_fresh = False
-                elif context.expires_s < now:
-                    self._changes.drop(context)
-                    is_fresh = False
-                elif not context.is_fresh and context not in lacking:
-                    if not self.refresh(context, now) and context.is_live:
-                        lacking.add(context)
-                    is_fresh = False
-            if is_fresh:
+            if self._freshen(contexts, lacking, now):
                 gaps = [gap for gap in gaps_between(ranges, first, last) if gap not in lacking]
                 if not gaps:
                     join.counters.hits += was_ready
@@ -198,6 +186,22 @@ class Reader:
                     if not ranges and (filled := self._ready(join, first, last, now)) is not None:
                         return [filled]
             was_ready = False
+
+    def _freshen(self, contexts: list[Context], lacking: set[Context | tuple[bytes, bytes]], now: float) -> bool:
+        """Bring contexts up to date, once around; tell whether there was nothing to do."""
+        was_fresh = True
+        for context in contexts:
+            context.last_used = self.memory.read_number
+            if not context.is_live:
+                was_fresh = False
+            elif context.expires_s < now:
+                self._changes.drop(context)
+                was_fresh = False
+            elif not context.is_fresh and context not in lacking:
+                if not self.refresh(context, now) and context.is_live:
+                    lacking.add(context)
+                was_fresh = False
+        return was_fresh
 
     def absorb(self, contexts: list[Context], plan: Plan) -> bool:
         """Drop contexts of single keys, which earlier gets left, before a wider range around them is computed.
@@ -306,21 +310,28 @@ class Reader:
                 if lacking and context.is_live:
                     return False
                 continue
-            serial = self._changes.serial
-            sources = SourceReader(self, context.join, now)
-            batches = self.differences(context, sources)
-            if sources.is_lacking:
-                return False
-            if serial != self._changes.serial:
-                continue
-            context.join.counters.log_applied += len(context.log)
-            context.log.clear()
-            context.grow_log(-context.log_bytes)
-            self._depend(context, sources)
-            context.is_fresh = True
-            self._changes.apply(context.join, context, batches)
+            if selections.apply_log(context):
+                self._changes.serial += 1
+                self._settle_log(context)
+            else:
+                serial = self._changes.serial
+                sources = SourceReader(self, context.join, now)
+                batches = self.differences(context, sources)
+                if sources.is_lacking:
+                    return False
+                if serial != self._changes.serial:
+                    continue
+                self._settle_log(context)
+                self._depend(context, sources)
+                self._changes.apply(context.join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh
+
+    def _settle_log(self, context: Context) -> None:
+        context.join.counters.log_applied += len(context.log)
+        context.log.clear()
+        context.grow_log(-context.log_bytes)
+        context.is_fresh = True
 
     def differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
         """Return what the log's changes add and take away.

@@ -10,6 +10,8 @@ from typing import Final
 import pytest
 from pequod_grammar import parse
 
+from pequod.engine import selections
+from pequod.engine.contexts import Context
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.engine.random_walk import Step, Walker, small_limits
 
@@ -18,11 +20,17 @@ KARMA: Final = """
     page|<author>|<id>|k|<cid>|<commenter> = check comment|<author>|<id>|<cid>|<commenter> copy karma|<commenter>;
     wide|<author:1>|<cid:1>|<commenter:2> = check told|<author:1>|<cid:1>|<commenter:2> copy karma|<commenter:2>;
 """
+#: Posts that subscriptions select, of users and of everybody; some keys do not fit.
+SELECTED: Final = """
+    t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>;
+    all|<time:4>|<poster:1> = check f|<poster:1> copy p|<poster:1>|<time:4>;
+"""
 _NAMES: Final = ("a", "ab", "b")
 _SOURCES: Final = {
     NEWP: (("vote", 3), ("vote", 3), ("vote", 3), ("comment", 4), ("article", 2)),
     KARMA: (("karma", 1), ("karma", 1), ("karma", 1), ("comment", 4), ("told", 0)),
     CELEBRITY: (("s", 2), ("p", -1), ("cp", -1), ("cp", -1)),
+    SELECTED: (("s", 2), ("s", 2), ("f", 1), ("p", -1), ("p", -1), ("p", 3), ("s", 3)),
 }
 
 
@@ -41,7 +49,9 @@ def _key(random: Random, joins: str) -> bytes:
 
 def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
     name = random.choice(_NAMES)
-    if joins is CELEBRITY:
+    if joins is SELECTED and random.random() < 0.5:
+        return f"all|000{random.randrange(4)}".encode(), random.choice((b"all|0004", b"all}"))
+    if joins in (CELEBRITY, SELECTED):
         return f"t|{name}|000{random.randrange(6)}".encode(), f"t|{name}}}".encode()
     if joins is KARMA and random.random() < 0.3:
         return f"wide|{name[0]}|".encode(), f"wide|{name[0]}}}".encode()
@@ -53,7 +63,7 @@ def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
     return f"{article}|".encode(), f"{article}}}".encode()
 
 
-@pytest.mark.parametrize("joins", [NEWP, KARMA, CELEBRITY], ids=["newp", "karma", "celebrity"])
+@pytest.mark.parametrize("joins", [NEWP, KARMA, CELEBRITY, SELECTED], ids=["newp", "karma", "celebrity", "selected"])
 def test_walks_over_an_application_agree(joins: str) -> None:
     for seed in range(12):
         random = Random(seed)
@@ -71,3 +81,20 @@ def test_walks_over_an_application_agree(joins: str) -> None:
                     walker.take(Step("scan", (*_range(random, joins), None, True)))
                 else:
                     walker.take(Step("put", (_key(random, joins), random.choice((b"1", b"2", b"3")))))
+
+
+def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, bool]] = []
+    apply_log = selections.apply_log
+
+    def note(context: Context) -> bool:
+        was = len(context.rows)
+        is_applied = apply_log(context)
+        taken.append((len(context.rows) - was, is_applied))
+        return is_applied
+
+    monkeypatch.setattr(selections, "apply_log", note)
+    test_walks_over_an_application_agree(SELECTED)
+    grown = [count for count, is_applied in taken if is_applied]
+    assert min(grown) < 0 < max(grown)
+    assert not all(is_applied for _, is_applied in taken), "of ranges with an upper bound"
