@@ -5,7 +5,8 @@ service.py   the calls of data: decode, ask the engine, encode
 watching.py  the call of watches                    watches.py    their feeds
 administration.py  the calls about joins and state  snapshots.py  base data in a file
 backfills.py the calls of backfills, and their leases
-execute.py   the hot loop: one batch of commands
+batch.py     the hot loop: one batch of commands
+execute.py   what batches wait for where a database is behind the engine
 bounds.py    the ranges that requests name
 loader.py    the database behind the engine: misses, changes, writes
 write_through.py  writes that go to the database first

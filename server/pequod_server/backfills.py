@@ -20,9 +20,9 @@ from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import Backfill, Engine, InvalidPieceError, LimitExceededError, Loaded, Piece
 from pequod.errors import UnknownBackfillError
+from pequod_server.batch import ROW_BYTES
 from pequod_server.bounds import last_of
 from pequod_server.config import ServerConfig
-from pequod_server.execute import ROW_BYTES
 from pequod_server.handlers import Context, answer
 
 #: Backfills that ended and are still told of.

@@ -13,7 +13,8 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.errors import PermissionDeniedError
 from pequod_server.backing import BackingStaleError
-from pequod_server.execute import TAKES, Steps, check_columns, command_error
+from pequod_server.batch import TAKES, check_columns, command_error
+from pequod_server.execute import Steps
 from pequod_server.grants import Right, Role
 from pequod_server.guard import Caller, present_caller
 from pequod_server.loader import Loader

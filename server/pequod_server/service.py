@@ -20,11 +20,12 @@ from pequod.errors import BadRequestError
 from pequod_server.administration import AdministrationHandlers
 from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
+from pequod_server.batch import ROW_BYTES
 from pequod_server.bounds import range_of
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import ROW_BYTES, Executor, Need, Outcomes, Steps, Writes
+from pequod_server.execute import Executor, Need, Outcomes, Steps, Writes
 from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink

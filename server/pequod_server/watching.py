@@ -11,10 +11,10 @@ from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import Rows
 from pequod.errors import BadRequestError, WatchCompactedError
+from pequod_server.batch import ROW_BYTES
 from pequod_server.bounds import last_of
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import ROW_BYTES
 from pequod_server.handlers import Context, end_call, refuse
 from pequod_server.watches import Feed, Watches
 

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
+from pequod_server.batch import command_error
 from pequod_server.errors import status_of
-from pequod_server.execute import command_error
 
 from pequod import errors
 from pequod.client import decode
