@@ -213,12 +213,13 @@ class SourcesAsOf:
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows of a check source; none of the value source, whose rows somebody else has read."""
-        if source == self._value_source and self._backfill.copies_alike:
-            self.frame_prefixes.append(prefix)
+        if source == self._value_source:
+            if self._backfill.copies_alike:
+                self.frame_prefixes.append(prefix)
+            else:
+                self.note(source, prefix, first, last)
             return _NO_ROWS
         changed = self.note(source, prefix, first, last)
-        if source == self._value_source:
-            return _NO_ROWS
         rows = self._backfill.join.source_tables[source].slice_within(prefix, first, last)
         return self._backfill.as_they_were(rows, changed)
 
