@@ -55,8 +55,12 @@ proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .p
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
 	$(BIN)/python -m pytest tests/engine tests/grammar tests/regress --cov --cov-report=term-missing
 
-soak: $(INSTALLED) ## compare the engine with the naive model at length: 20,000 examples of 100 steps
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q
+ROUNDS ?= 20
+soak: $(INSTALLED) ## compare the engine with the naive model for hours: ROUNDS (20) of 1,000 examples of 100 steps a machine
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "round $$round of $(ROUNDS)"; \
+		HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q || exit 1; \
+	done
 
 soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them

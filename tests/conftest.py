@@ -32,7 +32,7 @@ def _register(name: str, examples: int, steps: int) -> None:
 
 _register("dev", 50, 40)
 _register("ci", 150, 50)
-_register("soak", 20_000, 100)
+_register("soak", 1_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 _SPARK: Final = "tests/spark"
