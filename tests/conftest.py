@@ -7,6 +7,8 @@ import os
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# Servers and Spark's workers are started by the hundred; without this each would compile what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from typing import Final
 

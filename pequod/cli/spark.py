@@ -32,20 +32,23 @@ _LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "16"}
 
 @contextmanager
 def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[SparkSession]:
-    """Run a session for the length of one command, and say on a terminal that something goes on."""
+    """Run a session for the length of one command, and say on a terminal that something goes on.
+
+    A session that runs already, whoever started it, is used as it is set, and goes on afterwards.
+    """
     settings = dict(map(_setting, conf or ()))
     from pequod_spark.session import require_spark, spark_session
 
     require_spark()
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
     from rich.console import Console
 
-    is_ours = SparkSession.getActiveSession() is None
+    is_ours = not _is_running()
+    chosen = {**_SETTINGS, **_local(master), **settings} if is_ours else settings
     console = Console(stderr=True)
     try:
         with console.status(f"{doing} ...") if console.is_terminal else nullcontext():
-            spark = spark_session(master, settings={**_SETTINGS, **_local(master), **settings})
+            spark = spark_session(master, settings=chosen)
             try:
                 yield spark
             finally:
@@ -60,6 +63,18 @@ def spark_connection(target: str) -> Connection:
     from pequod_spark.connection import Connection
 
     return Connection(target, **connection_settings())
+
+
+def _is_running() -> bool:
+    """Tell whether this process has a session, in whichever thread it was started."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
 
 
 def _local(master: str) -> dict[str, str]:

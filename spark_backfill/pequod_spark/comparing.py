@@ -34,6 +34,8 @@ class Comparison:
 
     def __iter__(self) -> Iterator[Difference]:
         """Yield the differences in key order."""
+        if not self.difference_count:
+            return
         for row in self.differences.orderBy("key").toLocalIterator():
             yield Difference(*(None if value is None else bytes(value) for value in row))  # type: ignore[arg-type]
 

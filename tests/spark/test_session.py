@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pequod_spark import session as session_module
 from pequod_spark.session import SparkUnavailableError, java_version, require_spark, spark_session
 from pyspark.sql import SparkSession
+
+from pequod.cli.spark import session
 
 
 def fake_java(folder: Path, says: str) -> Path:
@@ -69,3 +72,18 @@ def test_a_running_session_is_given_again(spark: SparkSession) -> None:
     assert spark_session("local[2]") is spark
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
+
+
+def test_a_command_leaves_a_running_session_as_it_is(spark: SparkSession) -> None:
+    """Also in a thread of its own, where Spark calls no session active."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+
+    def command() -> int:
+        with session("local[2]", None, "counting") as running:
+            assert running is spark
+            return running.range(3).count()
+
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(command).result() == 3
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert spark.range(2).count() == 2
