@@ -30,12 +30,15 @@ USERS = [f"u{number:02}" for number in range(12)]
 
 
 class Served:
-    """A server in a process of its own, and a client of it."""
+    """A server that is filled anew, and a client of it."""
 
-    def __init__(self) -> None:
-        self.process = ServerProcess()
-        self.connection = Connection(self.process.target)
+    def __init__(self, process: ServerProcess) -> None:
+        self.connection = Connection(process.target)
         self.client = self.connection.client()
+        for join in reversed(self.client.joins()):
+            self.client.drop_join(join.name)
+        self.client.remove_range(b"")
+        assert self.client.count() == 0
         self.client.add_join(JOINS)
         random = Random(1)
         self.client.multi_put([(f"s|{user}|{other}", "1") for user in USERS for other in random.sample(USERS, 4)])
@@ -56,12 +59,18 @@ class Served:
 
     def close(self) -> None:
         self.client.close()
-        self.process.kill()
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ServerProcess]:
+    process = ServerProcess()
+    yield process
+    process.kill()
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    served = Served()
+def served(process: ServerProcess) -> Iterator[Served]:
+    served = Served(process)
     yield served
     served.close()
 
@@ -121,8 +130,7 @@ def test_a_copy_that_is_not_the_same_is_refused(spark: SparkSession, served: Ser
     with pytest.raises(SourceDiffersError, match="nothing was loaded"):
         backfill(spark, served.connection.client, Request("t"), read=copy)
     assert served.client.statistics().joins["t"].contexts == 0
-    (ended,) = served.client.backfills.list()
-    assert ended.ended == "failed"
+    assert served.client.backfills.list()[0].ended == "failed"
 
 
 def test_a_copy_of_what_the_server_has_is_taken(spark: SparkSession, served: Served) -> None:

@@ -1,4 +1,4 @@
-"""A backfill, with readers and writers on its server, whose driver, then a worker, then the server is killed."""
+"""Backfills with readers and writers on their server; a worker, then a driver, then the server is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from pequod.cli.app import app
 from pequod.client import Client
 from tests.client.conftest import ServerProcess
-from tests.spark.conftest import SETTINGS
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"
 USERS = [f"u{number:03}" for number in range(80)]
@@ -30,7 +29,6 @@ POSTS = [f"p|{USERS[number % 80]}|{number:04}" for number in range(3000)]
 READ = USERS[:10]
 #: About thirty parts of all timelines, so that what dies dies in the midst of them.
 OPTIONS = ["--join", "t", "--part-rows", "400"]
-CONF = [f"{name}={value}" for name, value in SETTINGS.items()]
 
 
 @pytest.fixture
@@ -113,10 +111,41 @@ def _follow(draw: random.Random) -> str:
     return f"s|{user}|{draw.choice(OTHERS[user])}"
 
 
-def driver(target: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pequod.cli", "backfill", *OPTIONS, "--target", target, "--json"]
-    command += ["--master", "local[2]", *(part for one in CONF for part in ("--conf", one))]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+class Driver:
+    """A process that runs backfills one after another, with a Spark of its own."""
+
+    def __init__(self, target: str) -> None:
+        command = [sys.executable, "-m", "tests.spark.driver"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._command = " ".join(["backfill", *OPTIONS, "--target", target, "--json"])
+
+    def begin(self) -> None:
+        """Have it begin a backfill."""
+        assert self.process.stdin is not None
+        print(self._command, file=self.process.stdin, flush=True)
+
+    def end(self) -> dict[str, object]:
+        """Wait for the backfill's end, and return how it went."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the driver ended"
+        return dict(json.loads(line))
+
+    def is_over(self) -> bool:
+        """Tell whether the process has ended."""
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill the process; its Spark ends with it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def driver(server: ServerProcess) -> Iterator[Driver]:
+    driver = Driver(server.target)
+    yield driver
+    driver.kill()
 
 
 def wait_until_loading(client: Client, is_over: Callable[[], bool]) -> None:
@@ -129,30 +158,27 @@ def wait_until_loading(client: Client, is_over: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(600)
-def test_whatever_dies_all_reads_are_exact(server: ServerProcess) -> None:
+def test_whatever_dies_all_reads_are_exact(server: ServerProcess, driver: Driver) -> None:
     traffic = Traffic(server.target)
     with Client(server.target) as client:
         traffic.fill(client)
         with traffic.going():
-            first = driver(server.target)
-            try:
-                wait_until_loading(client, lambda: first.poll() is not None)
-            finally:
-                first.kill()
-                first.communicate()
-            (left,) = client.backfills.list()
-            client.backfills.end(left, "its driver was killed")
-            second = driver(server.target)
-            try:
-                wait_until_loading(client, lambda: second.poll() is not None)
-                workers = _workers(second)
-                workers[0].kill()
-            finally:
-                said, complaints = second.communicate()
-            assert second.returncode == 0, complaints
-        outcome = json.loads(said)
-        assert outcome["contexts_before"] > 0, "what the first driver loaded is left out"
+            driver.begin()
+            wait_until_loading(client, driver.is_over)
+            _workers(driver.process)[0].kill()
+            ended = driver.end()
+            assert ended["code"] == 0, ended
+            assert client.backfills.list()[0].ended == "finished"
+            client.invalidate_join("t")
+            driver.begin()
+            wait_until_loading(client, driver.is_over)
+            driver.kill()
+            client.backfills.end(client.backfills.list()[0], "its driver was killed")
+            result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", server.target, "--json"])
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["contexts_before"] > 0, "what the killed driver loaded is left out"
         computed = client.statistics().joins["t"].computed_ranges
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
         assert client.statistics().joins["t"].computed_ranges == computed, "nothing is left to compute"
