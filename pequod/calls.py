@@ -135,6 +135,7 @@ class BackfillStatus:
     #: What its driver said last: what it is doing, and about how many rows there will be; 0 if it does not know.
     stage: str
     rows_expected: int
+    #: Seconds since it began, or that it took if it has ended.
     age_s: float
     #: Seconds until it ends unless its driver is heard of.
     lease_s: float

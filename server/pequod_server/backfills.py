@@ -41,6 +41,8 @@ class Leased:
         self.lease_s = lease_s
         self.begun_s = time.monotonic()
         self.expires_s = self.begun_s + lease_s
+        #: When it was seen to have ended.
+        self.ended_s: float | None = None
         #: What its driver said last.
         self.stage = ""
         self.rows_expected = 0
@@ -63,7 +65,7 @@ class Leased:
             record_bytes=backfill.record_bytes,
             stage=self.stage,
             rows_expected=self.rows_expected,
-            age_s=now - self.begun_s,
+            age_s=(now if self.ended_s is None else self.ended_s) - self.begun_s,
             lease_s=max(0.0, self.expires_s - now),
             ended=backfill.ended or "",
         )
@@ -144,6 +146,7 @@ class LeasedBackfills:
         """Put aside what has ended."""
         for leased in [leased for leased in self._live.values() if leased.backfill.ended is not None]:
             del self._live[leased.id]
+            leased.ended_s = time.monotonic()
             self._ended.append(leased)
 
     def _watch(self) -> None:

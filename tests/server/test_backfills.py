@@ -99,6 +99,7 @@ async def test_what_is_loaded_while_others_write_is_exact(server: PequodServer, 
     assert loaded == await client.scan(prefix=f"{join}|")
     ended = await client.backfills.end(status, "finished")
     assert (ended.ended, ended.record_keys) == ("finished", 0)
+    assert (await client.backfills.list())[0].age_s == ended.age_s, "how long it took does not change any more"
 
 
 async def test_a_backfill_of_whose_driver_nothing_is_heard_ends(client: AsyncClient, server: PequodServer) -> None:
