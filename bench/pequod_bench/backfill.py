@@ -47,7 +47,9 @@ TWEET_BYTES: Final = 140
 #: Users whose first checks are timed, in batches of so many.
 CHECKED: Final = 5_000
 CHECKS: Final = 250
-#: Writes in a batch at most, and timelines that are compared at a time.
+#: Writes in a batch at most: enough to catch up where the server is busy, few enough not to make it so.
+WRITES: Final = 250
+#: Timelines that are compared at a time.
 BATCH: Final = 50
 #: Timelines that are compared in the end.
 COMPARED: Final = 2_000
@@ -134,6 +136,13 @@ def base_rows(size: Size) -> tuple[list[bytes], list[bytes]]:
     rows.update((keys.post_key(user, tick), keys.tweet(tick, TWEET_BYTES)) for tick, user in enumerate(posters))
     ordered = sorted(rows)
     return ordered, [rows[key] for key in ordered]
+
+
+def spark_pid(spark: SparkSession) -> int:
+    """Return the process of a session's Java."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
 def measure(spark: SparkSession, size: Size) -> Figures:
@@ -247,7 +256,7 @@ def _writing(target: str, size: Size, checked: set[int]) -> Iterator[list[tuple[
             while not stopped.wait(0.002):
                 due = int((time.perf_counter() - begun) * size.writes_per_s)
                 batch = client.batch()
-                for number in range(done, min(due, done + BATCH)):
+                for number in range(done, min(due, done + WRITES)):
                     user, other = draw.randrange(size.users), draw.randrange(size.users)
                     if number % 10:
                         batch.put(keys.post_key(user, size.posts + number), keys.tweet(number, TWEET_BYTES))

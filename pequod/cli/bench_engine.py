@@ -149,13 +149,18 @@ def backfill(
     Spark materialises and sorts all timelines from a Parquet file; then a server is filled while somebody writes, and
     first checks of it are timed beside those of a server that was not filled. Every timeline must be what the server
     computes anew: exit code 1 if one is not.
+
+    Elsewhere Spark runs on other machines. Here it stands back (nice 15) behind the server and the writes.
     """
     from rich.console import Console
     from rich.table import Table
 
     with session(master, conf, "starting Spark") as spark:
-        from pequod_bench.backfill import Size, WrongBackfillError, measure
+        from pequod_bench.backfill import Size, WrongBackfillError, measure, spark_pid
+        from pequod_bench.process import stand_back
 
+        if not smoke:
+            stand_back(spark_pid(spark))
         size = Size(40, 8, 400, 200, seed) if smoke else Size(users, follows, posts, writes, seed)
         try:
             found = measure(spark, size)
