@@ -28,8 +28,10 @@ WHY_NOT = _why_not()
 
 #: Quick to start and to plan, for plans are many here and rows few.
 SETTINGS = {
-    # The compiler behind the first takes longer than it saves; of its code, 48 MiB would not hold all.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    # The compiler behind the first takes longer than it saves; of its code, 48 MiB would not hold all. Each time that
+    # Spark's many classes outgrow what is set apart for them, everything would be collected.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+    "-XX:MetaspaceSize=256m",
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     # Without a class compiled for every plan and expression, which takes longer than to run it; see `compiled`.

@@ -36,7 +36,7 @@ def workloads(twip_path: Path, newp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "options", "kinds"),
-    [("twip", [], {"check", "subscribe", "post"}), ("newp", ["--rate", "2000"], {"page", "vote", "comment"})],
+    [("twip", [], {"check", "subscribe", "post"}), ("newp", ["--rate", "4000"], {"page", "vote", "comment"})],
 )
 def test_what_servers_hold_after_a_replay_is_what_the_joins_make_of_it(
     spark: SparkSession, workloads: dict[str, str], targets: list[str], name: str, options: list[str], kinds: set[str]
