@@ -4,6 +4,7 @@ Also which tests run in one process where pytest-xdist runs several (`make test`
 """
 
 import os
+import signal
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -16,6 +17,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Of a suite in the background, whose children would inherit it; tests send them Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
