@@ -27,7 +27,7 @@ _SERVING: Final = re.compile(r"serving on (\S+)\n")
 START_S_MAX: Final = 20.0
 END_S_MAX: Final = 10.0
 #: How much a process stands back behind those that are measured.
-_NICE: Final = 15
+NICE: Final = 15
 
 
 class ServerStartError(PequodError):
@@ -64,9 +64,9 @@ def stand_back(pid: int) -> None:
         # There each thread has a priority of its own, and hands it to the threads and processes that it starts.
         for thread in process.threads():
             with suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, thread.id, _NICE)
+                os.setpriority(os.PRIO_PROCESS, thread.id, NICE)
     else:
-        process.nice(_NICE)
+        process.nice(NICE)
 
 
 def listening_pid(target: str) -> int | None:

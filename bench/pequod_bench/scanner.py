@@ -23,13 +23,11 @@ from typing import IO, Final, Literal
 
 from pequod.client import AsyncClient
 from pequod.engine.errors import PequodError
-from pequod_bench.process import said_so_far
+from pequod_bench.process import NICE, said_so_far
 
 #: How to read: a stream of chunks of its own, or one command of a batch that is continued until it is whole.
 Way = Literal["scan_iter", "scan"]
 
-#: How much the scanner stands back behind the server and the checks.
-_NICE: Final = 15
 #: A whole scan is one call to the client.
 _TIMEOUT_S: Final = 600.0
 
@@ -117,7 +115,7 @@ def _end_with_input() -> None:
 if __name__ == "__main__":
     # The server and the checks come first: with two cores for three processes, they would wait for the scanner's
     # turns of the processor, and that is not what is measured.
-    os.nice(_NICE)
+    os.nice(NICE)
     threading.Thread(target=_end_with_input, daemon=True).start()
     _target, _first, _last, _way = sys.argv[1:]
     asyncio.run(_scan_on(_target, bytes.fromhex(_first), bytes.fromhex(_last), _way))

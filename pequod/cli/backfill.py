@@ -175,14 +175,12 @@ def cancel(
 
 def _text(one: BackfillStatus) -> str:
     known = f" of about {one.rows_expected:,}" if one.rows_expected else ""
-    since = "" if one.ended else f"  {one.age_s:.0f} s"
-    state = (
-        f"ended after {one.age_s:.0f} s: {one.ended}"
-        if one.ended
-        else f"{one.stage or 'begun'}, {one.lease_s:.0f} s without news end it"
-    )
+    if one.ended:
+        age, state = "", f"ended after {one.age_s:.0f} s: {one.ended}"
+    else:
+        age, state = f"  {one.age_s:.0f} s", f"{one.stage or 'begun'}, {one.lease_s:.0f} s without news end it"
     return (
-        f"{one.join}  {escaped(one.first)} .. {escaped(one.last)}  revision {one.revision}{since}\n"
+        f"{one.join}  {escaped(one.first)} .. {escaped(one.last)}  revision {one.revision}{age}\n"
         f"    {one.rows_loaded:,}{known} rows loaded in {one.ranges_loaded:,} ranges, {one.pieces_skipped:,} pieces "
         f"were there; {one.record_keys:,} keys changed meanwhile ({one.record_bytes:,} bytes)\n"
         f"    {state}"

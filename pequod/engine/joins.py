@@ -156,6 +156,11 @@ class InstalledJoin:
         """Return the part of ``[first, last)`` in which output keys lie; empty if it ends at or below its first key."""
         return max(first, self.first), self.last if last is None else min(last, self.last)
 
+    def level_one(self, first: bytes) -> Context | None:
+        """Return the level-one context in whose prefix's range a read from ``first`` on begins, if there is one."""
+        prefix = self.level_one_prefix(first)
+        return None if prefix is None else self.contexts.get(prefix)
+
     def plan_for(self, first: bytes, last: bytes) -> tuple[Plan, list[bytes], bytes]:
         """Return the plan for a read of ``[first, last)``, the environment with its fixed slots, and the prefix.
 

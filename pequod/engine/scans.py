@@ -91,7 +91,7 @@ class Scans:
         for join in joins:
             if join.is_pull:
                 continue
-            context = join.contexts.get(join.level_one_prefix(first))  # type: ignore[arg-type]
+            context = join.level_one(first)
             if context is None or not context.holds(first, last) or context.expires_s < now:
                 return None
             if not (context.is_fresh or self._reader.refresh(context, now)):

@@ -98,7 +98,7 @@ class Views:
         if any(join.is_pull for join in joins):
             return
         if len(joins) == 1 and not joins[0].output.entry_count:
-            context = joins[0].contexts.get(joins[0].level_one_prefix(first))  # type: ignore[arg-type]
+            context = joins[0].level_one(first)
             if context is not None and context.holds(first, last):
                 return
         parts = []
