@@ -32,6 +32,7 @@ from pequod.calls import BackfillStatus
 from pequod.client import Client
 from pequod.engine.explain import PartState
 from pequod.engine.ranges import Range, united
+from pequod.engine.rows import Rows
 from pequod.engine.spec import JoinSpec
 from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError, UnknownJoinError
 from pequod_spark.cutting import PART_ROWS, Contexts, survey
@@ -39,11 +40,10 @@ from pequod_spark.loads import Part, Requests
 from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read, is_unique
 from pequod_spark.ranges import clip, sorted_ranges
-from pequod_spark.reading import cut_ranges
+from pequod_spark.reading import cut_ranges, fetched
 
 #: At most; at least three times in a lease.
 _RENEW_S: Final = 2.0
-_ROW_SCHEMA: Final = "key binary, value binary"
 _OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint, begun double, ended double"
 
 #: Open a client; it goes to the tasks, so it must pickle.
@@ -208,17 +208,12 @@ class _Run:
         connect, status = self._connect, self._status
         parts = self._spark.sparkContext.defaultParallelism * 2
 
-        def read_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def fetch(first: bytes, last: bytes) -> Iterator[Rows]:
             with connect() as client:
-                for batch in batches:
-                    for first, last in zip(*[column.to_pylist() for column in batch.columns], strict=True):
-                        at: bytes | None = first
-                        while at is not None:
-                            rows, at = client.backfills.read(status, at, last)
-                            yield pa.record_batch(
-                                [pa.array(rows.keys, pa.binary()), pa.array(rows.values, pa.binary())],
-                                names=["key", "value"],
-                            )
+                at: bytes | None = first
+                while at is not None:
+                    rows, at = client.backfills.read(status, at, last)
+                    yield rows
 
         def read(first: bytes, last: bytes | None) -> DataFrame:
             if (first, last) in self._read:
@@ -226,12 +221,9 @@ class _Run:
             within = [clipped for source in status.sources if (clipped := _clip(source, first, last)) is not None]
             # Sources of one table may overlap; no row is to be read twice.
             ranges = cut_ranges(self._client, united(within), parts)
-            columns = [pa.array([pair[end] for pair in ranges], pa.binary()) for end in (0, 1)]
-            frame = self._spark.createDataFrame(pa.table(columns, names=["first", "last"]))
-            rows = frame.repartition(max(1, len(ranges))).mapInArrow(read_parts, _ROW_SCHEMA)
             # Read once; what is lost with an executor is read again, and is still of the same moment.
-            self._read[first, last] = rows.persist()
-            return rows
+            self._read[first, last] = fetched(self._spark, ranges, fetch).persist()
+            return self._read[first, last]
 
         return read
 

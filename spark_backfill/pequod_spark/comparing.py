@@ -45,9 +45,12 @@ def compare(have: DataFrame, want: DataFrame) -> Comparison:
     left = have.select("key", f.col("value").alias("have"))
     right = want.select("key", f.col("value").alias("want"))
     counted = Observation()
-    both = left.join(right, "key", "full_outer").observe(counted, f.count(f.lit(1)).alias("keys"))
-    differences = kept(both.where(~f.col("have").eqNullSafe(f.col("want"))))
-    return Comparison(counted.get["keys"], differences.count(), differences)
+    differs = ~f.col("have").eqNullSafe(f.col("want"))
+    both = left.join(right, "key", "full_outer").observe(
+        counted, f.count("*").alias("keys"), f.count_if(differs).alias("differences")
+    )
+    differences = kept(both.where(differs))
+    return Comparison(counted.get["keys"], counted.get["differences"], differences)
 
 
 def kept(rows: DataFrame) -> DataFrame:

@@ -36,7 +36,7 @@ def _aggregate(operator: Operator) -> Column:
         case Operator.COPY:
             return f.max_by(value, f.col("source_key"))
         case Operator.COUNT:
-            return f.count(f.lit(1)).cast("string").cast("binary")
+            return f.count("*").cast("string").cast("binary")
         case Operator.MIN:
             return f.min(rank(value)).getField("value")
         case Operator.MAX:

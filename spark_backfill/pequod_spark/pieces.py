@@ -103,7 +103,7 @@ def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
             told = ["key", "value", "source_key"]
         case _:
             told = ["key", "value"]
-    return contributions.groupBy(*told).agg(f.count(f.lit(1)).alias("times"))
+    return contributions.groupBy(*told).agg(f.count("*").alias("times"))
 
 
 def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes) -> DataFrame | None:
@@ -115,7 +115,7 @@ def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes)
             continue
         within = keys_of(source.pattern)
         matches, slots = take_apart(source.pattern, f.col("key"))
-        found.append(clip(read(*within), *within).where(matches).select(put_together(run, slots).alias("key")))
+        found.append(clip(read(*within), *within, matches).select(put_together(run, slots).alias("key")))
     if not found:
         return None
     prefixes = reduce(DataFrame.union, found).distinct()

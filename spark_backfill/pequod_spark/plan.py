@@ -27,12 +27,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pequod.engine import Engine
-from pequod.engine.containing import containing_range, fixed_slots, keys_of, meet
+from pequod.engine.containing import fixed_slots, keys_of, meet
 from pequod.engine.patterns import may_overlap
 from pequod.engine.plan import number_slots
 from pequod.engine.spec import JoinSpec, Operator, Source
 from pequod_spark.contributions import combine
 from pequod_spark.keys import put_together, take_apart
+from pequod_spark.needs import Need, computing, needs
 from pequod_spark.ranges import clip
 
 #: Return the base rows of a key range as a DataFrame of rows; more rows than asked for do no harm.
@@ -85,7 +86,7 @@ def compile_scan(installed: Iterable[JoinSpec], read: Read, first: bytes = b"", 
 
 def read_from(rows: DataFrame) -> Read:
     """Return a `Read` over one DataFrame of base rows of all tables."""
-    return lambda first, last: clip(rows.select("key", "value"), first, last)
+    return lambda _first, _last: rows
 
 
 class Plan:
@@ -122,14 +123,8 @@ class Plan:
         fixed = fixed_slots(spec, first, last)
         columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
         sources = [
-            self._source(
-                source,
-                containing_range(spec, source.pattern, first, last),
-                columns,
-                fixed,
-                1 if source.operator is Operator.CHECK else one_of,
-            )
-            for source in _join_order(spec.sources)
+            self._source(need, columns, fixed, 1 if need.source.operator is Operator.CHECK else one_of)
+            for need in _join_order(needs(self._joins, spec, first, last))
         ]
         joined = reduce(_join, sources)
         slots = {name: f.col(column) for name, column in columns.items()}
@@ -140,19 +135,12 @@ class Plan:
 
     def rows(self, first: bytes, last: bytes | None) -> DataFrame:
         """Return all rows of a range."""
-        return self._rows(first, last, [spec for spec in self._joins if _share_keys(spec, first, last)])
+        return self._rows(first, last, computing(self._joins, first, last))
 
-    def _source(
-        self,
-        source: Source,
-        within: tuple[bytes, bytes],
-        columns: dict[str, str],
-        fixed: dict[str, bytes],
-        one_of: int,
-    ) -> DataFrame:
+    def _source(self, need: Need, columns: dict[str, str], fixed: dict[str, bytes], one_of: int) -> DataFrame:
         """Return the slots of a source's keys, and of the value source the contribution too."""
-        computing = [spec for spec in self._joins if may_overlap(source.pattern, spec.output)]
-        rows = self._rows(*within, [spec for spec in computing if _share_keys(spec, *within)])
+        source = need.source
+        rows = self._rows(*need.within, need.computing)
         matches, slots = take_apart(source.pattern, f.col("key"))
         if one_of > 1:
             matches &= is_sampled(one_of)
@@ -163,15 +151,14 @@ class Plan:
             shown += [f.col("key").alias("source_key"), f.col("value")]
         return rows.where(matches).select(*shown)
 
-    def _rows(self, first: bytes, last: bytes | None, computing: list[JoinSpec]) -> DataFrame:
-        """Return the rows of a range, of which ``computing`` joins compute some."""
-        base = clip(self._read(first, last).select("key", "value"), first, last)
-        for spec in computing:
-            base = base.where(~take_apart(spec.output, f.col("key")).matches)
-        if not computing:
+    def _rows(self, first: bytes, last: bytes | None, joins: Sequence[JoinSpec]) -> DataFrame:
+        """Return the rows of a range, of which ``joins`` compute some."""
+        read = self._read(first, last).select("key", "value")
+        base = clip(read, first, last, *(~take_apart(spec.output, f.col("key")).matches for spec in joins))
+        if not joins:
             return base
-        outputs = [self.outputs(spec, first, last) for spec in computing]
-        if any(may_overlap(a.output, b.output) for a, b in combinations(computing, 2)):
+        outputs = [self.outputs(spec, first, last) for spec in joins]
+        if any(may_overlap(a.output, b.output) for a, b in combinations(joins, 2)):
             return base.union(_earliest(outputs))
         return reduce(DataFrame.union, outputs, base)
 
@@ -187,13 +174,13 @@ def _join(left: DataFrame, right: DataFrame) -> DataFrame:
     return left.join(right, shared) if shared else left.crossJoin(right)
 
 
-def _join_order(sources: Sequence[Source]) -> list[Source]:
+def _join_order(sources: Sequence[Need]) -> list[Need]:
     """Return the sources so that each shares a slot with those before it, where that can be."""
     ordered = [sources[0]]
     rest = list(sources[1:])
     while rest:
-        known = {slot for source in ordered for slot in source.pattern.slots()}
-        following = next((source for source in rest if known.intersection(source.pattern.slots())), rest[0])
+        known = {slot for need in ordered for slot in need.source.pattern.slots()}
+        following = next((need for need in rest if known.intersection(need.source.pattern.slots())), rest[0])
         rest.remove(following)
         ordered.append(following)
     return ordered
@@ -213,8 +200,3 @@ def is_unique(spec: JoinSpec) -> bool:
     """Tell whether each output key has one contribution: it shows all that tells two tuples of source keys apart."""
     bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
     return bound == {slot.name for slot in spec.output.slots()}
-
-
-def _share_keys(spec: JoinSpec, first: bytes, last: bytes | None) -> bool:
-    start, end = meet(first, last, keys_of(spec.output))
-    return start < end

@@ -7,7 +7,9 @@ unsigned bytes, as the engine does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -24,12 +26,14 @@ class SplitsError(PequodError):
         self.after = after
 
 
-def clip(rows: DataFrame, first: bytes, last: bytes | None) -> DataFrame:
-    """Return the rows with keys in ``[first, last)``."""
+def clip(rows: DataFrame, first: bytes, last: bytes | None, *conditions: Column) -> DataFrame:
+    """Return the rows with keys in ``[first, last)`` that also meet all conditions."""
     key = f.col("key")
-    if first:
-        rows = rows.where(key >= f.lit(first))
-    return rows if last is None else rows.where(key < f.lit(last))
+    bounds = [key >= f.lit(first)] if first else []
+    if last is not None:
+        bounds.append(key < f.lit(last))
+    asked = [*bounds, *conditions]
+    return rows.where(reduce(and_, asked)) if asked else rows
 
 
 def in_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:

@@ -6,29 +6,42 @@ ranges takes longer than the reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pequod.calls import Row
 from pequod.client import Client
 from pequod.engine.ranges import Range
+from pequod.engine.rows import Rows
 from pequod_spark.connection import Connection
 
 
 def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Range]) -> DataFrame:
     """Return the rows of ranges that do not overlap, each read in order, chunk by chunk, when the DataFrame is used."""
 
-    def fetch(part: Iterable[Range]) -> Iterator[Row]:
+    def fetch(first: bytes, last: bytes) -> Iterator[Rows]:
         with connection.client() as client:
-            for first, last in part:
-                yield from client.scan_iter(first, last)
+            yield from client.scan_chunks(first, last)
 
     with connection.client() as client:
         parts = cut_ranges(client, ranges, spark.sparkContext.defaultParallelism)
-    asked = spark.sparkContext.parallelize(parts, max(1, len(parts)))
-    return spark.createDataFrame(asked.mapPartitions(fetch), "key binary, value binary", verifySchema=False)
+    return fetched(spark, parts, fetch)
+
+
+def fetched(spark: SparkSession, parts: Sequence[Range], fetch: Callable[[bytes, bytes], Iterator[Rows]]) -> DataFrame:
+    """Return what ``fetch`` yields for all parts, each of which is a task, when the DataFrame is used."""
+
+    def fetch_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for rows in fetch(*parts[number]):
+                    columns = [pa.array(rows.keys, pa.binary()), pa.array(rows.values, pa.binary())]
+                    yield pa.record_batch(columns, names=["key", "value"])
+
+    numbers = spark.range(0, len(parts), numPartitions=max(1, len(parts)))
+    return numbers.mapInArrow(fetch_parts, "key binary, value binary")
 
 
 def cut_ranges(client: Client, ranges: Iterable[Range], part_count: int) -> list[Range]:

@@ -284,7 +284,7 @@ def _posts(kinds: DataFrame, graph: DataFrame, twip: Twip) -> DataFrame:
     """Draw who posts: roughly with the log of their followers."""
     spread = f.floor(2 * f.log10("followers"))
     weight = 1.0 + f.floor(uniform(twip.seed, "activity", "poster") * (spread + 1))
-    followers = graph.groupBy("poster").agg(f.count(f.lit(1)).alias("followers"))
+    followers = graph.groupBy("poster").agg(f.count("*").alias("followers"))
     active = followers.select("poster", f.when(f.col("followers") < 10, 0.1).otherwise(weight).alias("weight"))
     weights = [0.0] * twip.user_count
     for poster, chance in zip(*active.toArrow().to_pydict().values(), strict=True):

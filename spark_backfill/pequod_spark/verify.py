@@ -33,6 +33,7 @@ from pequod_spark.comparing import Comparison, Difference, compare, kept
 from pequod_spark.connection import Connection
 from pequod_spark.following import Follower
 from pequod_spark.keys import take_apart
+from pequod_spark.needs import ranges_read
 from pequod_spark.plan import compile_scan, read_from
 from pequod_spark.ranges import clip
 from pequod_spark.reading import read_ranges
@@ -124,7 +125,7 @@ def _verify(
         chosen = _chosen(joins, left_out, join)
         outputs = _outputs(chosen, first, last)
         specs = list(joins.values())
-        ranges = _needed(spark, specs, outputs)
+        ranges = united(read for one in outputs for read in ranges_read(specs, *one) if read.first < read.last)
         with Follower(connection, ranges) as follower:
             client.joins()
             begin = client.revision if follower.unwatchable else follower.revision
@@ -173,21 +174,6 @@ def _outputs(specs: Sequence[JoinSpec], first: bytes, last: bytes | None) -> tup
     """Return the ranges that hold the outputs of joins within ``[first, last)``."""
     clipped = [Range(*meet(first, last, keys_of(spec.output))) for spec in specs]
     return united(one for one in clipped if one.first < one.last)
-
-
-def _needed(spark: SparkSession, specs: Sequence[JoinSpec], outputs: Sequence[Range]) -> tuple[Range, ...]:
-    """Return what is read to compute outputs, these included."""
-    nothing = spark.createDataFrame([], _ROWS)
-    asked: list[Range] = []
-
-    def read(first: bytes, last: bytes | None) -> DataFrame:
-        assert last is not None, "outputs and tables have an end"
-        asked.append(Range(first, last))
-        return nothing
-
-    for one in outputs:
-        compile_scan(specs, read, *one)
-    return united(one for one in asked if one.first < one.last)
 
 
 def _hides_sources(follower: Follower, specs: Iterable[JoinSpec]) -> bool:

@@ -69,7 +69,7 @@ def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None
         row where nothing was computed from the table yet, else that of `put`.
     """
     counted = Observation()
-    placed = in_ranges(packed(rows, pattern), _splits(rows, pattern)).observe(counted, f.count(f.lit(1)).alias("rows"))
+    placed = in_ranges(packed(rows, pattern), _splits(rows, pattern)).observe(counted, f.count("*").alias("rows"))
     placed.write.format("pequod").options(**connecting(connection)).mode("append").save()
     return int(counted.get["rows"])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pequod_spark.session import SparkUnavailableError, require_spark, spark_session
+from py4j.java_gateway import java_import  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -65,6 +66,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     session = spark_session("local[2]", name="pequod-tests", settings=SETTINGS)
     session.sparkContext.setLogLevel("ERROR")
+    # What is not imported by its whole name is looked for in one package after the other, and in all jars.
+    for name in ("api.python.PythonUtils", "sql.functions"):
+        java_import(session.sparkContext._jvm, f"org.apache.spark.{name}")
     yield session
     session.stop()
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
+import pyspark
 import pytest
 from pequod_spark import session as session_module
 from pequod_spark.session import SparkUnavailableError, java_version, require_spark, spark_session
@@ -87,3 +90,11 @@ def test_a_command_leaves_a_running_session_as_it_is(spark: SparkSession) -> Non
         assert pool.submit(command).result() == 3
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert spark.range(2).count() == 2
+
+
+def test_workers_import_what_is_installed_and_compiled(spark: SparkSession) -> None:
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.record_batch([[pyspark.__file__] * len(batch)], names=["path"])
+
+    assert spark.range(1).mapInArrow(told, "path string").first() == (pyspark.__file__,)

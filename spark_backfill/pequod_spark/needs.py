@@ -1,0 +1,67 @@
+"""What joins read: the key ranges of a join's sources, and the joins that compute rows there.
+
+    t|<user>|<time>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
+
+    outputs [t|ann|, t|ann})  --->  s [s|ann|, s|ann})      p [p|, p})
+                                    computed by: none       computed by: whichever joins have outputs there
+
+Only names and ranges are looked at here, no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pequod.engine.containing import containing_range, keys_of, meet
+from pequod.engine.patterns import may_overlap
+from pequod.engine.ranges import Range
+from pequod.engine.spec import JoinSpec, Source
+
+
+class Need(NamedTuple):
+    """What a range of a join's outputs needs of one source."""
+
+    source: Source
+    #: Holds all keys of the source that matter.
+    within: Range
+    #: The joins that compute rows of it, the earliest installed first.
+    computing: list[JoinSpec]
+
+
+def needs(joins: Sequence[JoinSpec], spec: JoinSpec, first: bytes, last: bytes) -> list[Need]:
+    """Return what outputs of ``spec`` in ``[first, last)`` need, source by source."""
+    found = []
+    for source in spec.sources:
+        within = Range(*containing_range(spec, source.pattern, first, last))
+        overlapping = [join for join in joins if may_overlap(source.pattern, join.output)]
+        found.append(Need(source, within, computing(overlapping, *within)))
+    return found
+
+
+def computing(joins: Sequence[JoinSpec], first: bytes, last: bytes | None) -> list[JoinSpec]:
+    """Return the joins that may have outputs in ``[first, last)``."""
+    return [spec for spec in joins if not _is_empty(meet(first, last, keys_of(spec.output)))]
+
+
+def ranges_read(joins: Sequence[JoinSpec], first: bytes, last: bytes) -> Iterator[Range]:
+    """Yield the ranges that computing all rows of ``[first, last)`` reads, this one included; they may overlap.
+
+    Args:
+        joins: All that are installed; none reads its own output.
+        first: The first key wanted.
+        last: The end of the range.
+    """
+    within = Range(first, last)
+    yield from _ranges_read(joins, within, computing(joins, *within))
+
+
+def _ranges_read(joins: Sequence[JoinSpec], within: Range, computed_by: Sequence[JoinSpec]) -> Iterator[Range]:
+    yield within
+    for spec in computed_by:
+        for need in needs(joins, spec, *meet(*within, keys_of(spec.output))):
+            yield from _ranges_read(joins, need.within, need.computing)
+
+
+def _is_empty(bounds: tuple[bytes, bytes]) -> bool:
+    return bounds[0] >= bounds[1]
