@@ -41,6 +41,7 @@ from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read, is_unique
 from pequod_spark.ranges import clip, sorted_ranges
 from pequod_spark.reading import cut_ranges, fetched
+from pequod_spark.tasks import freeze_imports
 
 #: At most; at least three times in a lease.
 _RENEW_S: Final = 2.0
@@ -276,6 +277,7 @@ class _Run:
         connect, status, spec = self._connect, self._status, self._spec
 
         def load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            freeze_imports()
             context = TaskContext.get()
             assert context is not None
             requests = Requests(status, spec, parts[context.partitionId()])

@@ -16,6 +16,7 @@ from pequod.client import Client
 from pequod.engine.ranges import Range
 from pequod.engine.rows import Rows
 from pequod_spark.connection import Connection
+from pequod_spark.tasks import freeze_imports
 
 
 def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Range]) -> DataFrame:
@@ -34,6 +35,7 @@ def fetched(spark: SparkSession, parts: Sequence[Range], fetch: Callable[[bytes,
     """Return what ``fetch`` yields for all parts, each of which is a task, when the DataFrame is used."""
 
     def fetch_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for rows in fetch(*parts[number]):

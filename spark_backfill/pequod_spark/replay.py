@@ -32,6 +32,7 @@ from pequod_spark.connection import Connection
 from pequod_spark.pacing import Encoded, Outcome, Request, closed_loop, open_loop
 from pequod_spark.plan import compile_scan, read_from
 from pequod_spark.reading import read_ranges
+from pequod_spark.tasks import freeze_imports
 from pequod_spark.workloads import Generated, read, writes
 
 _LOAD_ROWS: Final = 1000
@@ -121,6 +122,7 @@ def _prepare(server: Connection, joins: str) -> None:
 
 def _load(generated: Generated, servers: Sequence[Connection]) -> None:
     def load(part: Iterable[Any]) -> Iterator[int]:
+        freeze_imports()
         yield asyncio.run(_write_rows(part, servers))
 
     placed = generated.rows.withColumn("home", generated.workload.home()).select("key", "value", "home")
@@ -149,6 +151,7 @@ def _run(
     generated: Generated, servers: Sequence[Connection], rate: float | None, window: int, task_count: int
 ) -> Outcome:
     def send(part: Iterable[Any]) -> Iterator[Encoded]:
+        freeze_imports()
         rows = iter(part)
         # The first one comes once all of the task's are there and sorted.
         first = list(islice(rows, 1))

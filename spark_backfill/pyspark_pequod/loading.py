@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pequod_spark.connection import Connection
 from pequod_spark.ranges import in_ranges
+from pequod_spark.tasks import freeze_imports
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
@@ -50,6 +51,7 @@ def packed(rows: DataFrame, pattern: Pattern | None = None) -> DataFrame:
     packing = Packing(rows.schema, pattern)
 
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        freeze_imports()
         for batch in batches:
             yield from packing.pack(batch).to_batches()
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from pequod_spark.connection import Connection
+from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pequod.engine.spec import Pattern
@@ -64,6 +65,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a part as Arrow batches."""
+        freeze_imports()
         assert isinstance(partition, KeyRange)
         if partition.last is not None and partition.first >= partition.last:
             return

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pequod_spark.connection import Connection
+from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pequod.client import AsyncClient
@@ -59,6 +60,7 @@ class TaskWriter:
             ColumnError, RowError: A row cannot be written; nothing was.
             RefusedError: The server refused some.
         """
+        freeze_imports()
         staged = [self._packing.pack(batch) for batch in batches]
         if not sum(map(len, staged)):
             return Written(0)

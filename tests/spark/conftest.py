@@ -32,7 +32,7 @@ SETTINGS = {
     # The compiler behind the first takes longer than it saves; of its code, 48 MiB would not hold all. Each time that
     # Spark's many classes outgrow what is set apart for them, everything would be collected.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
-    "-XX:MetaspaceSize=256m",
+    "-XX:MetaspaceSize=256m -Xms1g -Xmn400m",
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     # Without a class compiled for every plan and expression, which takes longer than to run it; see `compiled`.

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pequod_grammar import parse
-from pequod_server import PequodServer, ServerConfig
 
-from pequod.client.background import BackgroundLoop
 from pequod.engine import Engine
+from tests.spark.served import served
 
 
 @contextmanager
@@ -19,7 +18,7 @@ def faulty_server(
     read: Sequence[tuple[str, str]] = (),
     faults: Sequence[tuple[str, str, str | None]] = (),
 ) -> Iterator[str]:
-    """Run a server in a thread of its own and yield its target.
+    """Run such a server and yield its target.
 
     Args:
         rows: Its base rows.
@@ -34,12 +33,8 @@ def faulty_server(
         engine.scan(first.encode(), last.encode())
     for join, key, wrong in faults:
         plant(engine, join, key.encode(), None if wrong is None else wrong.encode())
-    background = BackgroundLoop("faulty server")
-    server, port = background.run(_started(engine))
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        background.close(server.stop)
+    with served(engine) as target:
+        yield target
 
 
 def plant(engine: Engine, join: str, key: bytes, value: bytes | None) -> None:
@@ -52,8 +47,3 @@ def plant(engine: Engine, join: str, key: bytes, value: bytes | None) -> None:
         assert context.rows.remove(tail) is not None
     else:
         assert context.rows.put(tail, value) != value
-
-
-async def _started(engine: Engine) -> tuple[PequodServer, int]:
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0"), engine)
-    return server, await server.start()

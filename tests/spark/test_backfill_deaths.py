@@ -1,4 +1,4 @@
-"""Backfills with readers and writers on their server; a worker, then a driver, then the server is killed."""
+"""Backfills with readers and writers on their server; the server is killed, or a worker, or a driver."""
 
 from __future__ import annotations
 
@@ -114,15 +114,14 @@ def _follow(draw: random.Random) -> str:
 class Driver:
     """A process that runs backfills one after another, with a Spark of its own."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.spark.driver"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._command = " ".join(["backfill", *OPTIONS, "--target", target, "--json"])
 
-    def begin(self) -> None:
-        """Have it begin a backfill."""
+    def begin(self, target: str) -> None:
+        """Have it begin a backfill of a server."""
         assert self.process.stdin is not None
-        print(self._command, file=self.process.stdin, flush=True)
+        print("backfill", *OPTIONS, "--target", target, "--json", file=self.process.stdin, flush=True)
 
     def end(self) -> dict[str, object]:
         """Wait for the backfill's end, and return how it went."""
@@ -141,9 +140,9 @@ class Driver:
         self.process.communicate()
 
 
-@pytest.fixture
-def driver(server: ServerProcess) -> Iterator[Driver]:
-    driver = Driver(server.target)
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    driver = Driver()
     yield driver
     driver.kill()
 
@@ -158,38 +157,8 @@ def wait_until_loading(client: Client, is_over: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.usefixtures("spark")
-@pytest.mark.timeout(600)
-def test_whatever_dies_all_reads_are_exact(server: ServerProcess, driver: Driver) -> None:
-    traffic = Traffic(server.target)
-    with Client(server.target) as client:
-        traffic.fill(client)
-        with traffic.going():
-            driver.begin()
-            wait_until_loading(client, driver.is_over)
-            _workers(driver.process)[0].kill()
-            ended = driver.end()
-            assert ended["code"] == 0, ended
-            assert client.backfills.list()[0].ended == "finished"
-            client.invalidate_join("t")
-            driver.begin()
-            wait_until_loading(client, driver.is_over)
-            driver.kill()
-            left, _finished = client.backfills.list()
-            client.backfills.end(left, "its driver was killed")
-            result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", server.target, "--json"])
-        assert result.exit_code == 0, result.stderr
-        assert json.loads(result.stdout)["contexts_before"] > 0, "what the killed driver loaded is left out"
-        computed = client.statistics().joins["t"].computed_ranges
-        found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
-        assert client.statistics().joins["t"].computed_ranges == computed, "nothing is left to compute"
-        assert traffic.reads > 10
-        assert traffic.failures == []
-        assert dict(found) == _recomputed(traffic.model)
-        assert client.backfills.list()[0].ended == "finished"
-
-
-@pytest.mark.usefixtures("spark")
+# The driver is not needed here, but may start up meanwhile.
+@pytest.mark.usefixtures("spark", "driver")
 def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> None:
     """The driver lives on, so it is this process, whose session is warm already."""
     over = threading.Event()
@@ -213,6 +182,37 @@ def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> 
         assert "started anew" in result.stderr
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
         assert dict(found) == _recomputed(traffic.model)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(600)
+def test_whatever_dies_all_reads_are_exact(server: ServerProcess, driver: Driver) -> None:
+    traffic = Traffic(server.target)
+    with Client(server.target) as client:
+        traffic.fill(client)
+        with traffic.going():
+            driver.begin(server.target)
+            wait_until_loading(client, driver.is_over)
+            _workers(driver.process)[0].kill()
+            ended = driver.end()
+            assert ended["code"] == 0, ended
+            assert client.backfills.list()[0].ended == "finished"
+            client.invalidate_join("t")
+            driver.begin(server.target)
+            wait_until_loading(client, driver.is_over)
+            driver.kill()
+            left, _finished = client.backfills.list()
+            client.backfills.end(left, "its driver was killed")
+            result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", server.target, "--json"])
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["contexts_before"] > 0, "what the killed driver loaded is left out"
+        computed = client.statistics().joins["t"].computed_ranges
+        found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
+        assert client.statistics().joins["t"].computed_ranges == computed, "nothing is left to compute"
+        assert traffic.reads > 10
+        assert traffic.failures == []
+        assert dict(found) == _recomputed(traffic.model)
+        assert client.backfills.list()[0].ended == "finished"
 
 
 def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:

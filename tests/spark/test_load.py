@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from pequod.cli.app import app
 from pequod.client import Client
-from tests.client.conftest import ServerProcess
+from tests.spark.served import served
 
 ROWS = {f"p|u{number % 7}|{number:04d}".encode(): b"tweet %d" % number for number in range(500)} | {
     b"odd|\xff\x00|\n": b"",
@@ -28,9 +28,8 @@ Load = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
-    server = ServerProcess()
-    yield server.target
-    server.kill()
+    with served() as target:
+        yield target
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The data source `pequod` against a server in a process of its own."""
+"""The data source `pequod` against a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.client import Client
-from tests.client.conftest import ServerProcess
+from tests.spark.served import served
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 
@@ -18,16 +18,13 @@ TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
     """A server with 2,000 posts, and a timeline of a quarter of them."""
-    server = ServerProcess()
-    try:
-        with Client(server.target) as client:
+    with served() as target:
+        with Client(target) as client:
             client.add_join(TIMELINE)
             client.multi_put({f"p|u{number % 20:02d}|{number:04d}": f"tweet {number}" for number in range(2000)})
             client.multi_put({f"s|ann|u{number:02d}": "1" for number in range(5)})
             client.multi_put({b"p|u\xff|9999": b"\xff", b"odd": b"1"})
-        yield server.target
-    finally:
-        server.kill()
+        yield target
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pyspark_pequod.stream import StreamReader
 
 from pequod.client import Client
 from pequod.errors import WatchCompactedError
-from tests.client.conftest import ServerProcess
+from tests.spark.served import served
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 SCHEMA = StructType(
@@ -27,13 +27,12 @@ PATTERN = key_pattern({"pattern": "t|ann|<time:4>|<poster>"})
 
 
 @pytest.fixture
-def server() -> Iterator[ServerProcess]:
-    server = ServerProcess()
-    with Client(server.target) as client:
-        client.add_join(TIMELINE)
-        client.multi_put({"s|ann|bob": "1", "p|bob|0001": "one"})
-    yield server
-    server.kill()
+def target() -> Iterator[str]:
+    with served() as target:
+        with Client(target) as client:
+            client.add_join(TIMELINE)
+            client.multi_put({"s|ann|bob": "1", "p|bob|0001": "one"})
+        yield target
 
 
 @contextmanager
@@ -53,8 +52,8 @@ def told(reader: StreamReader, start: dict[str, Any]) -> tuple[list[tuple[Any, .
             return found, end
 
 
-def test_the_rows_come_first_and_then_each_change(server: ServerProcess) -> None:
-    with Client(server.target) as client, reading(server.target) as reader:
+def test_the_rows_come_first_and_then_each_change(target: str) -> None:
+    with Client(target) as client, reading(target) as reader:
         rows, first = told(reader, reader.initialOffset())
         assert rows == [("0001", b"one", None)]
         client.put("p|bob|0001", "won")
@@ -64,41 +63,41 @@ def test_the_rows_come_first_and_then_each_change(server: ServerProcess) -> None
         assert told(reader, second)[0] == [("0001", None, b"won")]
 
 
-def test_a_query_goes_on_where_it_was(server: ServerProcess) -> None:
-    with Client(server.target) as client:
-        with reading(server.target) as reader:
+def test_a_query_goes_on_where_it_was(target: str) -> None:
+    with Client(target) as client:
+        with reading(target) as reader:
             _, start = told(reader, reader.initialOffset())
             client.put("p|bob|0002", "two")
             rows, end = told(reader, start)
         client.put("p|bob|0003", "three")
-        with reading(server.target) as reader:
+        with reading(target) as reader:
             assert list(reader.readBetweenOffsets(start, end)) == rows
             assert told(reader, end)[0] == [("0003", b"three", None)]
 
 
-def test_what_is_not_kept_any_more_is_an_error_or_a_new_beginning(server: ServerProcess) -> None:
-    with reading(server.target) as reader:
+def test_what_is_not_kept_any_more_is_an_error_or_a_new_beginning(target: str) -> None:
+    with reading(target) as reader:
         _, start = told(reader, reader.initialOffset())
     gone = {**start, "server_id": start["server_id"] ^ 1}
-    with reading(server.target) as reader, pytest.raises(WatchCompactedError, match="started anew"):
+    with reading(target) as reader, pytest.raises(WatchCompactedError, match="started anew"):
         reader.read(gone)
-    with reading(server.target, starts_anew=True) as reader:
+    with reading(target, starts_anew=True) as reader:
         assert told(reader, gone)[0] == [("0001", b"one", None)]
         assert list(reader.readBetweenOffsets({}, start)) == [("0001", b"one", None)]
-    with reading(server.target) as reader, pytest.raises(WatchCompactedError, match="a moment that is gone"):
+    with reading(target) as reader, pytest.raises(WatchCompactedError, match="a moment that is gone"):
         reader.readBetweenOffsets({}, start)
 
 
-def test_a_stream_of_changes_is_written_back(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+def test_a_stream_of_changes_is_written_back(spark: SparkSession, target: str, tmp_path: Path) -> None:
     changes = (
         spark.readStream.format("pequod")
-        .options(target=server.target, pattern="t|<user>|<time:4>|<poster>")
+        .options(target=target, pattern="t|<user>|<time:4>|<poster>")
         .schema("user string, time string, poster string, value string")
         .load()
     )
     writing = changes.where("value is not null").writeStream.format("pequod")
-    writing = writing.options(target=server.target, pattern="copy|<user>|<time:4>|<poster>")
-    with Client(server.target) as client:
+    writing = writing.options(target=target, pattern="copy|<user>|<time:4>|<poster>")
+    with Client(target) as client:
         for number in range(2):
             query = writing.option("checkpointLocation", str(tmp_path / "at")).start()
             try:

@@ -1,0 +1,27 @@
+"""Servers in threads of this process: what Spark's tasks reach over the network all the same, and there at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pequod_server import PequodServer, ServerConfig
+
+from pequod.client.background import BackgroundLoop
+from pequod.engine import Engine
+
+
+@contextmanager
+def served(engine: Engine | None = None) -> Iterator[str]:
+    """Serve an engine, or an empty one, and yield the server's target."""
+    background = BackgroundLoop("served")
+    server, port = background.run(_started(engine or Engine()))
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        background.close(server.stop)
+
+
+async def _started(engine: Engine) -> tuple[PequodServer, int]:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"), engine)
+    return server, await server.start()
