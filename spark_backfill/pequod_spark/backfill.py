@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -30,13 +31,15 @@ from pyspark.sql import functions as f
 
 from pequod.calls import BackfillStatus
 from pequod.client import Client
+from pequod.engine.containing import keys_of, meet
 from pequod.engine.explain import PartState
 from pequod.engine.ranges import Range, united
 from pequod.engine.rows import Rows
 from pequod.engine.spec import JoinSpec
 from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError, UnknownJoinError
-from pequod_spark.cutting import PART_ROWS, Contexts, survey
+from pequod_spark.cutting import FEW_ROWS, PART_ROWS, Contexts, survey
 from pequod_spark.loads import Part, Requests
+from pequod_spark.needs import needs
 from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read, is_unique
 from pequod_spark.ranges import clip, sorted_ranges
@@ -259,7 +262,7 @@ class _Run:
             return compile_pieces(self._spec, status.level, read, *within, prefixes, one_of=one_of)
 
         self._stage = "computing"
-        found = survey(pieces, part_rows, can_sample=is_unique(self._spec))
+        found = survey(pieces, part_rows, can_sample=is_unique(self._spec) and self._rows_max() > FEW_ROWS)
         self._rows_expected = found.row_count
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._stage = "sorting and loading"
@@ -271,6 +274,12 @@ class _Run:
         total = outcomes.agg(*sums, (f.max("ended") - f.min("begun")).alias("load_s")).first()
         assert total is not None
         return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0, total.load_s or 0.0)
+
+    def _rows_max(self) -> int:
+        """Return how many output rows there can be at most: one for each tuple of source keys."""
+        within = meet(self._status.first, self._status.last, keys_of(self._spec.output))
+        found = needs([], self._spec, *within)
+        return prod(self._client.explain_range(*need.within).stored_keys for need in found)
 
     def _loader(self, parts: list[Part]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return what a task does with its partition."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pequod_spark import backfill as backfill_module
 from pequod_spark.backfill import Outcome, Request, SourceDiffersError, backfill
 from pequod_spark.connection import Connection
 from pequod_spark.plan import read_from
@@ -135,7 +136,11 @@ def test_a_copy_that_is_not_the_same_is_refused(spark: SparkSession, served: Ser
     assert ended.ended == "failed"
 
 
-def test_a_copy_of_what_the_server_has_is_taken(spark: SparkSession, served: Served) -> None:
+def test_a_copy_of_what_the_server_has_is_taken(
+    spark: SparkSession, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A part of the posts is looked at first, as if there might be many rows.
+    monkeypatch.setattr(backfill_module, "FEW_ROWS", 0)
     base = dict(served.client.scan("p|", "p}")) | dict(served.client.scan("s|", "s}"))
     outcome = backfill(spark, served.connection.client, Request("t"), read=read_from(frame_of(spark, base)))
     assert isinstance(outcome, Outcome)
