@@ -10,7 +10,8 @@
     plan            joins compiled: what a range holds, from base rows
     contributions   how what meets in one output key combines
     decimals        exact numbers of 64 digits            ranges         clipping, sorted partitions
-    keys            keys taken apart and put together
+    needs           what joins read: which ranges, and who computes them
+    keys            keys taken apart and put together    tasks       what tasks do before their work
 
 A module imports those below it, or beside it on the right. Nothing here is imported by the server or the clients.
 """
