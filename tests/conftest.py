@@ -52,6 +52,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         return _SPARK if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Hand out tests so; `make test` runs several processes."""
     return ByFile(config, log)

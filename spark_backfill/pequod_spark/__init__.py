@@ -11,7 +11,7 @@
     contributions   how what meets in one output key combines
     decimals        exact numbers of 64 digits            ranges         clipping, sorted partitions
     needs           what joins read: which ranges, and who computes them
-    keys            keys taken apart and put together    tasks       what tasks do before their work
+    keys            keys taken apart and put together     tasks          what tasks do before their work
 
 A module imports those below it, or beside it on the right. Nothing here is imported by the server or the clients.
 """
