@@ -40,6 +40,7 @@ def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[Spa
     from pequod_spark.session import require_spark, spark_session
 
     require_spark()
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from rich.console import Console
 
@@ -56,6 +57,9 @@ def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[Spa
                     spark.stop()
     except PySparkException as error:
         fail(ExitCode.REFUSED, _first_line(str(error)))
+    except Py4JJavaError as error:
+        # What Spark has no error of its own for; its message is behind that of the call.
+        fail(ExitCode.REFUSED, _first_line(str(error).partition("\n: ")[2] or str(error)))
 
 
 def spark_connection(target: str) -> Connection:

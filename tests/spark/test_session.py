@@ -10,10 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
+import typer
 from pequod_spark import session as session_module
 from pequod_spark.session import SparkUnavailableError, java_version, require_spark, spark_session
 from pyspark.sql import SparkSession
 
+from pequod.cli.exits import ExitCode
 from pequod.cli.spark import session
 
 
@@ -90,6 +92,15 @@ def test_a_command_leaves_a_running_session_as_it_is(spark: SparkSession) -> Non
         assert pool.submit(command).result() == 3
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert spark.range(2).count() == 2
+
+
+def test_what_only_java_knows_is_said_in_one_line(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, session("local[2]", None, "failing") as running:
+        jvm = running.sparkContext._jvm
+        assert jvm is not None
+        jvm.java.util.ArrayDeque().getFirst()
+    assert ended.value.exit_code == ExitCode.REFUSED
+    assert capsys.readouterr().err == "pequod: java.util.NoSuchElementException\n"
 
 
 def test_workers_import_what_is_installed_and_compiled(spark: SparkSession) -> None:
