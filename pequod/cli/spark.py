@@ -37,14 +37,14 @@ def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[Spa
     A session that runs already, whoever started it, is used as it is set, and goes on afterwards.
     """
     settings = dict(map(_setting, conf or ()))
-    from pequod_spark.session import require_spark, spark_session
+    from pequod_spark.session import is_running, require_spark, spark_session
 
     require_spark()
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from rich.console import Console
 
-    is_ours = not _is_running()
+    is_ours = not is_running()
     chosen = {**_SETTINGS, **_local(master), **settings} if is_ours else settings
     console = Console(stderr=True)
     try:
@@ -67,18 +67,6 @@ def spark_connection(target: str) -> Connection:
     from pequod_spark.connection import Connection
 
     return Connection(target, **connection_settings())
-
-
-def _is_running() -> bool:
-    """Tell whether this process has a session, in whichever thread it was started."""
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    try:
-        SparkSession.active()
-    except PySparkRuntimeError:
-        return False
-    return True
 
 
 def _local(master: str) -> dict[str, str]:

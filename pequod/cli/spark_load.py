@@ -34,8 +34,6 @@ All rows are looked at before the first is written; one that cannot be written e
 refuses end it too, with others written by then: the same command may simply be run again.
 """
 
-_ROWS: Final = "key binary, value binary"
-
 app: Final = typer.Typer()
 
 
@@ -84,6 +82,8 @@ def load(
 
 
 def _read(spark: SparkSession, kind: str, path: str, pattern: Pattern | None) -> DataFrame:
+    from pequod_spark.ranges import ROW_SCHEMA
+
     match kind:
         case "parquet":
             return spark.read.parquet(path)
@@ -92,10 +92,11 @@ def _read(spark: SparkSession, kind: str, path: str, pattern: Pattern | None) ->
         case _ if pattern is not None:
             return spark.read.json(path, mode="FAILFAST")
     # Not Spark's own reader, which cannot tell {"base64": ...} from a text that looks like it.
-    return spark.read.text(path).selectExpr("cast(value as binary) as line").mapInArrow(_json_rows, _ROWS)
+    return spark.read.text(path).selectExpr("cast(value as binary) as line").mapInArrow(_json_rows, ROW_SCHEMA)
 
 
 def _csv(spark: SparkSession, path: str, pattern: Pattern | None) -> DataFrame:
+    from pequod_spark.ranges import ROW_SCHEMA
     from pyspark.sql import functions as f
 
     # Every byte a character and back, so that what is no UTF-8 is met and not replaced.
@@ -106,7 +107,7 @@ def _csv(spark: SparkSession, path: str, pattern: Pattern | None) -> DataFrame:
         *(f.encode(f.coalesce(f.col(f"`{name}`"), f.lit("")), "ISO-8859-1").alias(name) for name in cells.columns)
     )
     if pattern is None:
-        return rows.mapInArrow(_unescaped_rows, _ROWS) if sorted(rows.columns) == ["key", "value"] else rows
+        return rows.mapInArrow(_unescaped_rows, ROW_SCHEMA) if sorted(rows.columns) == ["key", "value"] else rows
     widths = {slot.name: slot.width for slot in pattern.slots() if slot.width is not None}
     for name in widths.keys() & set(rows.columns):
         text = f.col(f"`{name}`").cast("string")

@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import and_
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pequod.errors import PequodError
+
+#: The columns of rows.
+ROW_SCHEMA: Final = "key binary, value binary"
 
 
 class SplitsError(PequodError):

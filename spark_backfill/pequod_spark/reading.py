@@ -16,6 +16,7 @@ from pequod.client import Client
 from pequod.engine.ranges import Range
 from pequod.engine.rows import Rows
 from pequod_spark.connection import Connection
+from pequod_spark.ranges import ROW_SCHEMA
 from pequod_spark.tasks import freeze_imports
 
 
@@ -43,7 +44,7 @@ def fetched(spark: SparkSession, parts: Sequence[Range], fetch: Callable[[bytes,
                     yield pa.record_batch(columns, names=["key", "value"])
 
     numbers = spark.range(0, len(parts), numPartitions=max(1, len(parts)))
-    return numbers.mapInArrow(fetch_parts, "key binary, value binary")
+    return numbers.mapInArrow(fetch_parts, ROW_SCHEMA)
 
 
 def cut_ranges(client: Client, ranges: Iterable[Range], part_count: int) -> list[Range]:

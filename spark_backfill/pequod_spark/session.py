@@ -132,6 +132,18 @@ def _spare_workers_the_archive() -> None:
     os.environ["SPARK_HOME"] = home.name
 
 
+def is_running() -> bool:
+    """Tell whether this process has a session, in whichever thread it was started."""
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 -- optional
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
+
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
+
+
 def spark_session(
     master: str = "local[*]", *, name: str = "pequod", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -154,7 +166,7 @@ def spark_session(
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
 
     is_local = master.startswith("local")
-    if is_local and os.environ.setdefault("PYSPARK_PYTHON", sys.executable) == sys.executable:
+    if is_local and not is_running() and os.environ.setdefault("PYSPARK_PYTHON", sys.executable) == sys.executable:
         _spare_workers_the_archive()
     chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if is_local else {}), **(settings or {})}
     builder = SparkSession.builder.master(master).appName(name)

@@ -35,14 +35,13 @@ from pequod_spark.following import Follower
 from pequod_spark.keys import take_apart
 from pequod_spark.needs import ranges_read
 from pequod_spark.plan import compile_scan, read_from
-from pequod_spark.ranges import clip
+from pequod_spark.ranges import ROW_SCHEMA, clip
 from pequod_spark.reading import read_ranges
 
 #: How often the whole is tried while changes come too fast to be followed.
 ATTEMPTS: Final = 3
 #: Differences that are near each other are invalidated as one range, so that there are no more calls than this.
 _REPAIRS_MAX: Final = 256
-_ROWS: Final = "key binary, value binary"
 
 
 class VerifyError(PequodError):
@@ -125,7 +124,7 @@ def _verify(
         chosen = _chosen(joins, left_out, join)
         outputs = _outputs(chosen, first, last)
         specs = list(joins.values())
-        ranges = united(read for one in outputs for read in ranges_read(specs, *one) if read.first < read.last)
+        ranges = united(need for one in outputs for need in ranges_read(specs, *one) if need.first < need.last)
         with Follower(connection, ranges) as follower:
             client.joins()
             begin = client.revision if follower.unwatchable else follower.revision
@@ -138,7 +137,7 @@ def _verify(
                 raise _UnsettledError(f"{why}, so nothing that it reads may change meanwhile; try when writers pause")
     rows = _undone(read, changed) if changed else read
     is_due = _matches(chosen) & ~_matches(joins[name] for name in left_out)
-    nothing = spark.createDataFrame([], _ROWS)
+    nothing = spark.createDataFrame([], ROW_SCHEMA)
     have = reduce(DataFrame.union, [clip(rows, *one) for one in outputs], nothing)
     want = reduce(DataFrame.union, [compile_scan(specs, read_from(rows), *one) for one in outputs], nothing)
     return Verification(begin, compare(have.where(is_due), want.where(is_due)), left_out)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pequod_spark.connection import Connection
-from pequod_spark.ranges import in_ranges
+from pequod_spark.ranges import ROW_SCHEMA, in_ranges
 from pequod_spark.tasks import freeze_imports
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
@@ -23,7 +23,6 @@ from pequod.errors import PequodError
 from pyspark_pequod.options import connecting
 from pyspark_pequod.packing import Packing
 
-_ROWS = "key binary, value binary"
 #: Rows in one task, about: with tweets, some 100 MB.
 PART_ROWS: Final = 500_000
 #: The part of the rows that is looked at for where to cut.
@@ -55,7 +54,7 @@ def packed(rows: DataFrame, pattern: Pattern | None = None) -> DataFrame:
         for batch in batches:
             yield from packing.pack(batch).to_batches()
 
-    return rows.mapInArrow(pack, _ROWS)
+    return rows.mapInArrow(pack, ROW_SCHEMA)
 
 
 def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None) -> int:
