@@ -26,12 +26,11 @@ from typing import Final
 
 from pequod.engine import PINNED, UNLIMITED, Engine
 from pequod.errors import SettingError
+from pequod.machine import machine_bytes
 from pequod_server.config import parse_memory_limit, parse_priorities
 
 log = logging.getLogger("pequod.server")
 
-#: Limits of the container that the process runs in: control groups of version 2 and 1.
-_CGROUP_FILES: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 #: Eviction ahead begins when less than the second share of the budget is free, and ends when the first is.
 _FREE_SHARE: Final = 1 / 32
 _SHORT_SHARE: Final = 1 / 64
@@ -75,15 +74,6 @@ def limit_bytes(setting: str) -> int:
 def priorities(setting: str) -> dict[str, int]:
     """Return the priorities of joins as the engine takes them."""
     return {join: PINNED if number is None else number for join, number in parse_priorities(setting).items()}
-
-
-def machine_bytes() -> int:
-    """Return the memory that this process may use: the machine's, or less in a container."""
-    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for file in _CGROUP_FILES:
-        with suppress(OSError, ValueError):
-            found.append(int(file.read_text("ascii")))
-    return min(found)
 
 
 def resident_bytes() -> int:

@@ -12,6 +12,7 @@
     decimals        exact numbers of 64 digits            ranges         clipping, sorted partitions
     needs           what joins read: which ranges, and who computes them
     keys            keys taken apart and put together     tasks          what tasks do before their work
+    home            the folder that a local Spark starts from
 
 A module imports those below it, or beside it on the right. Nothing here is imported by the server or the clients.
 """

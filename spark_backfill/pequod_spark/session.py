@@ -5,7 +5,6 @@ Spark runs on Java. `pip install pequod[spark]` brings Spark itself; Java 17 or 
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
@@ -13,10 +12,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from pequod.errors import PequodError
+from pequod_spark.home import use_own_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,28 +109,6 @@ def java_version(java: Path) -> int:
     return int(version[1])
 
 
-def _spare_workers_the_archive() -> None:
-    """Have Python workers import the PySpark that is installed, with its compiled modules.
-
-    Spark lets them look first into ``python/lib/pyspark.zip`` of its home, where each compiles anew what it imports,
-    for most of a second. The home here has all that the installed one has, except for that.
-    """
-    import pyspark  # noqa: PLC0415 -- optional
-
-    installed = Path(pyspark.__file__).parent
-    if "SPARK_HOME" in os.environ or not (installed / "jars").is_dir():
-        return
-    home = TemporaryDirectory(prefix="pequod-spark-")
-    atexit.register(home.cleanup)
-    try:
-        for entry in installed.iterdir():
-            if entry.name != "python":
-                Path(home.name, entry.name).symlink_to(entry)
-    except OSError:  # Not every system has links.
-        return
-    os.environ["SPARK_HOME"] = home.name
-
-
 def is_running() -> bool:
     """Tell whether this process has a session, in whichever thread it was started."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 -- optional
@@ -167,7 +144,7 @@ def spark_session(
 
     is_local = master.startswith("local")
     if is_local and not is_running() and os.environ.setdefault("PYSPARK_PYTHON", sys.executable) == sys.executable:
-        _spare_workers_the_archive()
+        use_own_home()
     chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if is_local else {}), **(settings or {})}
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():

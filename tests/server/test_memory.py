@@ -9,12 +9,13 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.memory import MemoryKeeper, limit_bytes, machine_bytes
+from pequod_server.memory import MemoryKeeper, limit_bytes
 from pydantic import ValidationError
 
 from pequod.client import AsyncClient
 from pequod.engine import UNLIMITED, Engine
 from pequod.errors import LimitExceededError, SettingError
+from pequod.machine import machine_bytes
 from tests.engine.joins import TIMELINE, put_all
 from tests.server.memory_soak import soak
 from tests.server.serving import connect, serving
