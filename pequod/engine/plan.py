@@ -172,9 +172,8 @@ class Selection(NamedTuple):
     #: What stands around the slot in the known prefix of the keys that are copied.
     before: bytes
     after: bytes
-    #: Tails are what these keys have beyond that prefix, so many bytes, and what the slots tell.
-    copied_width: int
-    tail: Builder
+    #: How these keys become tails; its head is empty.
+    splice: Splice
 
 
 class Plan:
@@ -348,7 +347,7 @@ def _find_selection(steps: Sequence[Step]) -> Selection | None:
     number, _ = steps[0].single
     if around is None or around[0] != number:
         return None
-    return Selection(number, around[1], around[2], splice.width, splice.tail)
+    return Selection(*around, splice)
 
 
 def compile_matchers(spec: JoinSpec) -> list[Matcher]:

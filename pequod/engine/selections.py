@@ -30,12 +30,12 @@ def apply_log(context: Context) -> bool:
     if join.downstreams or join.watches.count:
         # Somebody has to be told.
         return False
-    number, before, after, copied_width, build_tail = selection
+    number, before, after, splice = selection
     selecting, copied = join.source_tables
     site = plan.sites[1]
     env = context.environment.copy()
     known = len(plan.steps[0].prefix(env))
-    lower = context.lower[:copied_width]
+    lower = context.lower[: splice.width]
     for (_, key), was in context.log.items():
         is_selected = selecting.get(key) is not None
         if is_selected == (was is not None):
@@ -48,8 +48,8 @@ def apply_log(context: Context) -> bool:
             site.remove(prefix, None, context)
         found = copied.slice_within(prefix, lower, None)
         if found.keys:
-            start, ending = len(prefix), build_tail(env)
-            size = start + copied_width
+            start, ending = len(prefix), splice.tail(env)
+            size = start + splice.width
             tails = [source_key[start:] + ending if len(source_key) == size else None for source_key in found.keys]
             _change_rows(context, tails, found.values if is_selected else None)
     return True
