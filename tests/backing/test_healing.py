@@ -134,6 +134,9 @@ async def test_an_invalidated_slot(dsn: str, database: Connection) -> None:
 async def test_a_slot_that_another_server_uses(dsn: str, database: Connection) -> None:
     first, second = await installed(dsn, "slot"), make(dsn, "slot")
     async with following(first) as follower:
+        await insert(database, "ann")
+        # The first streams: a slot that nobody uses yet is anybody's.
+        await follower.caught_up()
         events = second.changes()
         waiting = asyncio.ensure_future(anext(events))
         await until(lambda: "give each server a slot of its own" in second.status.error)
