@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pequod_spark.session import SparkUnavailableError, require_spark, spark_session
-from py4j.java_gateway import java_import  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -64,6 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    from py4j.java_gateway import java_import  # type: ignore[import-untyped]
+
     session = spark_session("local[2]", name="pequod-tests", settings=SETTINGS)
     session.sparkContext.setLogLevel("ERROR")
     # What is not imported by its whole name is looked for in one package after the other, and in all jars.
