@@ -164,7 +164,8 @@ def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> 
     over = threading.Event()
 
     def start_anew() -> Traffic:
-        with Client(server.target) as client:
+        # Other calls meet the dead server too, and gRPC then takes a second before it connects again for any of them.
+        with Client(server.target, retries=1000) as client:
             wait_until_loading(client, over.is_set)
             server.kill()
             server.start()
