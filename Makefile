@@ -8,7 +8,7 @@ PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
+.PHONY: help install demo test test-quick check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
         test-compiled docs docs-serve soak-memory soak-server clean
 
 help: ## list the targets
@@ -30,6 +30,10 @@ demo: $(INSTALLED) ## start a server, run a small Twip against it, print a repor
 PARALLEL := -n logical --maxprocesses 4 --no-loadscope-reorder
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)
+
+QUICK := tests/engine tests/grammar tests/regress tests/client/test_clients.py tests/client/test_columns.py
+test-quick: $(INSTALLED) ## run what an edit of the engine, the grammar or a client breaks first; under a minute
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(PARALLEL) $(QUICK)
 
 check: $(INSTALLED) proto-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .

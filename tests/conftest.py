@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `dev` at the desk, `ci` where CI is set, `soak` by HYPOTHESIS_PROFILE (see `make soak`).
+"""Hypothesis profiles: `dev` at the desk, `ci` where CI is set; `quick` and `soak` by HYPOTHESIS_PROFILE.
 
 Also which tests run in one process where pytest-xdist runs several (`make test`).
 """
@@ -37,6 +37,7 @@ def _register(name: str, examples: int, steps: int) -> None:
     )
 
 
+_register("quick", 10, 20)
 _register("dev", 50, 40)
 _register("ci", 150, 50)
 _register("soak", 1_000, 100)

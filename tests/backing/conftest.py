@@ -14,6 +14,8 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
+from tests.installed import lacking
+
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
@@ -107,7 +109,7 @@ class Postgres:
 def postgres() -> Iterator[Postgres]:
     programs = binaries()
     if programs is None:
-        pytest.skip("PostgreSQL is not installed here: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
+        lacking("no initdb in /usr/lib/postgresql/*/bin or on PATH; `apt install postgresql`")
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="pequod-pg-", ignore_cleanup_errors=True) as directory:
         cluster = Postgres(programs, Path(directory))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from pequod_bench.backed_twip import FEEDS, Settings, run
 from pequod_bench.compare.postgres_system import POSTGRES
 from pequod_bench.compare.system import Missing
 from pequod_bench.progress import ProgressBars
 from rich.console import Console
 
+from tests.installed import lacking
+
 
 def test_timelines_are_what_the_writes_make() -> None:
     if isinstance(missing := POSTGRES.find(), Missing):
-        pytest.skip(str(missing))
+        lacking(missing.reason)
     report = run(Settings(users=20, seconds=0.5, writers=2, checkers=2), ProgressBars(Console(file=io.StringIO())))
     assert [found.feed for found in report.feeds] == list(FEEDS)
     assert report.is_correct

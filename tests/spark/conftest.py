@@ -11,6 +11,7 @@ from pequod_spark.session import SparkUnavailableError, require_spark, spark_ses
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
+from tests.installed import lacking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ class SkippedModule(pytest.Module):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         assert WHY_NOT is not None
-        pytest.skip(WHY_NOT)
+        lacking(WHY_NOT)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:

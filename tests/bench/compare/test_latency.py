@@ -12,12 +12,14 @@ from pequod_bench.compare.system import Missing, System
 from pequod_bench.compare.systems import SYSTEMS_BY_CALL
 from pequod_bench.latency import LatencyHistogram, latencies, open_loop
 
+from tests.installed import lacking
+
 
 @pytest.mark.parametrize("system", SYSTEMS_BY_CALL, ids=lambda system: system.name)
 def test_a_system_answers_at_fixed_rates_and_shows_posts(system: System) -> None:
     presence = system.find()
     if isinstance(presence, Missing):
-        pytest.skip(presence.reason)
+        lacking(presence.reason)
     load = openloop.make_load(60, rates=(400, 800), seconds=0.25, seed=3)
     posts = freshness.make_posts(60, post_count=30, seed=3)
     with client_loop() as loop:

@@ -14,6 +14,8 @@ from pequod_bench.compare.system import Found, Missing, PeerError, System, Workl
 from pequod_bench.compare.systems import SYSTEMS
 from pequod_bench.stream import LOGOUT, make_stream
 
+from tests.installed import lacking
+
 TINY = Workload(make_stream("synthetic", 150, 3_000, seed=7), tweet_bytes=20)
 
 
@@ -21,7 +23,7 @@ TINY = Workload(make_stream("synthetic", 150, 3_000, seed=7), tweet_bytes=20)
 def test_a_system_keeps_the_timelines(system: System) -> None:
     presence = system.find()
     if isinstance(presence, Missing):
-        pytest.skip(presence.reason)
+        lacking(presence.reason)
     with client_loop() as loop:
         outcome = run_twip(system, TINY, loop)
     assert outcome.difference == ""

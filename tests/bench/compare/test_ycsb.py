@@ -14,6 +14,8 @@ from pequod_bench.compare.system import Missing, Server
 from pequod_bench.compare.ycsb import INSERT, READ, READ_THEN_WRITE, SCAN, UPDATE, Mix, make_operations
 from pequod_bench.compare.ycsb_stores import CONTENDERS, Contender, Store, run_ycsb
 
+from tests.installed import lacking
+
 EVERYTHING = Mix("updates", "", (0.25, 0.25, 0.25, 0.25, 0))
 WAITING = Mix("writes that wait for a read", "", (0.25, 0, 0.25, 0.25, 0.25))
 
@@ -23,7 +25,7 @@ WAITING = Mix("writes that wait for a read", "", (0.25, 0, 0.25, 0.25, 0.25))
 def test_a_store_reads_and_keeps_the_records(contender: Contender, mix: Mix) -> None:
     presence = contender.system.find()
     if isinstance(presence, Missing):
-        pytest.skip(presence.reason)
+        lacking(presence.reason)
     operations = make_operations(mix, record_count=300, operation_count=1_500, seed=4)
     records, row_count = ycsb.expected(operations)
     with client_loop() as loop:
