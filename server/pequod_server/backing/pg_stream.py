@@ -106,6 +106,7 @@ class Stream:
 @asynccontextmanager
 async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Stream]:
     """Stream the slot of a session from a position on."""
+
     def connect() -> ReplicationCursor:
         settings = " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in SETTINGS.items())
         connection = psycopg2.connect(
