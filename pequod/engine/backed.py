@@ -21,6 +21,7 @@ from pequod.engine.eviction import HELD, PINNED, WAIT_READS, Memory, Rank
 from pequod.engine.memory import ROW
 from pequod.engine.presence import Part, Presence, Removed
 from pequod.engine.ranges import Range, united
+from pequod.engine.read import Read
 from pequod.engine.spec import DELIMITER
 from pequod.engine.store import Store, Table
 
@@ -53,7 +54,7 @@ class BackedTable:
             part, absorbed = self._presence.add(start, stop, min(size, len(keys) - at * size))
             for old in absorbed:
                 self._leave(old)
-            self._enter(part, self._memory.read_number + WAIT_READS)
+            self._enter(part, self._memory.reads.number + WAIT_READS)
 
     def forget(self, first: bytes, last: bytes) -> None:
         """Drop what is loaded of a range, and everything that was computed from it."""
@@ -69,7 +70,7 @@ class BackedTable:
         for part in removed.gone:
             self._leave(part)
         for part in removed.left:
-            self._enter(part, self._memory.read_number)
+            self._enter(part, self._memory.reads.number)
         ledger.loaded_bytes -= before_bytes - table.count_bytes()
 
     def evict(self, part: Part) -> None:
@@ -90,7 +91,7 @@ class BackedTable:
             if rank is HELD:
                 return HELD
             priority, last_used = max(priority, rank[0]), max(last_used, rank[1])
-        if last_used < self._memory.read_number:
+        if last_used < self._memory.reads.number:
             # It stays used so late when they have gone.
             part.last_used = last_used
         return priority, last_used, 1
@@ -106,7 +107,7 @@ class BackedTable:
         part.last_used = last_used
         self._memory.ledger.part_count += 1
         if self._priority < PINNED:
-            self._memory.enter(part, (self._priority, self._memory.read_number, 1))
+            self._memory.enter(part, (self._priority, self._memory.reads.number, 1))
 
     def _leave(self, part: Part) -> None:
         self._memory.ledger.part_count -= 1
@@ -137,7 +138,7 @@ class Backed:
             owner = BackedTable(table, table.presence, self._changes, self._memory, priority)
             table.presence.owner = self._by_name[name] = owner
 
-    def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> int:
+    def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
         """Take in what the database has in a range; return how many rows are others now. See `Engine.load`."""
         found = dict(rows)
         self._memory.refuse_beyond(sum([ROW + len(key) + len(value) for key, value in found.items()]))
@@ -150,7 +151,7 @@ class Backed:
             gone = [key for key in table.slice(start, stop).keys if key not in found]
             keys = sorted(key for key in found if start <= key < stop)
             owner = self._by_name[table.prefix[:-1]]
-            for gap in table.presence.gaps(start, stop, self._memory.read_number):
+            for gap in table.presence.gaps(start, stop, read.number):
                 owner.add(*gap, keys[bisect_left(keys, gap.first) : bisect_left(keys, gap.last)])
             for key in gone:
                 changed += self._changes.set_base(table, key, None)

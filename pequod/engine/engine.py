@@ -40,6 +40,7 @@ from pequod.engine.loading import Backfills
 from pequod.engine.memory import ROW, UNLIMITED, Ledger
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range
+from pequod.engine.read import Reads
 from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
 from pequod.engine.scans import Scans
@@ -89,7 +90,8 @@ class Engine:
         self._tables = self._store.tables
         #: What everything takes. Who keeps changes of watches adds them to its ``watch_bytes``.
         self.ledger = Ledger(memory_limit)
-        self._memory = Memory(self.ledger, self._store, key_bytes_max)
+        self._reads = Reads()
+        self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads)
         self._changes = Changes(self._memory)
         self._catalog = Catalog(self._store, self._changes, self.ledger, priorities or {})
         self._reader = Reader(self._changes, self._memory)
@@ -182,8 +184,7 @@ class Engine:
         Cost:
             That of as many puts, in the order of ``rows``.
         """
-        self._memory.read_number += 1
-        self.revision += self._backed.load(first, last, rows)
+        self.revision += self._backed.load(first, last, rows, self._reads.begin())
         if self.ledger.limit_bytes < UNLIMITED:
             self._backed.refuse_overfull(first, last, self.revision)
 
@@ -332,17 +333,17 @@ class Engine:
         table = self._tables.get(name)
         if table is None:
             return None
-        if table.presence is not None:
-            memory = self._memory
-            memory.read_number += 1
-            if not table.presence.holds(key, key + b"\0", memory.read_number):
-                raise MissingError((Range(key, key + b"\0"),))
+        if table.presence is not None and not self._is_loaded(table.presence, key, key + b"\0"):
+            raise MissingError((Range(key, key + b"\0"),))
         value = table.get(key)
         if value is not None:
             return value
+        if not table.outputs:
+            return None
+        read = self._reads.begin(now)
         for join in table.outputs:
             if join.match_output(key):
-                value = self._scans.get(join, key, now)
+                value = self._scans.get(join, key, read)
                 if value is not None:
                     return value
         return None
@@ -379,16 +380,16 @@ class Engine:
             and context.first <= first < context.end
             and now <= context.expires_s
             and not (reverse or context.join.output.entry_count)
-            and (context.is_fresh or self._reader.refresh(context, now))
+            and (context.is_fresh or self._reader.refresh(context, self._reads.begin(now)))
         ):
             context.join.counters.hits += 1
-            memory = self._memory
-            memory.read_number = context.last_used = memory.read_number + 1
+            reads = self._reads
+            reads.number = context.last_used = reads.number + 1
             return context.rows.since(context.prefix, first, limit)
         at = first.find(DELIMITER)
         table = self._tables.get(first[:at]) if at > 0 else None
         if table is None or last is None:
-            return self._scans.scan(first, last, limit, reverse=reverse, now=now)
+            return self._scans.scan(first, last, limit, reverse=reverse, read=self._reads.begin(now))
         outputs = table.outputs
         if not outputs:
             if first < last <= table.end and (table.presence is None or self._is_loaded(table.presence, first, last)):
@@ -401,24 +402,25 @@ class Engine:
                 and context.is_whole
                 and context.first <= first < last <= context.last
                 and now <= context.expires_s
-                and (context.is_fresh or self._reader.refresh(context, now))
+                and (context.is_fresh or self._reader.refresh(context, self._reads.begin(now)))
             ):
                 join.counters.hits += 1
-                memory = self._memory
-                memory.read_number = context.last_used = memory.read_number + 1
+                reads = self._reads
+                reads.number = context.last_used = reads.number + 1
                 if last == context.end:
                     self._by_end[context.end] = context
                 return context.slice(first, last, limit, reverse=reverse)
+        read = self._reads.begin(now)
         if outputs:
             view = self._views.find(first, last)
-            if view is not None and self._scans.bring_up_view(view, now):
+            if view is not None and self._scans.bring_up_view(view, read):
                 base = table.slice(first, last, limit, reverse=reverse) if table.entry_count else None
                 return view.rows(base, limit, reverse=reverse)
             if not (reverse or table.entry_count) and first < last <= table.end:
-                pulled = self._scans.scan_pulled(outputs, first, last, limit, now)
+                pulled = self._scans.scan_pulled(outputs, first, last, limit, read)
                 if pulled is not None:
                     return pulled
-        rows = self._scans.scan(first, last, limit, reverse=reverse, now=now)
+        rows = self._scans.scan(first, last, limit, reverse=reverse, read=read)
         if outputs and first < last <= table.end:
             self._views.remember(first, last, self._catalog.over(first, last))
         return rows
@@ -432,7 +434,7 @@ class Engine:
         Cost:
             O(log n) where one join or the store alone covers the range, else that of the scan.
         """
-        return self._scans.count(first, last, now)
+        return self._scans.count(first, last, self._reads.begin(now))
 
     def splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
         """Return keys that cut ``[first, last)`` into about ``count`` parts of about equal numbers of rows.
@@ -516,7 +518,7 @@ class Engine:
         Cost:
             That of a scan of the range; later 0.5 µs or so more for each computed row that changes in the table.
         """
-        return self._following.begin(first, last, wake, now)
+        return self._following.begin(first, last, wake, self._reads.begin(now))
 
     def settle(self, watch: Watch, *, now: float = 0.0) -> list[Change]:
         """Bring a watched range up to date and return its changes since the last time, in order.
@@ -527,7 +529,7 @@ class Engine:
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded; nothing has been taken.
         """
-        return self._following.settle(watch, now)
+        return self._following.settle(watch, self._reads.begin(now))
 
     def unwatch(self, watch: Watch) -> None:
         """Follow a range no more."""
@@ -582,7 +584,7 @@ class Engine:
         Cost:
             O(tables), and of what goes.
         """
-        self._memory.read_number += 1
+        self._reads.begin()
         self._memory.weigh(self.revision)
         return self._memory.make_room(spare_bytes)
 
@@ -595,7 +597,7 @@ class Engine:
         """
         ledger = self.ledger
         before_bytes = ledger.total_bytes
-        self._memory.read_number += 1
+        self._reads.begin()
         self._memory.shrink(max(goal_bytes, before_bytes - step_bytes))
         return goal_bytes < ledger.total_bytes <= before_bytes - step_bytes
 
@@ -606,7 +608,7 @@ class Engine:
         """
         ledger = self.ledger
         before = ledger.evictable_count
-        self._memory.read_number += 1
+        self._reads.begin()
         self._memory.evict(lambda: before - ledger.evictable_count >= count)
         return before - ledger.evictable_count
 
@@ -636,8 +638,7 @@ class Engine:
         return self.invalidate(join.first, join.last)
 
     def _is_loaded(self, presence: Presence, first: bytes, last: bytes) -> bool:
-        self._memory.read_number += 1
-        return presence.holds(first, last, self._memory.read_number)
+        return presence.holds(first, last, self._reads.begin().number)
 
     def _make_table(self, key: bytes, value: bytes) -> Table:
         if self.revision >= self.ledger.weigh_at:

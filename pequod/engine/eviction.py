@@ -20,6 +20,7 @@ from pequod.engine.memory import ENTRY, GROUP, TABLE, UNLIMITED, Ledger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pequod.engine.read import Read, Reads
     from pequod.engine.store import Store
 
 #: Evicting goes on until this share of the limit is free, or so many bytes, so that it is not at work all the time.
@@ -82,13 +83,13 @@ class Memory:
         "_waiting",
         "_weighed_at",
         "ledger",
-        "read_number",
+        "reads",
     )
 
-    def __init__(self, ledger: Ledger, store: Store, key_bytes_max: int) -> None:
+    def __init__(self, ledger: Ledger, store: Store, key_bytes_max: int, reads: Reads) -> None:
         self.ledger = ledger
-        #: That of the read under way, counted from the start: what was used at it stays until its end.
-        self.read_number = 0
+        #: What was used at the latest of these stays.
+        self.reads = reads
         #: Numbers of reads that lacked something and will be tried again.
         self._waiting: dict[int, None] = {}
         self._store = store
@@ -121,14 +122,14 @@ class Memory:
             heapify(self._heap)
             self._gone = 0
 
-    def wait(self) -> None:
-        """Note that the read under way lacks something, and will be tried again once that is loaded.
+    def wait(self, read: Read) -> None:
+        """Note that a read lacks something, and will be tried again once that is loaded.
 
         What was loaded for it stays meanwhile: reads that together need more than there is would else take turns in
         loading, and none would come to its end.
         """
-        self._waiting[self.read_number] = None
-        while (oldest := next(iter(self._waiting))) < self.read_number - WAIT_READS:
+        self._waiting[read.number] = None
+        while (oldest := next(iter(self._waiting))) < read.number - WAIT_READS:
             del self._waiting[oldest]
 
     def last_needed(self, last_used: int) -> int:
@@ -142,6 +143,7 @@ class Memory:
             O(log n) for each thing that goes or was used since its last look, beside its going.
         """
         aside = []
+        latest = self.reads.number
         while self._heap and not is_enough():
             ticket = heappop(self._heap)
             thing = ticket.thing
@@ -151,10 +153,10 @@ class Memory:
             rank = thing.rank()
             if rank is HELD:
                 # Being held is a use.
-                ticket.rank = (ticket.rank[0], self.read_number, ticket.rank[2])
+                ticket.rank = (ticket.rank[0], latest, ticket.rank[2])
                 aside.append(ticket)
-            elif rank[1] >= self.read_number:
-                ticket.rank = (rank[0], self.read_number, rank[2])
+            elif rank[1] >= latest:
+                ticket.rank = (rank[0], latest, rank[2])
                 aside.append(ticket)
             elif rank != ticket.rank:
                 ticket.rank = rank
@@ -230,7 +232,7 @@ class Memory:
         stored_bytes_max = int(ledger.limit_bytes * _STORED_SHARE)
         needed_bytes = ledger.stored_bytes + grows_bytes
         if needed_bytes <= stored_bytes_max:
-            self.read_number += 1
+            self.reads.begin()
             if self.make_room(grows_bytes):
                 return
             needed_bytes = ledger.total_bytes + grows_bytes
@@ -260,7 +262,8 @@ class Memory:
             ledger = self.ledger
             ledger.refusals += 1
             needed_bytes = ledger.total_bytes + spare_bytes
-            self.read_number += 1
+            # What the read has used need not stay: it ends here.
+            self.reads.begin()
             self.shrink(ledger.limit_bytes - self.free_bytes)
             raise self._refusal(needed_bytes)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pequod.engine.catalog import Catalog
 from pequod.engine.errors import LimitExceededError, MissingError, NotWatchableError
 from pequod.engine.ranges import Range, united
+from pequod.engine.read import Read
 from pequod.engine.scans import Scans
 from pequod.engine.store import Store
 from pequod.engine.watches import Change, Watch, Watches, refuse_unwatchable, settle_lost
@@ -27,31 +28,31 @@ class Following:
         self._scans = scans
         self._watches = watches
 
-    def begin(self, first: bytes, last: bytes | None, wake: Callable[[], None], now: float) -> Watch:
+    def begin(self, first: bytes, last: bytes | None, wake: Callable[[], None], read: Read) -> Watch:
         """Follow a range; see `Engine.watch`."""
         joins = self._catalog.over(first, last)
         for join in joins:
             refuse_unwatchable(join)
         watch = Watch(first, last, wake)
-        self._scans.read(joins, first, last, now)
+        self._scans.bring_up(joins, first, last, read)
         self._watches.add(watch)
         return watch
 
-    def settle(self, watch: Watch, now: float) -> list[Change]:
+    def settle(self, watch: Watch, read: Read) -> list[Change]:
         """Return the changes of a range; see `Engine.settle`."""
         try:
             while watch.ended is None and (watch.stale or watch.lost):
-                self._bring_up(watch, now)
+                self._bring_up(watch, read)
         except (NotWatchableError, LimitExceededError) as error:
             self._watches.end(watch, str(error))
         return watch.take()
 
-    def _bring_up(self, watch: Watch, now: float) -> None:
+    def _bring_up(self, watch: Watch, read: Read) -> None:
         while watch.stale:
             stale, watch.stale = watch.stale, {}
-            lacking = self._scans.refresh(stale, now)
+            lacking = self._scans.refresh(stale, read)
             watch.stale.update(lacking)
-            self._scans.refuse_missing()
+            self._scans.refuse_missing(read)
         lost = len(watch.lost)
         joins = self._catalog.over(watch.first, watch.last) if lost else []
         for join in joins:
@@ -59,7 +60,7 @@ class Following:
         missing: list[Range] = []
         for first, last in watch.lost[:lost]:
             try:
-                self._scans.read(self._catalog.over(first, last), first, last, now)
+                self._scans.bring_up(self._catalog.over(first, last), first, last, read)
             except MissingError as error:
                 missing += error.ranges
         if missing:

@@ -35,6 +35,7 @@ from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import BYTES
 from pequod.engine.plan import fix_slots
 from pequod.engine.ranges import Range, lower
+from pequod.engine.read import Read
 from pequod.engine.reader import Reader, SourceReader
 from pequod.engine.rows import Rows, SortedRows
 from pequod.engine.spec import Operator
@@ -111,7 +112,8 @@ class Backfills:
         placed = [(piece, _place(backfill, piece)) for piece in pieces]
         loaded = Loaded()
         for piece, environment in placed:
-            self._memory.read_number += 1
+            # Each is a read of its own: the next may evict what the last one brought.
+            read = self._memory.reads.begin(now)
             prefix = backfill.plan.prefix(environment)
             contexts = [status.context for status in backfill.join.coverage.overlapping(piece.first, piece.last)]
             self._reader.absorb(contexts, backfill.plan)
@@ -120,8 +122,8 @@ class Backfills:
             for gap in gaps:
                 context = Context(backfill.join, backfill.plan, environment, prefix)
                 try:
-                    self._make(backfill, context, Range(*gap), piece, now)
-                    self._show(context, Range(*gap), now)
+                    self._make(backfill, context, Range(*gap), piece, read)
+                    self._show(context, Range(*gap), read)
                 except BaseException:
                     self._changes.discard(context)
                     raise
@@ -159,7 +161,7 @@ class Backfills:
             assert backfill.ended is None, "invariant 1"
             backfill._check()
 
-    def _make(self, backfill: Backfill, context: Context, bounds: Range, piece: Piece, now: float) -> None:
+    def _make(self, backfill: Backfill, context: Context, bounds: Range, piece: Piece, read: Read) -> None:
         """Fill a context with what is right for ``bounds`` now; nobody sees it yet."""
         join = backfill.join
         sources = SourcesAsOf(backfill)
@@ -168,7 +170,7 @@ class Backfills:
         context.add_range(StatusRange(*bounds, context))
         _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
         context.log = sources.changed
-        differences = self._reader.differences(context, SourceReader(self._reader, join, now))
+        differences = self._reader.differences(context, SourceReader(self._reader, join, read))
         try:
             for sign, batch in differences:
                 _apply(join, context, sign, batch)
@@ -178,12 +180,12 @@ class Backfills:
         context.log = {}
         context.ranges.clear()
 
-    def _show(self, context: Context, bounds: Range, now: float) -> None:
+    def _show(self, context: Context, bounds: Range, read: Read) -> None:
         """Let a context that is right answer reads; one with its prefix that is there already takes it in."""
         join = context.join
         present = join.contexts.get(context.prefix)
         if present is not None and not present.is_fresh:
-            self._reader.refresh(present, now)
+            self._reader.refresh(present, read)
             present = join.contexts.get(context.prefix)
         if present is None:
             join.contexts[context.prefix] = present = context
@@ -195,7 +197,7 @@ class Backfills:
             present.state_bytes += context.state_bytes
             for updaters in context.updaters:
                 updaters.hand_over(context, present)
-        self._reader.cover(present, *bounds)
+        self._reader.cover(present, *bounds, read)
 
 
 class SourcesAsOf:

@@ -4,10 +4,10 @@
     refresh  a context: first its upstream contexts, then its own log, deepest source first
     fill     a gap: run the plan, then take in its rows and frames
 
-An execution may itself bring sources up to date, which may change what it has already read. `Changes.serial` tells:
-the execution is then thrown away and run again, and now finds its sources fresh.
+An execution may itself bring sources up to date, which may change what it has already read. `SourceReader.is_steady`
+tells: the execution is then thrown away and run again, and now finds its sources fresh.
 
-Sources may be ranges of backed tables that are not loaded. An execution notes all that it meets in `Reader.missing`,
+Sources may be ranges of backed tables that are not loaded. An execution notes all that it meets in `Read.missing`,
 goes on with what is there, and is thrown away in the end. What needs its result is given up likewise; the rest of the
 read is done, so that all that is missing is known at once and the next try finds the rest ready.
 """
@@ -27,7 +27,8 @@ from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import COMPUTING, UNLIMITED
 from pequod.engine.plan import Plan
 from pequod.engine.presence import Presence
-from pequod.engine.ranges import Range, prefix_end
+from pequod.engine.ranges import prefix_end
+from pequod.engine.read import Read
 from pequod.engine.rows import Rows
 from pequod.engine.store import Table, merge_layers
 
@@ -35,17 +36,23 @@ from pequod.engine.store import Table, merge_layers
 class SourceReader:
     """Reads the sources of one join for one execution, and remembers what that made it depend on."""
 
-    __slots__ = ("_join", "_now", "_reader", "expires_s", "is_lacking", "upstreams")
+    __slots__ = ("_join", "_read", "_reader", "_serial", "expires_s", "is_lacking", "upstreams")
 
-    def __init__(self, reader: Reader, join: InstalledJoin, now: float) -> None:
+    def __init__(self, reader: Reader, join: InstalledJoin, read: Read) -> None:
         self._reader = reader
         self._join = join
-        self._now = now
+        self._read = read
+        self._serial = reader.changes.serial
         #: Contexts whose rows were read, and the first moment at which one of them expires.
         self.upstreams: dict[Context, None] = {}
         self.expires_s = inf
         #: Something that was read is not loaded: what was made of it is worth nothing.
         self.is_lacking = False
+
+    @property
+    def is_steady(self) -> bool:
+        """No computed row has changed since the execution began: all that it has read is of one moment."""
+        return self._serial == self._reader.changes.serial
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows of a source that start with ``prefix`` and go on with something in ``[first, last)``.
@@ -67,14 +74,14 @@ class SourceReader:
         layers = [base]
         for upstream in upstreams:
             if upstream.is_pull:
-                layers.append(self._reader.pull(upstream, start, stop, self._now, self))
+                layers.append(self._reader.pull(upstream, start, stop, self._read, self))
                 continue
-            ready = self._reader.ready(upstream, start, stop, self._now)
+            ready = self._reader.ready(upstream, start, stop, self._read)
             if ready is not None:
                 self.depend_on(ready)
                 layers.append(ready.slice(start, stop))
                 continue
-            contexts = self._reader.ensure(upstream, start, stop, self._now)
+            contexts = self._reader.ensure(upstream, start, stop, self._read)
             if contexts is None:
                 self.is_lacking = True
                 continue
@@ -103,9 +110,9 @@ class SourceReader:
     def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> None:
         start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
         assert stop is not None, "a table name has an end"
-        read_number = self._reader.memory.read_number
-        if start < stop and not presence.holds(start, stop, read_number):
-            self._reader.missing.update(dict.fromkeys(presence.gaps(start, stop, read_number)))
+        read = self._read
+        if start < stop and not presence.holds(start, stop, read.number):
+            read.lack(presence.gaps(start, stop, read.number))
             self.is_lacking = True
 
     def depend_on(self, context: Context) -> None:
@@ -124,36 +131,34 @@ class SourceReader:
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("_changes", "memory", "missing")
+    __slots__ = ("changes", "memory")
 
     def __init__(self, changes: Changes, memory: Memory) -> None:
-        self._changes = changes
+        self.changes = changes
         self.memory = memory
-        #: What reads since it was last emptied lacked.
-        self.missing: dict[Range, None] = {}
 
-    def ready(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> Context | None:
+    def ready(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> Context | None:
         """Return the context that holds ``[first, last)`` in one range and is fresh: what most reads of a source find.
 
         Cost:
             O(log ranges), an eighth of what `ensure` takes to find the same.
         """
-        context = self._ready(join, first, last, now)
+        context = self._ready(join, first, last, read)
         if context is not None:
             join.counters.hits += 1
         return context
 
-    def _ready(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> Context | None:
+    def _ready(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> Context | None:
         status = join.coverage.find(first)
         if status is None or last > status.last:
             return None
         context = status.context
-        if not context.is_fresh or context.expires_s < now:
+        if not context.is_fresh or context.expires_s < read.now:
             return None
-        context.last_used = self.memory.read_number
+        context.last_used = read.number
         return context
 
-    def ensure(self, join: InstalledJoin, first: bytes, last: bytes, now: float) -> list[Context] | None:
+    def ensure(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> list[Context] | None:
         """Materialise ``[first, last)`` of a join and bring it up to date, as far as what that needs is loaded.
 
         Returns:
@@ -171,7 +176,7 @@ class Reader:
         while True:
             ranges = join.coverage.overlapping(first, last)
             contexts = list(dict.fromkeys([status.context for status in ranges]))
-            if self._freshen(contexts, lacking, now):
+            if self._freshen(contexts, lacking, read):
                 gaps = [gap for gap in gaps_between(ranges, first, last) if gap not in lacking]
                 if not gaps:
                     join.counters.hits += was_ready
@@ -180,25 +185,25 @@ class Reader:
                     # All of them before looking again, which is for nothing if there were many. Filling one leaves
                     # the others gaps: no join reads its own output.
                     for gap in gaps:
-                        if not self._fill(join, Context(join, plan, environment, prefix), *gap, now):
+                        if not self._fill(join, Context(join, plan, environment, prefix), *gap, read):
                             lacking.add(gap)
                     # Where there was nothing, one range is all there is.
-                    if not ranges and (filled := self._ready(join, first, last, now)) is not None:
+                    if not ranges and (filled := self._ready(join, first, last, read)) is not None:
                         return [filled]
             was_ready = False
 
-    def _freshen(self, contexts: list[Context], lacking: set[Context | tuple[bytes, bytes]], now: float) -> bool:
+    def _freshen(self, contexts: list[Context], lacking: set[Context | tuple[bytes, bytes]], read: Read) -> bool:
         """Bring contexts up to date, once around; tell whether there was nothing to do."""
         was_fresh = True
         for context in contexts:
-            context.last_used = self.memory.read_number
+            context.last_used = read.number
             if not context.is_live:
                 was_fresh = False
-            elif context.expires_s < now:
-                self._changes.drop(context)
+            elif context.expires_s < read.now:
+                self.changes.drop(context)
                 was_fresh = False
             elif not context.is_fresh and context not in lacking:
-                if not self.refresh(context, now) and context.is_live:
+                if not self.refresh(context, read) and context.is_live:
                     lacking.add(context)
                 was_fresh = False
         return was_fresh
@@ -212,21 +217,19 @@ class Reader:
         if plan.is_point:
             return False
         for context in points:
-            self._changes.drop(context)
+            self.changes.drop(context)
         return bool(points)
 
     def pull(
-        self, join: InstalledJoin, first: bytes, last: bytes, now: float, reader: SourceReader | None = None
+        self, join: InstalledJoin, first: bytes, last: bytes, read: Read, reader: SourceReader | None = None
     ) -> Rows:
         """Compute ``[first, last)`` of a join and keep nothing; the rows are not all there if something is missing."""
         plan, environment, prefix = join.plan_for(first, last)
-        sources = SourceReader(self, join, now)
         while True:
-            serial = self._changes.serial
+            sources = SourceReader(self, join, read)
             batch = Execution(plan, environment.copy(), first, last, sources, is_unique=join.is_unique).run()
-            if sources.is_lacking or serial == self._changes.serial:
+            if sources.is_lacking or sources.is_steady:
                 break
-            sources = SourceReader(self, join, now)
         if reader is not None:
             reader.is_lacking |= sources.is_lacking
             for context in sources.upstreams:
@@ -236,7 +239,7 @@ class Reader:
         join.counters.rows_computed += len(tails)
         return Rows([prefix + tail for tail in tails], values)
 
-    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, now: float) -> bool:
+    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, read: Read) -> bool:
         """Materialise a gap, or bring something that it needs a step further; the caller looks again.
 
         Returns:
@@ -244,21 +247,20 @@ class Reader:
         """
         if join.is_push:
             context = join.contexts.get(context.prefix, context)
-            context.last_used = self.memory.read_number
-            if context.expires_s < now:
-                self._changes.drop(context)
+            context.last_used = read.number
+            if context.expires_s < read.now:
+                self.changes.drop(context)
                 return True
             if not context.is_fresh:
                 # Its log is about rows that it has; new rows would be right already.
-                return self.refresh(context, now) or not context.is_live
-        serial = self._changes.serial
-        sources = SourceReader(self, join, now)
+                return self.refresh(context, read) or not context.is_live
+        sources = SourceReader(self, join, read)
         batch = Execution(
             context.plan, context.environment.copy(), first, last, sources, is_unique=join.is_unique
         ).run()
         if sources.is_lacking:
             return False
-        if serial != self._changes.serial:
+        if not sources.is_steady:
             return True
         states: dict[bytes, State] = {}
         rows = _combine(join, batch, states)
@@ -273,57 +275,56 @@ class Reader:
             take_frames(context, batch)
             self._depend(context, sources)
         else:
-            context.expires_s = join.expires_s(now)
-        self.cover(context, first, last)
+            context.expires_s = join.expires_s(read.now)
+        self.cover(context, first, last, read)
         join.counters.computed_ranges += 1
         join.counters.rows_computed += len(rows.keys)
         self.memory.hold()
         return True
 
-    def cover(self, context: Context, first: bytes, last: bytes) -> None:
+    def cover(self, context: Context, first: bytes, last: bytes, read: Read) -> None:
         """Let a range of a context, which has its rows, answer reads from now on.
 
         Requires:
             No status range overlaps ``[first, last)``.
         """
         memory, join = self.memory, context.join
-        context.last_used = memory.read_number
+        context.last_used = read.number
         if not context.ranges:
             memory.ledger.context_count += 1
             if join.priority < PINNED:
-                memory.enter(context, (join.priority, memory.read_number, 0))
+                memory.enter(context, (join.priority, read.number, 0))
         range_count = len(context.ranges)
         join.coverage.add(first, last, context)
         memory.ledger.range_count += len(context.ranges) - range_count
 
-    def refresh(self, context: Context, now: float) -> bool:
+    def refresh(self, context: Context, read: Read) -> bool:
         """Bring a context up to date: its upstream contexts, then its own log.
 
         Returns:
             Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
         """
-        context.last_used = self.memory.read_number
+        context.last_used = read.number
         while context.is_live and not context.is_fresh:
             stale = [upstream for upstream in context.upstreams if not upstream.is_fresh]
             if stale:
-                lacking = [upstream for upstream in stale if not self.refresh(upstream, now) and upstream.is_live]
+                lacking = [upstream for upstream in stale if not self.refresh(upstream, read) and upstream.is_live]
                 if lacking and context.is_live:
                     return False
                 continue
             if selections.apply_log(context):
-                self._changes.serial += 1
+                self.changes.serial += 1
                 self._settle_log(context)
             else:
-                serial = self._changes.serial
-                sources = SourceReader(self, context.join, now)
+                sources = SourceReader(self, context.join, read)
                 batches = self.differences(context, sources)
                 if sources.is_lacking:
                     return False
-                if serial != self._changes.serial:
+                if not sources.is_steady:
                     continue
                 self._settle_log(context)
                 self._depend(context, sources)
-                self._changes.apply(context.join, context, batches)
+                self.changes.apply(context.join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh
 

@@ -13,6 +13,7 @@ from pequod.engine.errors import MissingError
 from pequod.engine.eviction import Memory
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.ranges import united
+from pequod.engine.read import Read
 from pequod.engine.reader import Reader
 from pequod.engine.rows import Rows
 from pequod.engine.store import Store, merge_layers
@@ -31,19 +32,18 @@ class Scans:
         self._reader = reader
         self._memory = memory
 
-    def scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
+    def scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
         """Return the rows of ``[first, last)``; see `Engine.scan`."""
         if last is not None and first >= last:
             return Rows([], [])
-        self._memory.read_number += 1
         if limit is None or reverse:
-            return self._scan_whole(first, last, limit, reverse=reverse, now=now)
+            return self._scan_whole(first, last, limit, reverse=reverse, read=read)
         # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
         # them for each piece. Rows may go meanwhile; then it takes more.
         wanted = limit
         while True:
             bound = self._reach(first, last, wanted)
-            rows = self._scan_whole(first, bound, limit, reverse=False, now=now)
+            rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
             if bound == last or len(rows.keys) >= limit:
                 return rows
             wanted *= 2
@@ -56,10 +56,10 @@ class Scans:
                 last = bound
         return last
 
-    def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
+    def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
         layers = [self._store.slice(first, last, limit, reverse=reverse)]
         joins = self._catalog.over(first, last)
-        pulled = self._bring_up(joins, first, last, now)
+        pulled = self.bring_up(joins, first, last, read)
         for join in joins:
             start, stop = join.clip(first, last)
             if join in pulled:
@@ -70,7 +70,7 @@ class Scans:
         return merge_layers(layers, limit, reverse=reverse)
 
     def scan_pulled(
-        self, joins: list[InstalledJoin], first: bytes, last: bytes, limit: int | None, now: float
+        self, joins: list[InstalledJoin], first: bytes, last: bytes, limit: int | None, read: Read
     ) -> Rows | None:
         """Return the rows of ``[first, last)`` of a table's joins, some of them computed now; see `Engine.scan`.
 
@@ -85,22 +85,20 @@ class Scans:
         """
         if True not in [join.is_pull for join in joins]:
             return None
-        self._memory.read_number += 1
-        self._reader.missing.clear()
         kept: list[Context] = []
         for join in joins:
             if join.is_pull:
                 continue
             context = join.level_one(first)
-            if context is None or not context.holds(first, last) or context.expires_s < now:
+            if context is None or not context.holds(first, last) or context.expires_s < read.now:
                 return None
-            if not (context.is_fresh or self._reader.refresh(context, now)):
+            if not (context.is_fresh or self._reader.refresh(context, read)):
                 return None
-            context.last_used = self._memory.read_number
+            context.last_used = read.number
             kept.append(context)
-        serial = self._changes.serial
-        pulled = {join: self._reader.pull(join, *join.clip(first, last), now) for join in joins if join.is_pull}
-        if self._reader.missing or serial != self._changes.serial or not all(map(_is_ready, kept)):
+        read.begin_again(self._changes.serial)
+        pulled = {join: self._reader.pull(join, *join.clip(first, last), read) for join in joins if join.is_pull}
+        if read.missing or read.serial != self._changes.serial or not all(map(_is_ready, kept)):
             return None
         layers = []
         for join in joins:
@@ -113,24 +111,22 @@ class Scans:
         rows = join_layers(layers, None, reverse=False)
         return rows if limit is None else Rows(rows.keys[:limit], rows.values[:limit])
 
-    def count(self, first: bytes, last: bytes | None, now: float) -> int:
+    def count(self, first: bytes, last: bytes | None, read: Read) -> int:
         """Return how many keys ``[first, last)`` has; see `Engine.count`."""
         if last is not None and first >= last:
             return 0
-        self._memory.read_number += 1
         joins = self._catalog.over(first, last)
-        pulled = self._bring_up(joins, first, last, now)
+        pulled = self.bring_up(joins, first, last, read)
         if pulled or any(join.rivals for join in joins):
-            return len(self.scan(first, last, None, reverse=False, now=now).keys)
+            return len(self.scan(first, last, None, reverse=False, read=read).keys)
         return self._store.count(first, last) + sum(join.coverage.count(*join.clip(first, last)) for join in joins)
 
-    def get(self, join: InstalledJoin, key: bytes, now: float) -> bytes | None:
+    def get(self, join: InstalledJoin, key: bytes, read: Read) -> bytes | None:
         """Return the value of a key that a join may compute, None if it does not."""
         status = join.coverage.find(key)
         context = None if status is None else status.context
-        self._memory.read_number += 1
-        if context is None or not context.is_fresh or context.expires_s < now:
-            pulled = self._bring_up([join], key, key + b"\0", now)
+        if context is None or not context.is_fresh or context.expires_s < read.now:
+            pulled = self.bring_up([join], key, key + b"\0", read)
             if join in pulled:
                 return pulled[join].values[0] if pulled[join].values else None
             status = join.coverage.find(key)
@@ -138,32 +134,26 @@ class Scans:
             context = status.context
         else:
             join.counters.hits += 1
-        context.last_used = self._memory.read_number
+        context.last_used = read.number
         return context.get(key)
 
-    def bring_up_view(self, view: View, now: float) -> bool:
+    def bring_up_view(self, view: View, read: Read) -> bool:
         """Bring the contexts of a view up to date; tell whether it still answers its read then."""
-        if not view.holds(now):
+        if not view.holds(read.now):
             return False
-        self._memory.read_number += 1
         contexts = [part.context for part in view.parts]
         for context in contexts:
-            context.last_used = self._memory.read_number
-        if not all(self._reader.refresh(context, now) for context in contexts if not context.is_fresh):
+            context.last_used = read.number
+        if not all(self._reader.refresh(context, read) for context in contexts if not context.is_fresh):
             return False
-        if not (view.holds(now) and all(context.is_fresh for context in contexts)):
+        if not (view.holds(read.now) and all(context.is_fresh for context in contexts)):
             return False
         for context in contexts:
             context.join.counters.hits += 1
         return True
 
-    def read(self, joins: list[InstalledJoin], first: bytes, last: bytes | None, now: float) -> None:
-        """Materialise a range of joins that are kept, and bring it up to date; raises as `scan`."""
-        self._memory.read_number += 1
-        self._bring_up(joins, first, last, now)
-
-    def _bring_up(
-        self, joins: list[InstalledJoin], first: bytes, last: bytes | None, now: float
+    def bring_up(
+        self, joins: list[InstalledJoin], first: bytes, last: bytes | None, read: Read
     ) -> dict[InstalledJoin, Rows]:
         """Materialise a range of joins and bring it up to date; return the rows of those that keep nothing.
 
@@ -172,34 +162,32 @@ class Scans:
             LimitExceededError: What it computes does not fit into memory.
         """
         while True:
-            self._reader.missing.clear()
-            serial = self._changes.serial
+            read.begin_again(self._changes.serial)
             pulled = {}
             for join in joins:
                 start, stop = join.clip(first, last)
                 if join.is_pull:
-                    pulled[join] = self._reader.pull(join, start, stop, now)
+                    pulled[join] = self._reader.pull(join, start, stop, read)
                 else:
-                    self._reader.ensure(join, start, stop, now)
+                    self._reader.ensure(join, start, stop, read)
             if self._store.backed:
-                self._reader.missing.update(dict.fromkeys(self._store.absent(first, last, self._memory.read_number)))
-                self.refuse_missing()
-            if serial == self._changes.serial:
+                read.lack(self._store.absent(first, last, read.number))
+                self.refuse_missing(read)
+            if read.serial == self._changes.serial:
                 return pulled
 
-    def refuse_missing(self) -> None:
-        """Raise MissingError with all that was missing since that was last emptied, if anything was."""
-        if self._reader.missing:
-            self._memory.wait()
-            raise MissingError(united(self._reader.missing))
+    def refuse_missing(self, read: Read) -> None:
+        """Raise MissingError with all that a read lacks, if it lacks anything."""
+        if read.missing:
+            self._memory.wait(read)
+            raise MissingError(united(read.missing))
 
-    def refresh(self, contexts: dict[Context, None], now: float) -> dict[Context, None]:
-        """Bring contexts up to date; return those that lack something, which `refuse_missing` tells."""
-        self._reader.missing.clear()
-        self._memory.read_number += 1
+    def refresh(self, contexts: dict[Context, None], read: Read) -> dict[Context, None]:
+        """Bring contexts up to date; return those for which the read lacks something, noted in it."""
+        read.begin_again(self._changes.serial)
         for context in contexts:
-            context.last_used = self._memory.read_number
-        return {context: None for context in contexts if not self._reader.refresh(context, now) and context.is_live}
+            context.last_used = read.number
+        return {context: None for context in contexts if not self._reader.refresh(context, read) and context.is_live}
 
 
 def _is_ready(context: Context) -> bool:

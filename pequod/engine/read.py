@@ -1,0 +1,57 @@
+"""Reads: one record for each public call that uses what the engine holds.
+
+    scan t|ann|   number 41   now 12.5   serial 7   missing: p|bob| .. p|bob}
+
+The record goes with the call, through all that the call has brought up to date, and ends with it.
+
+>>> reads = Reads()
+>>> first, second = reads.begin(), reads.begin(now=12.5)
+>>> first.number, second.number, second.now
+(1, 2, 12.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pequod.engine.ranges import Range
+
+
+class Read:
+    """One public call, from its begin to its end."""
+
+    __slots__ = ("missing", "now", "number", "serial")
+
+    def __init__(self, number: int, now: float) -> None:
+        #: Counted from the engine's start. What was used at this number stays until the call ends.
+        self.number = number
+        #: The caller's time: what expired before it is not given out.
+        self.now = now
+        #: Ranges of backed tables that the call needs and that are not loaded, in the order in which it met them.
+        self.missing: dict[Range, None] = {}
+        #: `Changes.serial` when the call began, or began again; see `Changes.is_steady`.
+        self.serial = 0
+
+    def begin_again(self, serial: int) -> None:
+        """Forget what an earlier attempt found missing."""
+        self.missing.clear()
+        self.serial = serial
+
+    def lack(self, ranges: Iterable[Range]) -> None:
+        """Note ranges that are not loaded."""
+        self.missing.update(dict.fromkeys(ranges))
+
+
+class Reads:
+    """Numbers the calls of one engine."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        #: That of the latest call. `Engine.scan` counts the commonest reads itself, which need no record.
+        self.number = 0
+
+    def begin(self, now: float = 0.0) -> Read:
+        """Begin a call."""
+        self.number = number = self.number + 1
+        return Read(number, now)
