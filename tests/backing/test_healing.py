@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import asyncpg
 import pytest
+from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingUnavailableError, SchemaError
 from pequod_server.backing.postgres import PostgresStore
 
+from pequod.client import AsyncClient
+from pequod.errors import PequodError
 from tests.backing.conftest import Connection, Postgres
 from tests.backing.feed import Follower, following, until
 from tests.backing.test_postgres import EVERYTHING, MAPPINGS, Mode, content, installed, make, mode
@@ -216,6 +219,56 @@ async def test_a_changed_schema(dsn: str, database: Connection, mode: Mode) -> N
         await follower.until(lambda: len(follower.reloads) >= 1)
         await equal_again(follower, store)
         assert sorted(follower.rows) == [b"p|bob|0001", b"p|liz|0001"]
+
+
+async def test_a_trigger_that_fails_leaves_the_write_of_the_application_alone(dsn: str, database: Connection) -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"), store=await installed(dsn, "notify"))
+    target = f"127.0.0.1:{await server.start()}"
+    await insert(database, "bob")
+    async with AsyncClient(target) as client:
+
+        async def state() -> tuple[str, str]:
+            backing = (await client.statistics()).backing
+            assert backing is not None
+            return backing.state, backing.error
+
+        assert await client.count("p|", "p}") == 1
+        # In one transaction, so that the trigger fails before the feed sees another catalog.
+        await database.execute(
+            "BEGIN; ALTER TABLE posts RENAME COLUMN poster TO author;"
+            "INSERT INTO posts (author, at) VALUES ('liz', 1); UPDATE posts SET body = 'x' WHERE author = 'bob';"
+            "DELETE FROM posts WHERE author = 'bob'; COMMIT"
+        )
+        assert await database.fetchval("SELECT string_agg(author, ',') FROM posts") == "liz"
+        async with asyncio.timeout(30):
+            while (await state())[0] != "down":  # noqa: ASYNC110 - a status has no event to wait for
+                await asyncio.sleep(0.01)
+        assert "has no column poster" in (await state())[1]
+        with pytest.raises(SchemaError, match="has no column poster"):
+            await make(dsn, "notify").check()
+        with pytest.raises(PequodError):
+            await client.count("p|", "p}")
+        await database.execute("ALTER TABLE posts RENAME COLUMN author TO poster")
+        async with asyncio.timeout(30):
+            while (await state())[0] != "ok":  # noqa: ASYNC110 - a status has no event to wait for
+                await asyncio.sleep(0.01)
+        assert await client.scan("p|", "p}") == [(b"p|liz|0001", b"")]
+    await server.stop()
+
+
+async def test_a_trigger_that_failed_once_has_its_pattern_read_again(dsn: str, database: Connection) -> None:
+    store = await installed(dsn, "notify")
+    async with following(store) as follower:
+        await follower.load(EVERYTHING)
+        await insert(database, "bob")
+        await database.execute(
+            "BEGIN; ALTER TABLE posts RENAME COLUMN poster TO author; DELETE FROM posts;"
+            "ALTER TABLE posts RENAME COLUMN author TO poster; COMMIT"
+        )
+        await follower.until(lambda: len(follower.reloads) >= 1)
+        await equal_again(follower, store)
+        assert follower.rows == {}
+        assert any("the trigger of p|<poster>|" in reason and "author" not in reason for reason in follower.reloads)
 
 
 async def test_a_column_that_is_added_or_changes_its_type_costs_at_most_a_reload(

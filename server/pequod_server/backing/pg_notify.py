@@ -17,6 +17,7 @@ import asyncpg
 
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import FeedBrokenError
+from pequod_server.backing.pg_schema import EVERYTHING
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges, told
 from pequod_server.backing.store import Change, Changes, Event, KeyRange, Progress, Reload
 
@@ -25,6 +26,7 @@ _PROGRESS_S: Final = 0.1
 _CHECK_S: Final = 1.0
 #: Notifications that wait in the database for its slowest listener; writers fail when the queue is full.
 _QUEUE_USAGE_MAX: Final = 0.5
+_MANY: Final = "a table was truncated, or more rows changed than are worth telling apart"
 
 
 async def notify_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
@@ -57,9 +59,12 @@ async def _events(
     session: PostgresSession, notes: list[str], before: int, position: int
 ) -> AsyncGenerator[Event, None]:
     """Yield what the notes tell; only the last event is at ``position``."""
-    keys, ranges = _noted(session, notes)
+    keys, ranges, failure = _noted(session, notes)
     if ranges:
-        yield Reload(before, tuple(ranges), "a table was truncated, or more rows changed than are worth telling apart")
+        yield Reload(before, tuple(ranges), failure or _MANY)
+    if failure:
+        # If a table no longer fits its mapping, the status says so from now on.
+        await session.check_installed()
     if not keys:
         yield Progress(position)
         return
@@ -71,7 +76,9 @@ async def _events(
     yield Changes(position, moment.number, tuple(Change(key, rows.get(key)) for key in keys))
 
 
-def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], list[KeyRange]]:
+def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], list[KeyRange], str]:
+    """Return the keys and ranges of notes, and why a trigger failed; empty if none did."""
+    failure = ""
     by_identity = {mapping.identity: mapping for mapping in session.mappings}
     keys: dict[bytes, None] = {}
     ranges: dict[KeyRange, None] = {}
@@ -80,8 +87,11 @@ def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], lis
         mapping = by_identity.get(identity)
         if mapping is None:
             continue
-        if rest == "*":
+        if rest.startswith(EVERYTHING):
             ranges[KeyRange(mapping.first, mapping.last)] = None
+            reason = rest.removeprefix(EVERYTHING).strip()
+            if reason:
+                failure = f"the trigger of {mapping.pattern} on {mapping.table} failed: {reason}"
             continue
         names = [slot.name for slot in mapping.slots]
         for texts in json.loads(rest):
@@ -89,7 +99,7 @@ def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], lis
                 keys[mapping.key(dict(zip(names, texts, strict=True)))] = None
             except PackError as error:
                 session.health.unpackable(error)
-    return list(keys), list(ranges)
+    return list(keys), list(ranges), failure
 
 
 class _Listener:
