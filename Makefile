@@ -9,7 +9,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
-        test-compiled docs docs-serve soak-memory soak-server clean
+        test-compiled test-spark-versions docs docs-serve soak-memory soak-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,19 @@ test: $(INSTALLED) ## run the whole test suite
 QUICK := tests/engine tests/grammar tests/regress tests/client/test_clients.py tests/client/test_columns.py
 test-quick: $(INSTALLED) ## run what an edit of the engine, the grammar or a client breaks first; under a minute
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(PARALLEL) $(QUICK)
+
+SPARKS ?= 4.1 4.2 4.3
+# PySpark 4.1 leaves sockets to the garbage collector, which is a warning, and an error elsewhere.
+test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with each PySpark of SPARKS (4.1 4.2 4.3)
+	@for version in $(SPARKS); do \
+		folder=build/spark-$$version; \
+		test -e $$folder/.installed || { $(BIN)/python -m venv $$folder && \
+			$$folder/bin/python -m pip install --quiet --editable '.[server,backing,spark,bench,dev]' "pyspark==$$version.*" && \
+			touch $$folder/.installed; } || exit 1; \
+		echo "PySpark $$version"; \
+		$$folder/bin/python -m pytest -q -W default tests/spark/test_options.py tests/spark/test_narrowing.py \
+			tests/spark/test_source.py tests/spark/test_stream.py || exit 1; \
+	done
 
 check: $(INSTALLED) proto-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .

@@ -33,7 +33,6 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 #: What a session is given unless the caller says otherwise.
 _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Noting the place of every expression costs more than making it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",

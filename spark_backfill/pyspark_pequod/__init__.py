@@ -4,14 +4,14 @@ Spark looks for modules whose names begin with `pyspark_` and takes their `Defau
 register: `spark.read.format("pequod")` works where this is installed.
 
 source.py   DefaultSource: options in, readers and writers out
-options.py  what the options say: the server, the range, the pattern
-columns.py  rows as Arrow batches, keys taken apart into slot columns
-filters.py  conditions on columns -> a range of keys
-reader.py   batch reads, one task for each range
-packing.py  columns -> keys and values, checked
-writer.py   writes of batches and streams
-stream.py    streaming reads: a watch beside the query
-loading.py  bulk loads: shuffled by key, written in order
+options.py    what the options say: the server, the pattern
+narrowing.py  the ranges of keys that they name
+columns.py    rows as Arrow batches, keys taken apart into slot columns
+reader.py     batch reads, a task for each part
+packing.py    columns -> keys and values, checked
+writer.py     writes of batches and streams
+stream.py     streaming reads: a watch beside the query
+loading.py    bulk loads: shuffled by key, written in order
 """
 
 from pyspark_pequod.source import DefaultSource

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import Any
+from inspect import signature
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,9 @@ from pyspark.sql.types import StructType
 from pequod.engine.rows import Rows
 from pequod.engine.spec import Pattern
 from pequod.errors import PequodError
+
+#: PySpark 4.1 takes UTC by itself, and has no such argument.
+_ZONE: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 class ColumnError(PequodError):
@@ -29,10 +33,11 @@ class ColumnError(PequodError):
         self.reason = reason
 
 
-def default_schema(pattern: Pattern | None) -> str:
+def default_schema(pattern: Pattern | None, *, with_values: bool = True) -> str:
     """Return the columns of a read that names none: the key, its slots as text, the value."""
     slots = [] if pattern is None else dict.fromkeys(slot.name for slot in pattern.slots())
-    return ", ".join(["key binary", *(f"`{name}` string" for name in slots), "value binary"])
+    values = ["value binary"] if with_values else []
+    return ", ".join(["key binary", *(f"`{name}` string" for name in slots), *values])
 
 
 class Columns:
@@ -45,7 +50,7 @@ class Columns:
     """
 
     def __init__(self, schema: StructType, pattern: Pattern | None, *, more: tuple[str, ...] = ()) -> None:
-        self._fields: Any = to_arrow_schema(schema, timezone="UTC")
+        self._fields: Any = to_arrow_schema(schema, **_ZONE)
         self._pattern = pattern
         slots = [] if pattern is None else [slot.name for slot in pattern.slots()]
         #: The expression over keys, and which of its groups must be equal.

@@ -13,17 +13,20 @@ from pequod_spark.connection import Connection
 
 from pequod.client.aio import DEFAULT_TARGET
 from pequod.engine.errors import Span
-from pequod.engine.ranges import prefix_end, within
 from pequod.engine.spec import Pattern
 from pequod.errors import JoinError, PequodError
 
 #: Every option, in the words that messages use; Spark does not mind upper and lower case.
 OPTIONS: Final = (
     "target", "tls", "ca", "certificate", "key", "token", "insecure", "timeout",
-    "first", "last", "prefix", "pattern", "partitions", "compacted",
+    "first", "last", "prefix", "where.SLOT", "pattern", "keys_only", "partitions", "compacted",
 )  # fmt: skip
-#: Spark's own, which it hands on.
-_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
+#: What options that narrow a read by a slot begin with.
+WHERE: Final = "where."
+#: Spark's own, which it hands on; the paths are what `load` is given.
+_SPARKS: Final = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
+#: What says where to read.
+_RANGE: Final = frozenset({"first", "last", "prefix", "path", "paths", "keys_only"})
 
 
 class OptionError(PequodError):
@@ -42,12 +45,23 @@ def refuse_unknown(options: Mapping[str, str]) -> None:
         OptionError: There is one.
     """
     for name in options:
-        if name.lower() in OPTIONS or name.lower() in _SPARKS:
+        if name.lower() in OPTIONS or name.lower() in _SPARKS or name.lower().startswith(WHERE):
             continue
         near = get_close_matches(name.lower(), OPTIONS, n=1)
         raise OptionError(
             name, f"did you mean {near[0]!r}?" if near else f"there is none; there are {', '.join(OPTIONS)}"
         )
+
+
+def refuse_range(options: Mapping[str, str]) -> None:
+    """Refuse what says where to read, of a write: the columns of its rows say where they go.
+
+    Raises:
+        OptionError: There is such an option.
+    """
+    for name in options:
+        if name.lower() in _RANGE or name.lower().startswith(WHERE):
+            raise OptionError(name, "a write takes none: its rows go where `key`, or `pattern` and the slots, say")
 
 
 def connection(options: Mapping[str, str]) -> Connection:
@@ -73,23 +87,6 @@ def connecting(connection: Connection) -> dict[str, str]:
     said = {field.name: getattr(connection, field.name) for field in fields(connection)}
     said["timeout"] = said.pop("timeout_s")
     return {name: _spelt(value) for name, value in said.items() if value is not None}
-
-
-def key_range(options: Mapping[str, str], pattern: Pattern | None) -> tuple[bytes, bytes | None]:
-    """Return the range that the options name, and of it what a pattern leaves.
-
-    Raises:
-        OptionError: It is named twice.
-    """
-    if "prefix" in options and ("first" in options or "last" in options):
-        raise OptionError("prefix", "name the range by prefix, or by first and last")
-    prefix = options.get("prefix", "").encode()
-    first, last = within(prefix, options.get("first", "").encode(), _encoded(options.get("last")))
-    if pattern is None:
-        return first, last
-    stem = pattern.literal_prefix
-    end = prefix_end(stem) if any(pattern.slots()) else stem + b"\0"
-    return max(first, stem), end if last is None else last if end is None else min(last, end)
 
 
 def key_pattern(options: Mapping[str, str]) -> Pattern | None:
@@ -149,7 +146,3 @@ def boolean(options: Mapping[str, str], name: str) -> bool:
 
 def _spelt(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()

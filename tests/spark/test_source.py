@@ -51,7 +51,7 @@ def test_computed_rows_are_computed_for_the_read(reading: DataFrameReader, targe
         assert len(found) == 10
 
 
-def test_conditions_on_the_key_become_the_range(reading: DataFrameReader, target: str) -> None:
+def test_conditions_on_the_key_are_met(reading: DataFrameReader, target: str) -> None:
     key = f.col("key")
     between = (key >= f.lit(b"p|u03|")) & (key < f.lit(b"p|u04|")) & (key != f.lit(b"p|u03|0003"))
     with Client(target) as client:
@@ -69,16 +69,6 @@ def test_keys_are_taken_apart_into_slots(reading: DataFrameReader) -> None:
 def test_columns_have_the_types_that_the_schema_says(reading: DataFrameReader) -> None:
     frame = reading.option("pattern", "p|<poster:3>|<time:4>").schema("value string, time int").load()
     assert [tuple(row) for row in frame.where("time = 17").collect()] == [("tweet 17", 17)]
-
-
-def test_without_pushdown_spark_looks_at_all_rows(spark: SparkSession, reading: DataFrameReader, target: str) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        found = rows(reading.option("prefix", "p|").load().where(f.col("key") < f.lit(b"p|u01|")))
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    with Client(target) as client:
-        assert found == client.scan("p|", "p|u01|")
 
 
 def test_a_bad_option_is_refused_in_words(reading: DataFrameReader) -> None:
