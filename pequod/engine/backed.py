@@ -2,15 +2,16 @@
 
 load     a range as the database has it   -> loaded; what differs from before is told
 apply    a change of the database         -> told, if it lies in a loaded range; else nobody needs to know
-forget   a range                          -> absent; what was computed from it is dropped
+forget   a range, or a little of it       -> absent; what was computed from it is dropped
 evict    the least recently used parts    -> the same, when memory is short
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, pairwise
+from typing import Final
 
 from pequod.engine import presence
 from pequod.engine.catalog import Catalog
@@ -24,6 +25,9 @@ from pequod.engine.ranges import Range, united
 from pequod.engine.read import Read
 from pequod.engine.spec import DELIMITER
 from pequod.engine.store import Store, Table
+
+#: Rows that go at a time where others have their turn between, and frames of contexts: 1 µs each or so.
+FORGOTTEN_MAX: Final = 512
 
 
 class BackedTable:
@@ -73,6 +77,28 @@ class BackedTable:
             self._enter(part, self._memory.reads.number)
         ledger.loaded_bytes -= before_bytes - table.count_bytes()
 
+    def forget_some(self, first: bytes, last: bytes) -> bool:
+        """Drop a little of what is loaded of a range, or of what was computed from that; tell whether more may be left.
+
+        Cost:
+            O(FORGOTTEN_MAX) rows or frames, and those of one context.
+        """
+        part = self._presence.first_over(first, last)
+        if part is None:
+            return False
+        first, last = max(first, part.first), min(last, part.last)
+        rows = self._table.slice(first, last, FORGOTTEN_MAX + 1)
+        if len(rows.keys) > FORGOTTEN_MAX:
+            last = rows.keys[-1]
+        frame_count = 0
+        for context in list(islice(self._waiting(first, last), FORGOTTEN_MAX)):
+            frame_count += len(context.updaters)
+            self._changes.evict(context)
+            if frame_count >= FORGOTTEN_MAX:
+                return True
+        self.forget(first, last)
+        return True
+
     def evict(self, part: Part) -> None:
         """Forget a part."""
         self.forget(part.first, part.last)
@@ -97,11 +123,13 @@ class BackedTable:
         return priority, last_used, 1
 
     def _dependants(self, first: bytes, last: bytes) -> list[Context]:
-        found: dict[Context, None] = {}
+        return list(dict.fromkeys(self._waiting(first, last)))
+
+    def _waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
+        """Yield the contexts that wait for changes in a range, and perhaps others; some more than once."""
         for sites in self._table.readers:
             for site in sites:
-                found.update(dict.fromkeys(site.within(first, last)))
-        return list(found)
+                yield from site.within(first, last)
 
     def _enter(self, part: Part, last_used: int) -> None:
         part.last_used = last_used
@@ -172,6 +200,11 @@ class Backed:
             self.forget(first, last)
             raise
 
+    def part_of(self, key: bytes) -> Part | None:
+        """Return the loaded part that holds a key; None if the key is not loaded, or of no backed table."""
+        table = self._store.tables.get(key.partition(DELIMITER)[0])
+        return None if table is None or table.presence is None else table.presence.find(key)
+
     def apply(self, key: bytes, value: bytes | None) -> bool | None:
         """Take in a change of the database; tell whether it changed a row, None if it is not loaded."""
         table = self._store.tables.get(key.partition(DELIMITER)[0])
@@ -186,6 +219,13 @@ class Backed:
             start, stop = table.clip(first, last)
             if start < stop:
                 self._by_name[table.prefix[:-1]].forget(start, stop)
+
+    def forget_some(self, first: bytes, last: bytes | None) -> bool:
+        """Drop a little of what is loaded of a range; see `Engine.forget_some`."""
+        self._changes.serial += 1
+        return any(
+            self._by_name[table.prefix[:-1]].forget_some(*table.clip(first, last)) for table in self._store.backed
+        )
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:
         """Tell whether what a read of the range shows comes from a backed table, through joins or not."""

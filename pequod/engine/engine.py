@@ -213,6 +213,45 @@ class Engine:
         """
         self._backed.forget(first, last)
 
+    def forget_some(self, first: bytes, last: bytes | None) -> bool:
+        """Do as `forget` does with a little of the range, about a millisecond's worth; tell whether more may be left.
+
+        The rest of the range may be read meanwhile; a caller who does not want that has to see to it.
+
+        Cost:
+            O(some hundreds of rows and frames, and those of one context).
+        """
+        return self._backed.forget_some(first, last)
+
+    def row_bytes(self, rows: Sequence[tuple[bytes, bytes]]) -> int:
+        """Return what rows take once they are loaded."""
+        return sum([ROW + len(key) + len(value) for key, value in rows])
+
+    def refuse_rows(self, row_bytes: int) -> None:
+        """Refuse a load that would not fit whatever goes, before anything goes for a part of it.
+
+        Raises:
+            LimitExceededError: There is no memory for so many bytes of rows.
+        """
+        self._memory.refuse_beyond(row_bytes)
+
+    def part_of(self, key: bytes) -> Range | None:
+        """Return a loaded range that holds a key of a backed table; None if the key is not loaded.
+
+        Cost:
+            O(log parts): 1 µs.
+        """
+        part = self._backed.part_of(key)
+        return None if part is None else part.range
+
+    def is_loaded(self, key: bytes) -> bool:
+        """Tell whether a key of a backed table is loaded.
+
+        Cost:
+            As `part_of`.
+        """
+        return self._backed.part_of(key) is not None
+
     def reads_backed(self, first: bytes, last: bytes | None) -> bool:
         """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
         return self._backed.are_read(first, last)

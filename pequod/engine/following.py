@@ -53,17 +53,17 @@ class Following:
             lacking = self._scans.refresh(stale, read)
             watch.stale.update(lacking)
             self._scans.refuse_missing(read)
-        lost = len(watch.lost)
+        lost, loss_count = watch.lost.copy(), watch.loss_count
         joins = self._catalog.over(watch.first, watch.last) if lost else []
         for join in joins:
             refuse_unwatchable(join)
         missing: list[Range] = []
-        for first, last in watch.lost[:lost]:
+        for first, last in lost:
             try:
                 self._scans.bring_up(self._catalog.over(first, last), first, last, read)
             except MissingError as error:
                 missing += error.ranges
         if missing:
             raise MissingError(united(missing))
-        if lost and not watch.stale and lost == len(watch.lost):
+        if lost and not watch.stale and loss_count == watch.loss_count:
             settle_lost(watch, joins, self._store.backed)

@@ -111,7 +111,7 @@ class Presence:
         Cost:
             O(1) from where a part begins, else O(log parts); and O(parts in the range).
         """
-        part = self._by_first.get(first) or self._find(first)
+        part = self._by_first.get(first) or self.find(first)
         while part is not None:
             part.last_used = read_number
             if last <= part.last:
@@ -121,7 +121,7 @@ class Presence:
 
     def has(self, key: bytes) -> bool:
         """Tell whether ``key`` lies in a loaded range; that is no use of it."""
-        return self._find(key) is not None
+        return self.find(key) is not None
 
     def gaps(self, first: bytes, last: bytes, read_number: int) -> list[Range]:
         """Return the parts of ``[first, last)`` that are not loaded, in order; what is loaded of it is used."""
@@ -167,11 +167,7 @@ class Presence:
                     removed.left.append(self._put(start, stop, part.row_count))
         return removed
 
-    def _put(self, first: bytes, last: bytes, row_count: int) -> Part:
-        part = self._by_first[first] = Part(first, last, row_count, self.owner)
-        return part
-
-    def _find(self, key: bytes) -> Part | None:
+    def find(self, key: bytes) -> Part | None:
         """Return the part that holds ``key``, None if there is none."""
         at = self._by_first.bisect_right(key) - 1
         if at < 0:
@@ -179,9 +175,23 @@ class Presence:
         part: Part = self._by_first.peekitem(at)[1]
         return part if key < part.last else None
 
+    def first_over(self, first: bytes, last: bytes) -> Part | None:
+        """Return the first part that shares a key with ``[first, last)``, None if there is none."""
+        if first >= last:
+            return None
+        found = self.find(first)
+        if found is None:
+            above = next(self._by_first.irange(first, last, inclusive=(False, False)), None)
+            found = None if above is None else self._by_first[above]
+        return found
+
+    def _put(self, first: bytes, last: bytes, row_count: int) -> Part:
+        part = self._by_first[first] = Part(first, last, row_count, self.owner)
+        return part
+
     def _over(self, first: bytes, last: bytes) -> list[Part]:
         """Return the parts that share a key with ``[first, last)``, in order."""
-        start = self._find(first)
+        start = self.find(first)
         found = [self._by_first[key] for key in self._by_first.irange(first, last, inclusive=(False, False))]
         return found if start is None else [start, *found]
 

@@ -13,6 +13,7 @@ frame key share one `Updaters`, and a context keeps only what neither the source
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
@@ -120,26 +121,24 @@ class Site:
             env[number] = groups[group]
         return self.plan.tail(env)
 
-    def within(self, first: bytes, last: bytes) -> list[Context]:
-        """Return the contexts that wait for changes of keys in ``[first, last)``, and perhaps others.
+    def within(self, first: bytes, last: bytes) -> Iterator[Context]:
+        """Yield the contexts that wait for changes of keys in ``[first, last)``, some twice, and perhaps others.
 
         Requires:
-            A database owns the source.
+            A database owns the source. The site is not changed while the iterator is live.
 
         Cost:
             O(length of ``first`` * log frames + contexts found).
         """
         order = self._order
         assert order is not None
-        found: dict[Context, None] = {}
         # A frame whose source key is wholly known waits for its prefix alone; more does no harm.
         above = [first[:length] for length in range(len(first))]
         for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
             low: FrameKey = (start,) if self.step.verify else start
             high: FrameKey = (stop,) if self.step.verify else stop
             for frame_key in order.irange(low, high, inclusive=(True, False)):
-                found.update(dict.fromkeys(self._by_key[frame_key].contexts))
-        return list(found)
+                yield from self._by_key[frame_key].contexts
 
     def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
         """Let ``context`` wait at a frame with extras; nothing changes if it already does.

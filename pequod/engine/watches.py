@@ -45,7 +45,7 @@ class Watch:
            settling.
     """
 
-    __slots__ = ("_is_awake", "_wake", "changes", "ended", "first", "last", "lost", "lost_rows", "stale")
+    __slots__ = ("_is_awake", "_wake", "changes", "ended", "first", "last", "loss_count", "lost", "lost_rows", "stale")
 
     def __init__(self, first: bytes, last: bytes | None, wake: Callable[[], None]) -> None:
         self.first = first
@@ -59,6 +59,8 @@ class Watch:
         #: computed ones, or those of a backed table.
         self.lost: list[tuple[bytes, bytes]] = []
         self.lost_rows: dict[bytes, bytes] = {}
+        #: How often something was lost.
+        self.loss_count = 0
         #: Why it tells no more; None while it does.
         self.ended: str | None = None
 
@@ -69,6 +71,14 @@ class Watch:
     def tell(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Note a change."""
         self.changes.append(Change(key, old, new))
+        self.wake()
+
+    def lose(self, first: bytes, last: bytes) -> None:
+        """Note that a range is lost; what is forgotten piece by piece, in order, is one range."""
+        if self.lost and self.lost[-1][1] == first:
+            first = self.lost.pop()[0]
+        self.lost.append((first, last))
+        self.loss_count += 1
         self.wake()
 
     def wake(self) -> None:
@@ -156,8 +166,7 @@ class WatchIndex:
                 for key, value in _computed(self._table.outputs, first, last).items():
                     if not any(start <= key < stop for start, stop in watch.lost):
                         watch.lost_rows[key] = value
-                watch.lost.append((first, last))
-                watch.wake()
+                watch.lose(first, last)
 
     def note_forgotten(self, first: bytes, last: bytes) -> None:
         """Keep the rows aside that were told of a range of the table which is about to be forgotten."""
@@ -168,8 +177,7 @@ class WatchIndex:
             for key, value in zip(rows.keys, rows.values, strict=True):
                 if not any(lost <= key < end for lost, end in watch.lost):
                     watch.lost_rows[key] = value
-            watch.lost.append((start, stop))
-            watch.wake()
+            watch.lose(start, stop)
 
     def _over(self, first: bytes, last: bytes) -> list[Watch]:
         return [interval.data for interval in self._tree.overlap(first, last)]

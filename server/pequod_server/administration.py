@@ -57,7 +57,10 @@ class AdministrationHandlers(PequodServicer):
         if subject == "join":
             plan = await answer(context, lambda: self._engine.explain_join(request.join))
             return pb.ExplainReply(header=self._header(), join=encode.join_explanation(plan))
-        found = self._engine.explain_range(request.range.first, last_of(request.range), now=time.monotonic())
+        bounds = request.range.first, last_of(request.range)
+        if self._loader is not None:
+            await self._loader.whole([bounds])
+        found = self._engine.explain_range(*bounds, now=time.monotonic())
         return pb.ExplainReply(header=self._header(), range=encode.range_explanation(found))
 
     async def Invalidate(self, request: pb.InvalidateRequest, context: Context) -> pb.InvalidateReply:

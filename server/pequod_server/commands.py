@@ -6,7 +6,7 @@ kinds     PUT GET PUT     run   PUT GET      statuses  OK ABSENT   reply  OK ABS
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pequod_proto.commands import FAILED, GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
@@ -14,7 +14,7 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from pequod.errors import PermissionDeniedError
 from pequod_server.backing import BackingStaleError
 from pequod_server.batch import TAKES, check_columns, command_error
-from pequod_server.execute import Steps
+from pequod_server.execute import Steps, Whole
 from pequod_server.grants import Right, Role
 from pequod_server.guard import Caller, present_caller
 from pequod_server.loader import Loader
@@ -60,16 +60,24 @@ class GuardedExecute:
 
 
 class BoundedExecute:
-    """Runs the commands of batches, but no reads that may show more than the database's bound of staleness allows."""
+    """Runs the commands of batches, but no reads that may show more than the database's bound of staleness allows.
 
-    __slots__ = ("_execute", "_loader")
+    A batch that reads what comes from the database waits while a commit of the database is half applied.
+    """
+
+    __slots__ = ("_execute", "_gate", "_loader")
 
     def __init__(self, execute: Execute, loader: Loader) -> None:
         self._execute = execute
+        self._gate = loader.gate
         self._loader = loader
 
     def __call__(self, request: ExecuteRequest, now: float) -> Steps:
         """Run a batch; see `Executor.steps`."""
+        if self._gate.is_closed and self._reads_backed(request):
+            woken = yield Whole()
+            assert isinstance(woken, float), "the time is sent"
+            now = woken
         if not self._loader.is_stale:
             return (yield from self._execute(request, now))
         arguments = request.arguments[:]
@@ -78,18 +86,29 @@ class BoundedExecute:
         reply = yield from self._execute(_without(refused, request, arguments), now)
         return _with_refused(reply, refused, len(request.kinds))
 
+    def _reads_backed(self, request: ExecuteRequest) -> bool:
+        arguments = request.arguments[:]
+        check_columns(request.kinds, len(arguments), len(request.numbers))
+        return any(self._loader.reads_backed(*bounds) for _, bounds in _reads(request.kinds, arguments))
 
-def _stale(loader: Loader, kinds: bytes, arguments: list[bytes]) -> dict[int, CommandError]:
-    refused: dict[int, CommandError] = {}
+
+def _reads(kinds: bytes, arguments: list[bytes]) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]:
+    """Yield the position of each command that reads, and the range that it reads."""
     at = 0
     for index, kind in enumerate(kinds):
         first = arguments[at]
         if kind not in (PUT, REMOVE):
-            try:
-                loader.refuse_stale(first, first + b"\0" if kind == GET else arguments[at + 1] or None)
-            except BackingStaleError as error:
-                refused[index] = command_error(error)
+            yield index, (first, first + b"\0" if kind == GET else arguments[at + 1] or None)
         at += TAKES[kind][0]
+
+
+def _stale(loader: Loader, kinds: bytes, arguments: list[bytes]) -> dict[int, CommandError]:
+    refused: dict[int, CommandError] = {}
+    for index, bounds in _reads(kinds, arguments):
+        try:
+            loader.refuse_stale(*bounds)
+        except BackingStaleError as error:
+            refused[index] = command_error(error)
     return refused
 
 

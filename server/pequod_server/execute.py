@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pequod_proto.commands import GET, PUT, REMOVE
@@ -24,8 +25,13 @@ class Writes(NamedTuple):
     changes: list[Change]
 
 
-#: What a command waits for.
-Need = MissingError | Writes
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A commit of the database, of which the engine has a part."""
+
+
+#: What a command waits for, or a batch before its first.
+Need = MissingError | Writes | Whole
 #: What comes of writes: for each, whether the key was there, or why it failed.
 Outcomes = list[bool | PequodError]
 #: Yields needs, is sent the time, or what came of writes, and returns the reply.

@@ -13,53 +13,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, LimitExceededError, MissingError, Range
+from pequod.engine import Engine, MissingError, Range
 from pequod_server.backing import (
     BackingStaleError,
     BackingStore,
     BackingUnavailableError,
     Backoff,
     Change,
-    Changes,
-    Event,
     KeyRange,
-    Landing,
-    Progress,
-    Reload,
     Status,
 )
+from pequod_server.gate import Gate
+from pequod_server.intake import Intake, Refused
 
 log = logging.getLogger("pequod.backing")
 
 T = TypeVar("T")
-#: Ranges for which there was no memory.
-Refused = dict[Range, LimitExceededError]
 
 #: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
 ROUNDS_MAX: Final = 64
 #: How often the feed's state is looked at.
 _LOOK_S: Final = 0.25
-
-
-@dataclass(slots=True)
-class LoaderCounters:
-    """What was asked of the database since the start."""
-
-    #: Loads, the ranges in them, and the rows that came.
-    flights: int = 0
-    ranges: int = 0
-    rows: int = 0
-    #: Changes that the feed told, and those of them that were in loaded ranges.
-    changes: int = 0
-    changes_applied: int = 0
-    reloads: int = 0
-    writes: int = 0
 
 
 class Loader:
@@ -72,7 +50,7 @@ class Loader:
 
     Invariants:
         1. ``_flights`` holds each range that is being loaded with the task that does it.
-        2. The engine is changed by events in their order, and by loads through the landing alone.
+        2. The engine is changed by events in their order, and by loads, through the intake alone.
     """
 
     def __init__(
@@ -91,8 +69,8 @@ class Loader:
         self._stale_max_s = stale_max_s
         self._wait_s = wait_s
         self._clock = clock
-        self.counters = LoaderCounters()
-        self._landing = Landing()
+        self._intake = Intake(engine)
+        self.counters = self._intake.counters
         self._flights: dict[Range, asyncio.Task[Refused]] = {}
         #: What readers of this turn of the loop asked for, and the task that will load it in the next.
         self._wanted: list[Range] = []
@@ -101,8 +79,6 @@ class Loader:
         #: How far the events have been taken care of; None until the feed stands.
         self._position: int | None = None
         self._moved = asyncio.Condition()
-        #: What the start waits for now; empty before and afterwards.
-        self.start_step = ""
         #: Why the feed ended, which it should not.
         self._failure = ""
 
@@ -115,6 +91,11 @@ class Loader:
     def status(self) -> Status:
         """How the feed is."""
         return self.store.status
+
+    @property
+    def gate(self) -> Gate:
+        """Where reads of what comes from the database wait while a commit is half applied."""
+        return self._intake.gate
 
     def statistics(self) -> BackingStatistics:
         """Return how the database is, and what was asked of it."""
@@ -156,21 +137,17 @@ class Loader:
             SchemaError: The database does not have what the mapping needs.
             BackingUnavailableError: It does not answer.
         """
-        self.start_step = "an answer"
         for advice in await self.store.check():
             log.warning("advice about the database", extra={"advice": advice})
         self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
         try:
-            self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
             await self._wait(lambda: self._position is not None)
             if since is not None:
-                self.start_step = "the changes since the snapshot"
                 await self._catch_up()
         except BackingUnavailableError:
             await self.stop()
             raise
         self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
-        self.start_step = ""
         log.info("following the database", extra={"position": self._position})
 
     async def _catch_up(self) -> None:
@@ -207,8 +184,18 @@ class Loader:
             BackingUnavailableError: The database does not answer.
             BackingStaleError: The feed is older than it may be, and the range depends on the database.
         """
+        return await self._read(ask, ((first, last),))
+
+    async def read_keys(self, ask: Callable[[], T], keys: Sequence[bytes]) -> T:
+        """Do the same for a read of some keys; ``ask`` tells all that they lack at once."""
+        return await self._read(ask, [(key, key + b"\0") for key in keys])
+
+    async def _read(self, ask: Callable[[], T], bounds: Sequence[tuple[bytes, bytes | None]]) -> T:
         for _ in range(ROUNDS_MAX):
-            self.refuse_stale(first, last)
+            await self.whole(bounds)
+            if self.is_stale:
+                for first, last in bounds:
+                    self.refuse_stale(first, last)
             try:
                 return ask()
             except MissingError as error:
@@ -217,9 +204,18 @@ class Loader:
             "the database", f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
         )
 
+    async def whole(self, bounds: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Wait until no commit is half applied, if what reads of the ranges show comes from the database."""
+        if self.gate.is_closed and any(self.reads_backed(*one) for one in bounds):
+            await self.gate.opened()
+
+    def reads_backed(self, first: bytes, last: bytes | None) -> bool:
+        """Tell whether what a read of the range shows comes from the database."""
+        return self._engine.reads_backed(first, last)
+
     def refuse_stale(self, first: bytes, last: bytes | None) -> None:
         """Raise BackingStaleError if what a read of the range shows may be older than it may be."""
-        if self.is_stale and self._engine.reads_backed(first, last):
+        if self.is_stale and self.reads_backed(first, last):
             raise BackingStaleError(self._age_s(), self._stale_max_s, self.store.status.error)
 
     async def load(self, ranges: Iterable[Range]) -> None:
@@ -233,7 +229,7 @@ class Loader:
         wanted = tuple(ranges)
         waits: dict[asyncio.Task[Refused], None] = {}
         for one in wanted:
-            flight = self._flights.get(one)
+            flight = self._flights.get(one) or self._flights.get(self._arriving(one))
             if flight is None:
                 flight = self._flights[one] = self._boarding()
                 self._wanted.append(one)
@@ -243,6 +239,11 @@ class Loader:
             for one in wanted:
                 if one in refused:
                     raise refused[one]
+
+    def _arriving(self, one: Range) -> Range:
+        """Return the range of which a load is there in part, if ``one`` is of it, else ``one`` itself."""
+        partial = self._intake.partial
+        return one if partial is None or one.first < partial.first or partial.last < one.last else partial
 
     def _boarding(self) -> asyncio.Task[Refused]:
         if self._next_flight is None:
@@ -264,28 +265,16 @@ class Loader:
             raise BackingUnavailableError("the database", self._failure)
         wanted = [KeyRange(first, last) for first, last in ranges]
         for _ in range(ROUNDS_MAX):
-            token = self._landing.start(wanted)
+            token = self._intake.landing.start(wanted)
             try:
                 loaded = await self.store.load(wanted)
             except BaseException:
-                self._landing.abandon(token)
+                self._intake.landing.abandon(token)
                 raise
-            rows = self._landing.land(token, loaded)
-            if rows is not None:
-                break
-        else:
-            raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
-        keys = [key for key, _ in rows]
-        refused: Refused = {}
-        for one in ranges:
-            try:
-                self._engine.load(*one, rows[bisect_left(keys, one.first) : bisect_left(keys, one.last)])
-            except LimitExceededError as error:
-                refused[one] = error
-        self.counters.flights += 1
-        self.counters.ranges += len(ranges)
-        self.counters.rows += len(rows)
-        return refused
+            refused = await self._intake.land(token, loaded, ranges)
+            if refused is not None:
+                return refused
+        raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
     async def load_patiently(self, ranges: Iterable[Range]) -> None:
         """Have ranges loaded, and try again for as long as the database does not answer."""
@@ -328,7 +317,7 @@ class Loader:
     async def _follow(self, since: int | None) -> None:
         try:
             async for event in self.store.changes(since):
-                self._take(event)
+                await self._intake.take(event)
                 async with self._moved:
                     self._position = max(self._position or 0, event.position)
                     self._moved.notify_all()
@@ -336,29 +325,9 @@ class Loader:
             # A defect. Nothing of the database may be served from here on, since nobody tells when it changes.
             log.exception("the feed of the database ended")
             self._failure = f"its feed of changes ended: {error}"
-            self._landing.reload([KeyRange(b"", None)])
-            self._engine.forget(b"", None)
+            await self._intake.forget_everything()
             async with self._moved:
                 self._moved.notify_all()
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case Changes():
-                self.counters.changes += len(event.changes)
-                apply = self._engine.apply
-                for change in self._landing.arrive(event):
-                    self.counters.changes_applied += apply(change.key, change.value)
-            case Progress(position, seen):
-                self._landing.pass_by(position)
-                if seen is not None:
-                    self._landing.see(seen)
-            case Reload(position, ranges, reason):
-                self.counters.reloads += 1
-                log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})
-                self._landing.reload(ranges)
-                for one in ranges:
-                    self._engine.forget(one.first, one.last)
-                self._landing.pass_by(position)
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""

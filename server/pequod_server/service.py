@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import accumulate, zip_longest
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from google.protobuf.message import DecodeError
 from grpc import aio
@@ -25,7 +25,7 @@ from pequod_server.bounds import range_of
 from pequod_server.commands import BoundedExecute, Execute, guarded
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import Executor, Need, Outcomes, Steps, Writes
+from pequod_server.execute import Executor, Need, Outcomes, Steps, Whole, Writes
 from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import BatchSink
@@ -62,7 +62,7 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         #: Batch streams that wait for a batch; they would hold up the end of the server.
         self._idle: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
-        self._watches = Watches(engine, config, None if loader is None else loader.load_patiently)
+        self._watches = Watches(engine, config, loader)
         self._backfills = LeasedBackfills(engine, config)
         self._executor = Executor(
             engine,
@@ -108,8 +108,7 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         present: list[bool] = []
         await answer(context, lambda: self._refuse_many(len(request.keys)))
         keys = request.keys[:]
-        # Without bounds of its own: each key is looked at for staleness.
-        found = await self._read(context, lambda: self._get_all(keys), (b"", b""))
+        found = await self._read_keys(context, keys)
         for value in found:
             room -= len(value or b"") + ROW_BYTES
             if room < 0 and values:
@@ -152,8 +151,6 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         """Return many values; what any of them lacks is told at once."""
         now, values, missing = time.monotonic(), [], list[Range]()
         for key in keys:
-            if self._loader is not None:
-                self._loader.refuse_stale(key, key + b"\0")
             try:
                 values.append(self._engine.get(key, now=now))
             except MissingError as error:
@@ -277,6 +274,15 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         except PequodError as error:
             await refuse(context, error)
 
+    async def _read_keys(self, context: Context, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Do the same for a read of some keys."""
+        if self._loader is None:
+            return await answer(context, lambda: self._get_all(keys))
+        try:
+            return await self._loader.read_keys(lambda: self._get_all(keys), keys)
+        except PequodError as error:
+            await refuse(context, error)
+
     async def _write(self, context: Context, error: BackedKeyError, value: bytes | None) -> bool:
         """Write a key of the database through, or refuse it; tell whether it was there."""
         (outcome,) = await self._carry_out([Change(error.key, value)])
@@ -307,11 +313,21 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         raise AssertionError("a range that is loaded is there for the command that waits for it")
 
     async def _meet(self, need: Need) -> float | Outcomes:
-        if isinstance(need, Writes):
-            return await self._carry_out(need.changes)
-        assert self._loader is not None, "only backed tables lack something"
-        await self._loader.load(need.ranges)
-        return time.monotonic()
+        """Return what came of a need, at a moment when no commit of the database is half applied."""
+        outcomes: Outcomes | None = None
+        match need:
+            case Writes(changes):
+                outcomes = await self._carry_out(changes)
+            case MissingError(ranges=ranges):
+                assert self._loader is not None, "only backed tables lack something"
+                await self._loader.load(ranges)
+            case Whole():
+                pass
+            case _:
+                assert_never(need)
+        if self._loader is not None:
+            await self._loader.gate.opened()
+        return time.monotonic() if outcomes is None else outcomes
 
     def relieve(self) -> None:
         """Let go of what is kept for slow watches, if everything is over the engine's limit without it."""

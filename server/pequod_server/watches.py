@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows, change_bytes
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
+from pequod_server.gate import Gate
 
 #: A batch on its way is in memory so many times: as a message, encoded, and in gRPC's buffers.
 _COPIES: Final = 3
@@ -29,8 +30,19 @@ _NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait
 
 #: A range by its bounds.
 Bounds = tuple[bytes, bytes | None]
-#: Has ranges of the database loaded, however long that takes.
-Load = Callable[[Sequence[Range]], Awaitable[None]]
+
+
+class Database(Protocol):
+    """What watches need of the database behind the engine."""
+
+    @property
+    def gate(self) -> Gate:
+        """Closed while a commit is half applied."""
+        ...
+
+    async def load_patiently(self, ranges: Iterable[Range]) -> None:
+        """Have ranges loaded, however long that takes."""
+        ...
 
 
 class Batch(NamedTuple):
@@ -50,9 +62,9 @@ class Feed:
         2. Whoever knows the range as of ``floor`` knows it as of now with all batches applied.
     """
 
-    def __init__(self, engine: Engine, bounds: Bounds, changes_max: int, load: Load | None) -> None:
+    def __init__(self, engine: Engine, bounds: Bounds, changes_max: int, database: Database | None) -> None:
         self._engine = engine
-        self._load = load
+        self._database = database
         #: Loads what the range lacks, since that was forgotten.
         self._loading: asyncio.Task[None] | None = None
         self._changes_max = changes_max
@@ -66,6 +78,7 @@ class Feed:
         #: Copies of the batch that is on its way to the client.
         self._flying_bytes = 0
         self._sent = 0
+        self._is_closed = False
         #: Set when there is something for the stream.
         self.news = asyncio.Event()
         #: Why there will be no more.
@@ -75,8 +88,12 @@ class Feed:
         self._loop.call_soon(self.settle)
 
     def settle(self) -> None:
-        """Take in what the engine tells."""
-        if self._loading is not None:
+        """Take in what the engine tells; if a commit of the database is half applied, once it is applied."""
+        if self._loading is not None or self._is_closed:
+            return
+        if self._is_half():
+            assert self._database is not None, "only commits of a database are half applied"
+            self._database.gate.when_open(self.settle)
             return
         try:
             changes = self._engine.settle(self._watch, now=time.monotonic())
@@ -99,6 +116,9 @@ class Feed:
         ledger = self._engine.ledger
         if changes and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
             self.relieve()
+
+    def _is_half(self) -> bool:
+        return self._database is not None and self._database.gate.is_closed
 
     def _drop_oldest(self) -> None:
         dropped = self._batches.popleft()
@@ -131,9 +151,9 @@ class Feed:
         self._grow(-self._bytes)
 
     async def _settle_later(self, ranges: Sequence[Range]) -> None:
-        assert self._load is not None, "only backed tables lack something"
+        assert self._database is not None, "only backed tables lack something"
         try:
-            await self._load(ranges)
+            await self._database.load_patiently(ranges)
         except PequodError as error:
             self._end(str(error))
             return
@@ -188,7 +208,7 @@ class Feed:
                 self.settle()
                 if self.news.is_set():
                     return True
-                if self._loading is None:
+                if self._loading is None and not self._is_half():
                     return False
 
     def go_back(self, revision: int) -> bool:
@@ -214,6 +234,7 @@ class Feed:
         if self._loading is not None:
             self._loading.cancel()
         self._land()
+        self._is_closed = True
         self._engine.unwatch(self._watch)
         self._forget()
 
@@ -225,9 +246,9 @@ class Watches:
         1. A feed is attached to a stream, or is in ``_idle`` with the timer that will close it.
     """
 
-    def __init__(self, engine: Engine, config: ServerConfig, load: Load | None = None) -> None:
+    def __init__(self, engine: Engine, config: ServerConfig, database: Database | None = None) -> None:
         self._engine = engine
-        self._load = load
+        self._database = database
         self._config = config
         self._attached: set[Feed] = set()
         self._idle: dict[Feed, asyncio.TimerHandle] = {}
@@ -249,7 +270,7 @@ class Watches:
         # Whoever follows several ranges can tell what each was at the revision where the last of them begins.
         for other in [*self._attached, *self._idle]:
             other.settle()
-        feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._load)
+        feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._database)
         self._attached.add(feed)
         return feed
 

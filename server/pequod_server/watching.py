@@ -16,6 +16,7 @@ from pequod_server.bounds import last_of
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
 from pequod_server.handlers import Context, end_call, refuse
+from pequod_server.loader import Loader
 from pequod_server.watches import Feed, Watches
 
 
@@ -26,6 +27,7 @@ class WatchHandlers(PequodServicer):
     _header: Callable[[], pb.Header]
     _idle: set[asyncio.Task[Any]]
     _is_stopping: bool
+    _loader: Loader | None
     _read: Callable[..., Awaitable[Any]]
     _watches: Watches
     server_id: int
@@ -35,6 +37,9 @@ class WatchHandlers(PequodServicer):
         if request.rows and request.HasField("after"):
             await refuse(context, BadRequestError("a watch that goes on has no use for the rows"))
         bounds = request.first, last_of(request)
+        if self._loader is not None:
+            # Whatever it watches: where it begins, the other watches are settled.
+            await self._loader.gate.opened()
         feed, header, rows = await self._read(context, lambda: self._open_watch(request), bounds)
         task = asyncio.current_task()
         assert task is not None

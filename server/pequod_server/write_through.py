@@ -83,7 +83,7 @@ class WriteThrough:
     async def _were_there(self, changes: Sequence[Change]) -> list[bool]:
         """Return for each change whether its key is there before it; True for puts, where nobody asks."""
         doomed = list(dict.fromkeys(change.key for change in changes if change.value is None))
-        is_there = await self._loader.read(lambda: self._known(doomed), b"", b"") if doomed else {}
+        is_there = await self._loader.read_keys(lambda: self._known(doomed), doomed) if doomed else {}
         found = []
         for change in changes:
             found.append(change.value is not None or is_there[change.key])
@@ -95,7 +95,6 @@ class WriteThrough:
         found: dict[bytes, bool] = {}
         missing: list[Range] = []
         for key in keys:
-            self._loader.refuse_stale(key, key + b"\0")
             try:
                 found[key] = self._engine.get(key) is not None
             except MissingError as error:

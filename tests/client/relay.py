@@ -9,7 +9,8 @@ class Relay:
     """Passes bytes between whoever connects and a server, until it is told not to."""
 
     def __init__(self, target: str) -> None:
-        self.lead_to(target)
+        self._host, _, port = target.rpartition(":")
+        self._port = int(port)
         self._writers: set[asyncio.StreamWriter] = set()
         #: How many connections were made.
         self.connections = 0
@@ -29,11 +30,6 @@ class Relay:
         self.passing.set()
         self.cut()
         await self._server.wait_closed()
-
-    def lead_to(self, target: str) -> None:
-        """Have connections made from now on lead to a server."""
-        self._host, _, port = target.rpartition(":")
-        self._port = int(port)
 
     def cut(self) -> None:
         """Break all connections."""

@@ -4,6 +4,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import BackedKeyError, Engine, JoinError, MissingError, Range, prefix_end
+from pequod.engine.backed import FORGOTTEN_MAX
 from pequod.engine.presence import PART_ROWS_MAX, Presence
 from tests.engine.joins import TIMELINE
 
@@ -169,3 +170,33 @@ def test_large_parts_stay_parts_and_a_read_goes_over_several() -> None:
     assert presence.holds(b"b", b"f", 7)
     assert [part.last_used for part in presence] == [7, 7, 7]
     assert not presence.holds(b"b", b"i", 8)
+
+
+def test_a_range_that_is_forgotten_piece_by_piece_is_forgotten() -> None:
+    """A range that was empty when it was loaded, and grew: a single part, with many contexts on it."""
+    engine = timelines()
+    readers = 3 * FORGOTTEN_MAX
+    load(engine, {b"s|%04d|bob" % number: b"" for number in range(readers)}, *whole(b"s|"))
+    load(engine, {}, *whole(b"p|"))
+    for number in range(3 * FORGOTTEN_MAX):
+        engine.apply(b"p|bob|%04d" % number, b"Hi")
+    for number in range(readers):
+        engine.scan(b"t|%04d|1500" % number, b"t|%04d}" % number)
+    watch = engine.watch(b"p|", b"p}", lambda: None)
+    database = {b"p|bob|0000": b"Hi", b"p|bob|0003": b"changed"}
+    pieces = 0
+    while engine.forget_some(b"p|bob|0001", b"p}"):
+        pieces += 1
+        engine._check()
+    assert pieces >= 6, "pieces are small"
+    assert engine.loaded()[0] == Range(b"p|", b"p|bob|0001")
+    assert engine.loaded()[1:] == [Range(*whole(b"s|"))]  # type: ignore[arg-type]
+    assert watch.lost == [(b"p|bob|0001", b"p}")], "a watch keeps one range for it, not one for each piece"
+    assert not engine.forget_some(b"p|bob|0001", b"p}")
+    assert missing(engine, *whole(b"t|0007|")) == (Range(b"p|bob|0001", b"p|bob}"),)
+    load(engine, database, b"p|bob|0001", b"p}")
+    changes = engine.settle(watch)
+    assert (b"p|bob|0003", b"Hi", b"changed") in changes
+    assert len(changes) == 3 * FORGOTTEN_MAX - 1
+    assert engine.scan(*whole(b"t|0007|")).values == [b"Hi", b"changed"]
+    engine.unwatch(watch)

@@ -15,17 +15,32 @@ loads are known to see them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from pequod_server.backing.rows import Clip, result_of, sorted_in_steps
 from pequod_server.backing.store import Change, Changes, Horizon, KeyRange, Loaded
+
+Rows = list[tuple[bytes, bytes]]
+#: Rows and changes that are looked at in one step: about a millisecond.
+_STEP: Final = 1024
+
+
+@dataclass(slots=True)
+class _Unseen:
+    """Changes that loads may not see yet; those of ranges that were read again since are not wanted."""
+
+    changes: Changes
+    but: tuple[Clip, ...] = ()
 
 
 @dataclass(slots=True)
 class _Flight:
-    ranges: tuple[KeyRange, ...]
-    arrived: list[Changes] = field(default_factory=list)
+    ranges: Clip
+    arrived: list[_Unseen] = field(default_factory=list)
 
 
 class Landing:
@@ -43,58 +58,91 @@ class Landing:
         self._flights: dict[int, _Flight] = {}
         #: Ranges in the order in which they landed, and what those loads hold. The last that holds a key decides on
         #: it, so a load is kept for as long as an older one is, which it may have replaced with less recent rows.
-        self._landed: deque[tuple[tuple[KeyRange, ...], Horizon]] = deque()
+        self._landed: deque[tuple[Clip, Horizon]] = deque()
         self._next = 0
         #: Changes that came, and may not be in a load that begins now.
-        self._unseen: list[Changes] = []
+        self._unseen: list[_Unseen] = []
 
     def start(self, ranges: Sequence[KeyRange]) -> int:
         """Note that these ranges are about to be loaded and return a token for it."""
         self._next += 1
-        self._flights[self._next] = _Flight(tuple(ranges), self._unseen.copy())
+        self._flights[self._next] = _Flight(Clip(ranges), self._unseen.copy())
         return self._next
 
     def abandon(self, token: int) -> None:
         """Note that a load failed or is not wanted any more; a token that is not known is fine."""
         self._flights.pop(token, None)
 
-    def land(self, token: int, loaded: Loaded) -> list[tuple[bytes, bytes]] | None:
+    def is_flying(self, key: bytes) -> bool:
+        """Tell whether a load of the key is under way."""
+        return any(flight.ranges.holds(key) for flight in self._flights.values())
+
+    def land(self, token: int, loaded: Loaded) -> Rows | None:
         """Return the rows of a load with the changes that it does not hold; None if the load was abandoned.
 
         Cost:
             O(rows + changes that came meanwhile).
         """
-        flight = self._flights.pop(token, None)
+        return result_of(self.land_in_steps(token, loaded))
+
+    def land_in_steps(self, token: int, loaded: Loaded) -> Generator[None, None, Rows | None]:
+        """Do the same in steps of a millisecond or so.
+
+        Requires:
+            No change arrives between the steps.
+
+        Yields:
+            None, after each step. The rows are what the generator returns.
+        """
+        flight = self._flights.get(token)
         if flight is None:
             return None
-        rows = dict(loaded.rows)
-        for changes in flight.arrived:
-            if loaded.horizon.covers(changes):
+        late: dict[bytes, bytes | None] = {}
+        for arrived in flight.arrived:
+            if loaded.horizon.covers(arrived.changes):
                 continue
-            for change in changes.changes:
-                if not _holds(flight.ranges, change.key):
-                    continue
-                if change.value is None:
-                    rows.pop(change.key, None)
-                else:
-                    rows[change.key] = change.value
+            changes = arrived.changes.changes
+            for at in range(0, len(changes), _STEP):
+                for change in changes[at : at + _STEP]:
+                    key = change.key
+                    if flight.ranges.holds(key) and not any(but.holds(key) for but in arrived.but):
+                        late[key] = change.value
+                yield
+        rows = yield from _with_changes(loaded.rows, late)
+        if self._flights.pop(token, None) is None:
+            return None
         self._landed.append((flight.ranges, loaded.horizon))
         self._drop_passed()
         self.see(loaded.horizon)
-        return sorted(rows.items())
+        return rows
 
     def arrive(self, changes: Changes) -> list[Change]:
         """Return what is to be applied of these changes: all but what landed loads hold already.
 
         Keys that are being loaded are among them; it does no harm to skip those, since `land` has them too.
         """
-        for flight in self._flights.values():
-            flight.arrived.append(changes)
-        if not changes.are_seen:
-            self._unseen.append(changes)
-        fresh = [change for change in changes.changes if not self._is_held(change.key, changes)]
+        self.note(changes)
+        fresh = [change for change in changes.changes if not self.is_held(change.key, changes)]
         self.pass_by(changes.position)
         return fresh
+
+    def note(self, changes: Changes) -> None:
+        """Keep changes for the loads that are under way, and for those to come that may not see them.
+
+        From here on a change of a key that is not loaded may be dropped: a load that is under way has it, as has one
+        that begins later and does not see it. Ask for the others with `is_held`, apply them, and then `pass_by`.
+        """
+        for flight in self._flights.values():
+            flight.arrived.append(_Unseen(changes))
+        if not changes.are_seen:
+            self._unseen.append(_Unseen(changes))
+
+    def is_held(self, key: bytes, changes: Changes) -> bool:
+        """Tell whether what is loaded of a key holds these changes already."""
+        for ranges, horizon in reversed(self._landed):
+            if ranges.holds(key):
+                return horizon.covers(changes)
+        return False
 
     def pass_by(self, position: int) -> None:
         """Note that the feed has come this far."""
@@ -103,24 +151,22 @@ class Landing:
 
     def see(self, horizon: Horizon) -> None:
         """Note that every load that begins from now on sees at least what this one did."""
-        self._unseen = [changes for changes in self._unseen if not horizon.covers(changes)]
+        self._unseen = [unseen for unseen in self._unseen if not horizon.covers(unseen.changes)]
 
     def reload(self, ranges: Sequence[KeyRange]) -> None:
         """Abandon the loads that touch these ranges: changes of theirs may have been missed."""
+        clip = Clip(ranges)
         self._unseen = [
-            changes for changes in self._unseen if not any(_holds(ranges, change.key) for change in changes.changes)
+            _Unseen(unseen.changes, (*unseen.but, clip))
+            for unseen in self._unseen
+            # To look at all changes of a large commit would take too long; they are kept until loads see them.
+            if len(unseen.changes.changes) > _STEP or not all(clip.holds(one.key) for one in unseen.changes.changes)
         ]
         self._flights = {
             token: flight
             for token, flight in self._flights.items()
-            if not any(_touch(one, other) for one in flight.ranges for other in ranges)
+            if not any(flight.ranges.touches(one) for one in ranges)
         }
-
-    def _is_held(self, key: bytes, changes: Changes) -> bool:
-        for ranges, horizon in reversed(self._landed):
-            if _holds(ranges, key):
-                return horizon.covers(changes)
-        return False
 
     def _drop_passed(self) -> None:
         while self._landed and self._landed[0][1].position <= self.position:
@@ -130,9 +176,21 @@ class Landing:
         assert not self._landed or self._landed[0][1].position > self.position, "invariant 1"
 
 
-def _holds(ranges: Sequence[KeyRange], key: bytes) -> bool:
-    return any(one.holds(key) for one in ranges)
-
-
-def _touch(one: KeyRange, other: KeyRange) -> bool:
-    return (other.last is None or one.first < other.last) and (one.last is None or other.first < one.last)
+def _with_changes(
+    rows: tuple[tuple[bytes, bytes], ...], changes: dict[bytes, bytes | None]
+) -> Generator[None, None, Rows]:
+    """Return the rows with changes, in order; what lies between two changed keys is copied as a whole."""
+    if not changes:
+        return list(rows)
+    merged: Rows = []
+    at = 0
+    for number, key in enumerate((yield from sorted_in_steps(list(changes)))):
+        stop = bisect_left(rows, (key,), at)
+        merged += rows[at:stop]
+        at = stop + (stop < len(rows) and rows[stop][0] == key)
+        value = changes[key]
+        if value is not None:
+            merged.append((key, value))
+        if number % _STEP == 0:
+            yield
+    return merged + list(rows[at:])

@@ -45,7 +45,7 @@ class Decoder:
 
     session: PostgresSession
     facts: Facts
-    #: All that was committed before this has been returned.
+    #: The end of the last commit.
     position: int
     transaction: int | None = None
     #: Changes of the open transaction in order; the last of a key counts.
@@ -55,17 +55,16 @@ class Decoder:
     reloads: list[KeyRange] = field(default_factory=list)
     relations: dict[int, _Watched] = field(default_factory=dict)
 
-    def pass_by(self, position: int) -> None:
-        """Note how far the database has told its log; that is past what is open only once that is complete."""
-        if self.transaction is None:
-            self.position = max(self.position, position)
+    @property
+    def is_between(self) -> bool:
+        """Whether no transaction is open."""
+        return self.transaction is None
 
     async def events(self, data: bytes) -> list[Event]:
         """Return what the message completes: the changes of a commit, and what has to be read again after it."""
         match parse_message(data):
-            case Begin(transaction, position):
+            case Begin(transaction):
                 self.transaction = transaction
-                self.position = max(self.position, position)
             case Relation() as relation:
                 self._meet(relation)
             case RowChange() as change:
