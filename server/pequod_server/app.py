@@ -23,6 +23,7 @@ from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig
 from pequod_server.connections import SLACK, Connections
 from pequod_server.database import backed_tables, make_loader, make_store
+from pequod_server.endings import Endings
 from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
@@ -69,7 +70,12 @@ class PequodServer:
         #: Whether calls are taken.
         self.is_ready = False
         connections = Connections(config.connections_max)
-        interceptors: list[aio.ServerInterceptor] = [self.instruments.interceptor, self._calls, connections]
+        interceptors: list[aio.ServerInterceptor] = [
+            self.instruments.interceptor,
+            Endings(),
+            self._calls,
+            connections,
+        ]
         if self.guard is not None:
             interceptors.append(self.guard)
         self._server = aio.server(

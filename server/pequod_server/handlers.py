@@ -79,7 +79,7 @@ def refusing(status: grpc.Status) -> Handler:
     """Return a handler that refuses a call of any kind without reading its request."""
 
     async def refuse_call(_requests: object, context: Context) -> None:
-        await end_call(context, status)
+        await end_with(context, status)
 
     # Fits every kind of call: nothing is read, and nothing but the status is sent.
     return grpc.stream_stream_rpc_method_handler(refuse_call)
@@ -104,7 +104,26 @@ async def refuse(context: Context, error: PequodError) -> NoReturn:
     await end_call(context, status_of(error))
 
 
-async def end_call(context: Context, status: grpc.Status) -> NoReturn:
+class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error of its own
+    """A call ends with a status; `endings.py` tells gRPC."""
+
+    def __init__(self, status: grpc.Status) -> None:
+        super().__init__(status.details)
+        self.status = status
+
+
+async def end_call(_context: Context, status: grpc.Status) -> NoReturn:
     """End a call with a status."""
-    await context.abort(status.code, status.details, status.trailing_metadata)
-    raise AssertionError("aborting raises")
+    raise CallEnded(status)
+
+
+async def end_with(context: Context, status: grpc.Status) -> None:
+    """Send a status; the handler is to return then.
+
+    gRPC raises the error of the abort again by itself once the handler has returned, and keeps it: without the frames,
+    which lead to the context and so to gRPC's call.
+    """
+    try:
+        await context.abort(status.code, status.details, status.trailing_metadata)
+    except aio.AbortError as error:
+        error.__traceback__ = None

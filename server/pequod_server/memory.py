@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +46,10 @@ _SQUEEZE_SHARE: Final = 1 / 20
 #: The allocators are asked for what they keep at this share of the limit, unless that was just done.
 _TIGHT_SHARE: Final = 31 / 32
 _RELEASE_INTERVAL_S: Final = 0.5
+#: Beyond the limit, the cyclic collector looks at everything: no more often than this, and for no larger share of the
+#: time. Nothing is known to leave it work; it is there for what is not known.
+_COLLECT_INTERVAL_S: Final = 10.0
+_COLLECT_SHARE: Final = 1 / 50
 #: A budget that was too large comes back by these shares of what is free and of the limit at each look: in half a
 #: minute as far as the process has room, and slowly to where what the allocators keep has to be used again.
 _FREE_BACK_SHARE: Final = 1 / 512
@@ -135,6 +141,8 @@ class MemoryKeeper:
         #: No budget is smaller.
         self._least_bytes = min(self._calm_bytes, BUDGET_MIN)
         self._released_s = 0.0
+        #: When the cyclic collector may be asked again.
+        self._collect_at_s = -inf
         self._task: asyncio.Task[None] | None = None
         self._relieve: Callable[[], None] = lambda: None
 
@@ -165,6 +173,8 @@ class MemoryKeeper:
             if ledger.process_bytes > self._limit_bytes * _TIGHT_SHARE:
                 await self._release()
                 budget_bytes = self.look()
+            if ledger.process_bytes > self._limit_bytes:
+                self._collect()
             if abs(budget_bytes - ledger.limit_bytes) > self._most_bytes * _STEADY_SHARE:
                 # What is over it goes in steps; until it has, nothing may grow, and no call has to evict it all.
                 self._engine.limit_memory(max(budget_bytes, min(ledger.total_bytes, ledger.limit_bytes)))
@@ -177,6 +187,12 @@ class MemoryKeeper:
             self._released_s = now_s
             # 5 ms for a gigabyte; it needs no lock of Python's.
             await asyncio.to_thread(release)
+
+    def _collect(self) -> None:
+        if (started_s := time.monotonic()) >= self._collect_at_s:
+            gc.collect()
+            ended_s = time.monotonic()
+            self._collect_at_s = ended_s + max(_COLLECT_INTERVAL_S, (ended_s - started_s) / _COLLECT_SHARE)
 
     async def _evict(self, goal_bytes: int) -> None:
         end_s = time.monotonic() + _EVICT_S

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows, change_bytes
@@ -70,7 +72,8 @@ class Feed:
         self._changes_max = changes_max
         self.bounds = bounds
         self._loop = asyncio.get_running_loop()
-        self._watch = engine.watch(*bounds, self._wake, now=time.monotonic())
+        # Not a method of the feed, which has the watch: such a ring would wait for the cyclic collector.
+        self._watch = engine.watch(*bounds, partial(_wake, weakref.ref(self)), now=time.monotonic())
         self.floor = engine.revision
         self._batches: deque[Batch] = deque()
         self._change_count = 0
@@ -84,7 +87,8 @@ class Feed:
         #: Why there will be no more.
         self.ended: WatchCompactedError | None = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have it settled soon."""
         self._loop.call_soon(self.settle)
 
     def settle(self) -> None:
@@ -237,6 +241,11 @@ class Feed:
         self._is_closed = True
         self._engine.unwatch(self._watch)
         self._forget()
+
+
+def _wake(feed: weakref.ref[Feed]) -> None:
+    if (woken := feed()) is not None:
+        woken.wake()
 
 
 class Watches:

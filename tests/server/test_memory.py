@@ -1,6 +1,8 @@
 """The limit of memory in a server: what it means on this machine, what callers see, and that the process keeps it."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import grpc
@@ -191,6 +193,31 @@ def test_reads_and_stored_keys_have_room_beyond_the_limit() -> None:
     with pytest.raises(LimitExceededError, match="memory_limit is 268435456"):
         for number in range(40, 60):
             engine.put(b"x|%d" % number, bytes(1 << 20))
+
+
+class Ring:
+    """Garbage that only the cyclic collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_beyond_the_limit_rings_of_garbage_go() -> None:
+    process = Process(60 << 20)
+    keeper = MemoryKeeper(Engine(), 256 << 20, process.resident)
+    gc.disable()
+    keeper.start()
+    try:
+        ring = weakref.ref(Ring())
+        await asyncio.sleep(0.2)
+        assert ring() is not None
+        process.taken_bytes = 257 << 20
+        async with asyncio.timeout(10):
+            while ring() is not None:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+    finally:
+        await keeper.stop()
+        gc.enable()
 
 
 def test_a_limit_that_the_empty_process_fills_is_refused_with_one_that_would_do() -> None:

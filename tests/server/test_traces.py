@@ -21,6 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer, PequodStub, add_PequodServicer_to_server
 from pequod_server import ServerConfig
+from pequod_server.endings import Endings
 from pequod_server.observe import CallObserver
 from pequod_server.service import PequodService
 from pequod_server.snapshots import Snapshots
@@ -42,7 +43,7 @@ def exporter() -> InMemorySpanExporter:
 async def stub(exporter: InMemorySpanExporter) -> AsyncIterator[Any]:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    server = aio.server(interceptors=[CallObserver([CallTraces(provider)])])
+    server = aio.server(interceptors=[CallObserver([CallTraces(provider)]), Endings()])
     engine = Engine()
     snapshots = Snapshots(None, engine, None)
     service = PequodService(engine, ServerConfig(), lambda _request, _reply, _duration_s: None, snapshots)

@@ -66,6 +66,7 @@ class Mischief:
             self.send_frames,
             self.send_bad_messages,
             self.send_bad_batches,
+            self.send_what_is_refused,
             self.leave_a_stream_idle,
         ]
 
@@ -244,6 +245,24 @@ class Mischief:
                     raise
             except asyncio.InvalidStateError:
                 pass  # The stream was ended before all was written.
+
+    async def send_what_is_refused(self) -> None:
+        """Calls of a megabyte each, which a server that kept them could not hide."""
+        large = bytes(1 << 20)
+        requests = (
+            ("Put", pb.PutRequest(key=b"n|00|00", value=large + b"x")),
+            ("Put", pb.PutRequest(key=b"tally|00", value=large)),
+            ("MultiPut", pb.MultiPutRequest(keys=[b"n|00|00", b"tally|00"], values=[large, b""])),
+            ("MultiPut", pb.MultiPutRequest(keys=[b"n|00|00", b"n|00|01"], values=[large])),
+            ("Watch", pb.WatchRequest(first=large, rows=True, after=pb.Header())),
+        )
+        async with aio.insecure_channel(self.target) as channel:
+            for _ in range(10):
+                method, request = self.draw.choice(requests)
+                make: Any = channel.unary_stream(_SERVICE + method)
+                with contextlib.suppress(aio.AioRpcError):
+                    async for _ in make(request.SerializeToString(), timeout=10):
+                        print(f"UNFORESEEN: {method} takes what it refuses", file=sys.stderr, flush=True)
 
     async def leave_a_stream_idle(self) -> None:
         client = AsyncClient(self.target)

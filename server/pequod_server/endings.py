@@ -1,0 +1,93 @@
+"""Where calls end with a status: one wrapper around the handlers of all services.
+
+    handler raises CallEnded -> frames on the way -> Endings empties the frames -> status -> gRPC
+
+A handler never aborts by itself: gRPC keeps the error of an abort with the call, the error keeps its traceback, the
+traceback its frames, and the frames the request and the context, which knows the call. Such a ring is garbage that only
+the cyclic collector finds, and `tame_collector` has it look at most objects after millions of new ones. So a refusal is
+an exception of our own that ends here. The frames of whatever leaves a handler are emptied, since one of them may keep
+the very exception that goes through it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from traceback import clear_frames
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from pequod_server.handlers import CallEnded, Context, Handler, Wrapped, end_with, method_of
+
+
+class Endings(aio.ServerInterceptor):
+    """Ends the calls whose handlers raise CallEnded, and lets no exception keep what a handler held.
+
+    Put it before all interceptors whose handlers may raise; the observer before it sees the status in the context.
+    """
+
+    def __init__(self) -> None:
+        self._ending = Wrapped(lambda _method, handler: _ending(handler))
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Wrap the method that a call goes to."""
+        handler = await continuation(handler_call_details)
+        return None if handler is None else self._ending.around(handler_call_details.method, handler)
+
+
+def _ending(handler: Handler) -> Handler:
+    behaviour, make = method_of(handler)
+    if inspect.isasyncgenfunction(behaviour):
+
+        async def generate(request: object, context: Context) -> AsyncIterator[Any]:
+            try:
+                async with aclosing(behaviour(request, context)) as replies:
+                    async for reply in replies:
+                        yield reply
+                return
+            except CallEnded as end:
+                _forget(end)
+                status = end.status
+            except BaseException as error:
+                _forget(error)
+                raise
+            await end_with(context, status)
+
+        ended: Any = generate
+    elif inspect.iscoroutinefunction(behaviour):
+
+        async def reply_to(request: object, context: Context) -> Any:
+            try:
+                return await behaviour(request, context)
+            except CallEnded as end:
+                _forget(end)
+                status = end.status
+            except BaseException as error:
+                _forget(error)
+                raise
+            return await end_with(context, status)
+
+        ended = reply_to
+    else:
+        return handler
+    return make(ended, handler.request_deserializer, handler.response_serializer)
+
+
+def _forget(error: BaseException) -> None:
+    """Empty the frames that an exception went through, and those of the exceptions that it came from.
+
+    Their tracebacks still tell the lines; gRPC logs them.
+    """
+    seen: set[int] = set()
+    left: BaseException | None = error
+    while left is not None and id(left) not in seen:
+        seen.add(id(left))
+        clear_frames(left.__traceback__)
+        left = left.__cause__ or left.__context__

@@ -1,0 +1,128 @@
+"""A client that is not ours and sends too much, in a process of its own: `python -m tests.soak.heavy TARGET TRICK`.
+
+It makes calls of bytes with plain gRPC, and prints how many ended with which code, as JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+
+import grpc
+from pequod_proto import pequod_pb2 as pb
+
+MIB: Final = 1 << 20
+#: What a server must have for the tricks: a join, a bound on values, and no watches of those who left.
+ACCESS: Final = f'[tokens.no]\nrole = "no"\nsha256 = "{sha256(b"no").hexdigest()}"\n[roles.no]\n'
+JOIN: Final = "t|<a>|<b> = copy s|<b>|<a>"
+SETTINGS: Final = ("--value-bytes-max", "64KiB", "--joins", JOIN, "--watch-linger-s", "0")
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Pequod"]
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_TIMEOUT_S: Final = 60.0
+
+#: Makes one call on a channel, and raises how it failed.
+Trick = Callable[[Any], None]
+
+
+def call(channel: Any, name: str, request: bytes, *, token: str | None = None, timeout_s: float = _TIMEOUT_S) -> Any:
+    """Begin a call of any bytes, and return its replies."""
+    metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+    if _SERVICE.methods_by_name[name].client_streaming:
+        make = channel.stream_stream(f"/{_SERVICE.full_name}/{name}")
+        return make(iter([request]), metadata=metadata, timeout=timeout_s)
+    return channel.unary_stream(f"/{_SERVICE.full_name}/{name}")(request, metadata=metadata, timeout=timeout_s)
+
+
+def _to_its_end(name: str, request: Any, **options: Any) -> Trick:
+    data = request if isinstance(request, bytes) else request.SerializeToString()
+
+    def play(channel: Any) -> None:
+        for _ in call(channel, name, data, **options):
+            pass
+
+    return play
+
+
+def _cancelled(channel: Any) -> None:
+    watch = call(channel, "Watch", pb.WatchRequest(first=bytes(100_000)).SerializeToString())
+    next(watch)
+    watch.cancel()
+    next(watch)
+
+
+_KEYS: Final = [b"t|a|b", b"t|a|c"]
+#: Calls that are refused, by a server with SETTINGS.
+REFUSED: Final[dict[str, Trick]] = {
+    "too-large": _to_its_end("Put", pb.PutRequest(key=b"k", value=bytes(100_000))),
+    "computed": _to_its_end("MultiPut", pb.MultiPutRequest(keys=_KEYS, values=[bytes(100_000)] * 2)),
+    "bad": _to_its_end("MultiPut", pb.MultiPutRequest(keys=_KEYS, values=[bytes(100_000)])),
+    "undecodable": _to_its_end("Put", b"\x0f" + bytes(100_000)),
+    "bad-batch": _to_its_end("Execute", pb.ExecuteRequest(kinds=b"\xff", arguments=[bytes(100_000)])),
+    "late": _to_its_end("Watch", pb.WatchRequest(first=bytes(100_000)), timeout_s=0.005),
+    "cancelled": _cancelled,
+}
+#: Calls that are refused by a server with SETTINGS and the access file.
+REFUSED_BY_ACCESS: Final[dict[str, Trick]] = {
+    "unknown": _to_its_end("Put", pb.PutRequest(key=b"k", value=bytes(100_000))),
+    "denied": _to_its_end("Put", pb.PutRequest(key=b"k", value=bytes(100_000)), token="no"),
+}
+
+
+@contextmanager
+def connected(target: str) -> Iterator[Any]:
+    """Yield a connection of its own."""
+    with grpc.insecure_channel(target, _OPTIONS) as channel:
+        yield channel
+
+
+def codes_of(target: str, trick: Trick, count: int, at_a_time: int = 4) -> Counter[str]:
+    """Play a trick many times on one connection, and count the codes."""
+    with connected(target) as channel, ThreadPoolExecutor(at_a_time) as threads:
+
+        def once(_number: int) -> str:
+            try:
+                trick(channel)
+            except grpc.RpcError as error:
+                return str(error.code().name)
+            return "OK"
+
+        return Counter(threads.map(once, range(count)))
+
+
+async def in_a_process(target: str, trick: str, count: int) -> dict[str, int]:
+    """Play a trick in a process of its own, and return the codes."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __name__, target, trick, "--count", str(count), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    codes: dict[str, int] = json.loads(said)
+    return codes
+
+
+def main() -> None:
+    """Play a trick and print the codes."""
+    tricks: dict[str, Callable[[str, int], Counter[str]]] = {
+        name: partial(lambda trick, target, count: codes_of(target, trick, count), trick)
+        for name, trick in (REFUSED | REFUSED_BY_ACCESS).items()
+    }
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.heavy", description="A client that sends too much.")
+    parser.add_argument("target", help="host and port of the server")
+    parser.add_argument("trick", choices=tricks)
+    parser.add_argument("--count", type=int, default=100, help="calls (100)")
+    options = parser.parse_args()
+    print(json.dumps(tricks[options.trick](options.target, options.count)))
+
+
+if __name__ == "__main__":
+    main()
