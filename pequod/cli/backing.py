@@ -1,7 +1,8 @@
-"""backing check, backing sql and backing install: the database behind the cache."""
+"""backing check, sql, install, uninstall and drop-slot: the database behind the cache."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pequod_server.backing import Mapping, SqliteStore
     from pequod_server.backing.postgres import PostgresStore
 
-_HELP: Final = """Check, show and install what ties key patterns to the tables of a database.
+_HELP: Final = """Check, show, install and take out what ties key patterns to the tables of a database.
 
 \b
 The mapping is a file in TOML:
@@ -119,6 +120,69 @@ def install(file: MappingFile, database: Database, feed: Feed = "slot", feed_nam
         print(f"{statement};")
 
 
+@app.command(
+    "uninstall",
+    epilog=examples(
+        "pequod backing uninstall sqlite:twip.db",
+        "pequod backing uninstall postgresql://postgres@localhost/twip",
+        "pequod backing uninstall postgresql://postgres@localhost/twip --feed-name pequod2 --yes",
+    ),
+)
+def uninstall(
+    database: Database,
+    feed_name: FeedName = "pequod",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Take out what `install`, and servers of this feed name, made in the database; print the statements, and ask.
+
+    SQLite: the triggers and the table of changes. PostgreSQL: publication and slot, triggers and functions, and REPLICA
+    IDENTITY goes back to what it was. Tables, their rows and other feeds stay as they are. Stop the servers first: a
+    slot in use is refused (exit code 3). Exit code 1 if nothing is there.
+    """
+    store = _open(database, feed_name=feed_name)
+    statements = _run(store, store.removal())
+    if not statements:
+        fail(ExitCode.ABSENT, f"nothing of the feed {feed_name} is installed there")
+    for statement in statements:
+        print(f"{statement};")
+    if not yes:
+        if not sys.stdin.isatty():
+            fail(ExitCode.USAGE, "nothing was done: say --yes, or run it at a terminal, where it asks")
+        if not typer.confirm("Run these statements?", err=True):
+            fail(ExitCode.ABSENT, "nothing was done")
+    store = _open(database, feed_name=feed_name)
+    _run(store, store.carry_out(statements))
+
+
+@app.command(
+    "drop-slot",
+    epilog=examples(
+        "pequod backing drop-slot postgresql://postgres@localhost/twip",
+        "pequod backing drop-slot postgresql://postgres@localhost/twip --feed-name pequod2",
+    ),
+)
+def drop_slot(database: Database, feed_name: FeedName = "pequod") -> None:
+    """Drop the replication slot of a server that is gone, which keeps the log of the database until its disk is full.
+
+    A slot in use is refused, with who uses it (exit code 3). A server that comes back makes its slot anew, and reads
+    everything again. Exit code 1 if there is no such slot.
+    """
+    if not database.startswith(_POSTGRES):
+        fail(ExitCode.USAGE, "only PostgreSQL has slots; give its URL, postgresql://...")
+    store = cast("PostgresStore", _open(database, feed_name=feed_name))
+
+    async def drop() -> list[str]:
+        statements = await store.slot_removal()
+        await store.carry_out(statements)
+        return statements
+
+    statements = _run(store, drop())
+    if not statements:
+        fail(ExitCode.ABSENT, f"there is no slot {feed_name}")
+    for statement in statements:
+        print(f"{statement};")
+
+
 def _mappings(file: Path) -> tuple[Mapping, ...]:
     from pequod_server.backing import parse_mappings
 
@@ -135,7 +199,12 @@ def _mappings(file: Path) -> tuple[Mapping, ...]:
 
 
 def _store(file: Path, database: str, feed: str, feed_name: str) -> SqliteStore | PostgresStore:
-    mappings = _mappings(file)
+    return _open(database, _mappings(file), feed, feed_name)
+
+
+def _open(
+    database: str, mappings: tuple[Mapping, ...] = (), feed: str = "slot", feed_name: str = "pequod"
+) -> SqliteStore | PostgresStore:
     if feed not in {"slot", "notify"}:
         fail(ExitCode.USAGE, f"{feed!r} is no feed; there are slot and notify")
     if database.startswith("sqlite:"):
@@ -144,15 +213,19 @@ def _store(file: Path, database: str, feed: str, feed_name: str) -> SqliteStore 
         return SqliteStore(database.removeprefix("sqlite:"), mappings)
     if not database.startswith(_POSTGRES):
         fail(ExitCode.USAGE, f"{database!r} is no database; write sqlite:PATH or postgresql://...")
-    _need_asyncpg()
-    from pequod_server.backing.postgres import PostgresStore
-
     from pequod.errors import PequodError
 
     try:
-        return PostgresStore(database, mappings, mode=cast("Literal['slot', 'notify']", feed), feed_name=feed_name)
+        return _postgres_store()(database, mappings, mode=cast("Literal['slot', 'notify']", feed), feed_name=feed_name)
     except PequodError as error:
         fail(ExitCode.USAGE, str(error))
+
+
+def _postgres_store() -> type[PostgresStore]:
+    _need_asyncpg()
+    from pequod_server.backing.postgres import PostgresStore
+
+    return PostgresStore
 
 
 def _need_asyncpg() -> None:

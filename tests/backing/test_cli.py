@@ -1,11 +1,14 @@
-"""pequod backing check, sql and install."""
+"""pequod backing check, sql, install, uninstall and drop-slot."""
 
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pequod_bench.process import started_server
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -90,3 +93,110 @@ def test_postgresql_is_installed_and_checked(file: str, dsn: str, database: Conn
     code, out, _ = run("check", file, dsn, "--feed", feed)
     assert code == 0, out
     assert out == "ok: p|<poster>|<time:4> <- posts\n"
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    """Run a command in a thread of its own, as it has an event loop of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run, *arguments).result()
+
+
+#: All that the catalogs say of what a user can make, without numbers.
+CATALOG = """
+SELECT 'relation', relname, relkind::text, relreplident::text, relhastriggers::text FROM pg_class
+WHERE relnamespace::regnamespace::text NOT LIKE 'pg_toast%'
+UNION ALL SELECT 'trigger', tgname, tgrelid::regclass::text, tgenabled::text, '' FROM pg_trigger
+UNION ALL SELECT 'function', proname, pronamespace::regnamespace::text, md5(prosrc), '' FROM pg_proc
+UNION ALL SELECT 'schema', nspname, nspowner::regrole::text, '', '' FROM pg_namespace
+UNION ALL SELECT 'publication', pubname, '', '', '' FROM pg_publication
+UNION ALL SELECT 'slot', slot_name, database, '', '' FROM pg_replication_slots
+UNION ALL SELECT 'column', attname, attrelid::regclass::text, atttypid::regtype::text, '' FROM pg_attribute
+WHERE attrelid::regclass::text !~ 'pg_toast'
+UNION ALL SELECT 'comment', description, classoid::regclass::text, '', '' FROM pg_description WHERE objoid >= 16384
+UNION ALL SELECT 'shared comment', description, '', '', '' FROM pg_shdescription WHERE objoid >= 16384
+ORDER BY 1, 2, 3, 4, 5
+"""
+
+
+async def catalog(database: Connection) -> list[tuple[str, ...]]:
+    # A table that had triggers is marked until it is vacuumed.
+    await database.execute("VACUUM posts, subscriptions")
+    return [tuple(row) for row in await database.fetch(CATALOG)]
+
+
+@pytest.mark.parametrize("feed", ["slot", "notify"])
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "USING INDEX posts_poster_at_key", "NOTHING"])
+async def test_uninstall_leaves_nothing_behind(
+    file: str, dsn: str, database: Connection, feed: str, identity: str
+) -> None:
+    await database.execute(f"ALTER TABLE posts REPLICA IDENTITY {identity}")
+    await database.execute("INSERT INTO posts (poster, at, body) VALUES ('bob', 1, 'hi')")
+    before = await catalog(database)
+    assert invoke("install", file, dsn, "--feed", feed)[0] == 0
+    # Twice, and with another mapping, as after a migration.
+    other = Path(file).with_name("other.toml")
+    other.write_text(MAPPING.replace('"p|', '"q|'))
+    assert invoke("install", str(other), dsn, "--feed", feed)[0] == 0
+    if feed == "slot":
+        await database.execute("SELECT pg_create_logical_replication_slot('pequod', 'pgoutput')")
+    assert await catalog(database) != before
+    code, out, err = invoke("uninstall", dsn)
+    assert (code, "say --yes" in err) == (2, True), "it asks, and nobody can answer here"
+    assert invoke("uninstall", dsn, "--feed-name", "other", "--yes")[0] == 1
+    code, done, err = invoke("uninstall", dsn, "--yes")
+    assert code == 0, err
+    assert done == out, "what is shown is what is run"
+    assert await catalog(database) == before
+    assert await database.fetchval("SELECT count(*) FROM posts") == 1
+    await database.execute("UPDATE posts SET body = 'ho'; DELETE FROM posts")
+    assert invoke("uninstall", dsn, "--yes")[0] == 1
+
+
+async def test_uninstall_leaves_other_feeds_alone(file: str, dsn: str, database: Connection) -> None:
+    for name in ("one", "two"):
+        for feed in ("slot", "notify"):
+            assert invoke("install", file, dsn, "--feed", feed, "--feed-name", f"{name}_{feed}")[0] == 0
+    await database.execute("CREATE TABLE pequod.mine (id int)")
+    for feed in ("slot", "notify"):
+        assert invoke("uninstall", dsn, "--feed-name", f"one_{feed}", "--yes")[0] == 0
+    assert invoke("check", file, dsn, "--feed", "slot", "--feed-name", "two_slot")[0] == 0
+    assert await database.fetchval("SELECT relreplident::text FROM pg_class WHERE relname = 'posts'") == "f"
+    assert await database.fetchval("SELECT count(*) FROM pequod.mine") == 0
+    await database.execute("DROP SCHEMA pequod CASCADE; DROP PUBLICATION two_slot")
+
+
+async def test_a_slot_in_use_is_not_dropped(file: str, dsn: str, database: Connection) -> None:
+    assert invoke("install", file, dsn)[0] == 0
+    assert invoke("drop-slot", dsn)[0] == 1
+    assert invoke("drop-slot", "sqlite:x")[0] == 2
+    options = ["--backing", dsn, "--backing-mapping", file]
+    with started_server(*options):
+        for command in (["drop-slot", dsn], ["uninstall", dsn, "--yes"]):
+            code, _, err = invoke(*command)
+            assert code == 3
+            assert "from this machine uses it (process " in err
+        assert await database.fetchval("SELECT count(*) FROM pg_publication") == 1, "nothing was changed"
+    code, out, err = invoke("drop-slot", dsn)
+    assert (code, out) == (0, "SELECT pg_drop_replication_slot('pequod');\n"), err
+    assert await database.fetchval("SELECT count(*) FROM pg_replication_slots") == 0
+    await database.execute("SELECT pg_create_logical_replication_slot('foreign_one', 'test_decoding')")
+    code, _, err = invoke("drop-slot", dsn, "--feed-name", "foreign_one")
+    assert (code, "of another database or plugin" in err) == (3, True)
+
+
+def test_uninstall_leaves_nothing_behind_in_sqlite(file: str, tmp_path: Path) -> None:
+    path = tmp_path / "twip.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE posts (poster TEXT, at INT, body TEXT, hidden INT, PRIMARY KEY (poster, at))")
+        connection.execute("CREATE TABLE log (text TEXT)")
+        connection.execute("CREATE TRIGGER mine AFTER INSERT ON posts BEGIN INSERT INTO log VALUES ('new'); END")
+        before = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+        assert run("install", file, f"sqlite:{path}")[0] == 0
+        connection.execute("INSERT INTO posts VALUES ('bob', 1, 'hi', 0)")
+        connection.commit()
+        assert run("uninstall", f"sqlite:{path}")[0] == 2
+        assert run("uninstall", f"sqlite:{path}", "--yes")[0] == 0
+        after = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+        assert [row for row in after if row[1] != "sqlite_sequence"] == before, "SQLite keeps a table of its own"
+        assert connection.execute("SELECT count(*) FROM posts").fetchone() == (1,)
+    assert run("uninstall", f"sqlite:{path}", "--yes")[0] == 1

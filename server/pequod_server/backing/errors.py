@@ -17,6 +17,7 @@ __all__ = [
     "MappingError",
     "PackError",
     "SchemaError",
+    "SlotNotDroppedError",
     "WriteRefusedError",
 ]
 
@@ -28,4 +29,13 @@ class MappingError(PequodError):
         super().__init__(f"mapping {mapping!r}: {reason}")
         #: The pattern that the mapping starts with, or what stands in its place.
         self.mapping = mapping
+        self.reason = reason
+
+
+class SlotNotDroppedError(PequodError):
+    """A replication slot that is not to be dropped; nothing was changed."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the slot {name} is not dropped: {reason}")
+        self.name = name
         self.reason = reason

@@ -14,6 +14,7 @@ from contextlib import aclosing
 
 import asyncpg
 
+from pequod_server.backing import pg_removal
 from pequod_server.backing.columns import SqlType
 from pequod_server.backing.errors import (
     BackingUnavailableError,
@@ -98,6 +99,7 @@ class PostgresStore:
         session = self._session
         async with session.connection() as connection, connection.transaction():
             facts = await check_schema(connection, session.name, self.mappings)
+            before = await pg_removal.replica_identities(connection, self.mappings)
             if session.mode == "slot":
                 is_there = await connection.fetchval(
                     "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", session.feed_name
@@ -110,7 +112,40 @@ class PostgresStore:
             if session.mode == "slot":
                 facts = await check_schema(connection, session.name, self.mappings)
                 check_identity(session.name, self.mappings, facts)
+                after = await pg_removal.replica_identities(connection, self.mappings)
+                changed = {table: identity for table, identity in before.items() if after[table] != identity}
+                for statement in await pg_removal.note_identities(connection, session.feed_name, changed):
+                    await connection.execute(statement)
+                    statements.append(statement)
         return statements
+
+    async def removal(self) -> list[str]:
+        """Return the statements that take out what `install` and feeds of this name made; none if nothing is there.
+
+        Raises:
+            SlotNotDroppedError: A server uses the slot.
+        """
+        async with self._session.connection() as connection:
+            return await pg_removal.uninstall(connection, self._session.feed_name)
+
+    async def slot_removal(self) -> list[str]:
+        """Return the statement that drops the slot of this name; none if there is no such slot.
+
+        Raises:
+            SlotNotDroppedError: A server uses the slot.
+        """
+        async with self._session.connection() as connection:
+            return await pg_removal.drop_slot(connection, self._session.feed_name)
+
+    async def carry_out(self, statements: Sequence[str]) -> None:
+        """Run statements of `removal`: a slot is dropped first and by itself, the rest is one transaction."""
+        async with self._session.connection() as connection:
+            rest = list(statements)
+            while rest and rest[0].startswith("SELECT pg_drop_replication_slot"):
+                await connection.execute(rest.pop(0))
+            async with connection.transaction():
+                for statement in rest:
+                    await connection.execute(statement)
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one moment."""
@@ -183,14 +218,6 @@ class PostgresStore:
         """End the feed and close the connections; a slot stays, for a feed that resumes."""
         await self._session.close()
         self._session.health.closed()
-
-    async def drop_slot(self) -> None:
-        """Drop the slot: without a feed it would keep the log for ever."""
-        async with self._session.connection() as connection:
-            await connection.execute(
-                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1",
-                self._session.feed_name,
-            )
 
     async def _feed(self, since: int | None) -> AsyncGenerator[Event, None]:
         session = self._session

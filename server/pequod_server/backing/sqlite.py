@@ -140,6 +140,20 @@ class SqliteStore:
 
         return await self._writes.run(install)
 
+    async def removal(self) -> list[str]:
+        """Return the statements that take out what `install` made; none if nothing is there."""
+        return await self._loads.run(lambda connection: list(sqlite_schema.uninstall(connection)))
+
+    async def carry_out(self, statements: Sequence[str]) -> None:
+        """Run statements of `removal` in one transaction."""
+
+        def carry_out(connection: sqlite3.Connection) -> None:
+            with _transaction(connection, "IMMEDIATE"):
+                for statement in statements:
+                    connection.execute(statement)
+
+        await self._writes.run(carry_out)
+
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one moment."""
 

@@ -97,14 +97,24 @@ def triggers(connection: sqlite3.Connection, mapping: Mapping) -> dict[str, str]
 def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iterator[str]:
     """Yield the statements that make the change table and the triggers; old ones of ours go first."""
     yield CREATE_CHANGES
+    wanted = {name: text for mapping in mappings for name, text in triggers(connection, mapping).items()}
+    yield from _drop_triggers(connection)
+    yield from wanted.values()
+
+
+def uninstall(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield the statements that take out what install made, with whatever mapping."""
+    yield from _drop_triggers(connection)
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (CHANGES,)).fetchone():
+        yield f"DROP TABLE {CHANGES}"
+
+
+def _drop_triggers(connection: sqlite3.Connection) -> list[str]:
     ours = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE ? ORDER BY name",
         (f"%INSERT INTO {CHANGES} %",),
     )
-    wanted = {name: text for mapping in mappings for name, text in triggers(connection, mapping).items()}
-    for (name,) in ours.fetchall():
-        yield f"DROP TRIGGER {quoted(name)}"
-    yield from wanted.values()
+    return [f"DROP TRIGGER {quoted(name)}" for (name,) in ours]
 
 
 def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
