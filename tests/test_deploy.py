@@ -4,9 +4,12 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 from pequod_server import ServerConfig
 from pequod_server.settings import load
 from typer.testing import CliRunner
@@ -30,6 +33,39 @@ def test_the_unit_starts_the_command_and_gives_it_time_to_drain() -> None:
     assert CliRunner().invoke(app, ["serve", "--config", "/nowhere"]).exit_code == int(
         service["RestartPreventExitStatus"]
     )
+
+
+def test_the_unit_outlasts_a_database_that_is_away() -> None:
+    text = (DEPLOY / "pequod.service").read_text()
+    facts = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+    # systemd's defaults: five starts within ten seconds, and 0.1 s between them.
+    interval_s, burst = float(facts.get("StartLimitIntervalSec", 10)), int(facts.get("StartLimitBurst", 5))
+    pause_s = float(facts.get("RestartSec", 0.1))
+    assert interval_s == 0 or pause_s * burst > interval_s, "it is started again however long the database is away"
+    assert pause_s >= 1, "a server that cannot start takes a second of a core for each try"
+    assert facts["Restart"] == "on-failure"
+    assert facts["Type"] == "notify", "systemd waits until it serves"
+
+
+def test_the_unit_brings_what_its_user_cannot_read() -> None:
+    text = (DEPLOY / "pequod.service").read_text()
+    assert "DynamicUser=yes" in text
+    assert re.search(r"^EnvironmentFile=-/etc/pequod/environment$", text, re.MULTILINE)
+    assert re.search(r"^#?LoadCredential=", text, re.MULTILINE)
+    assert "PGPASSFILE=" in text
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    # As it stands, and with what it leaves to choose.
+    text = (DEPLOY / "pequod.service").read_text().replace("/opt/pequod/bin/pequod", "/bin/true")
+    for name, content in (("plain", text), ("full", re.sub(r"^#(?=[A-Z]\w+=)", "", text, flags=re.MULTILINE))):
+        unit = tmp_path / f"{name}.service"
+        unit.write_text(content)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), content
 
 
 def test_the_container_file_copies_what_the_package_is_made_of() -> None:

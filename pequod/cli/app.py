@@ -54,9 +54,9 @@ Results go to standard output, messages to standard error.
 
 \b
 Exit codes:
-    0  done                    3  refused by the server
-    1  the key is not there    4  no server answers at the target
-    2  usage
+    0  done                    3  refused by the server, or the database
+    1  the key is not there    4  no server, or no database, answers
+    2  usage                   (`pequod serve` has the same: docs/cli.md)
 """
 
 

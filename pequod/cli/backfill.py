@@ -38,8 +38,9 @@ If anything dies, run the same command again: what is loaded stays right and is 
 with the join there again within 30 s, it begins anew by itself, twice at most. Ctrl-C or `pequod backfill cancel` ends
 it; what is loaded stays.
 
-The join must be push, its value source the last one, and all its sources written by clients. Needs the right `admin`,
-pip install 'pequod[spark]' and Java 17 or newer.
+The join must be push, its value source the last one, and all its sources written by clients. Needs the rights
+`admin` on the join's keys, `read` on its sources and `write` on what is loaded, pip install 'pequod[spark]' and Java
+17 or newer.
 """
 
 #: How often a server that was started anew is filled again.

@@ -59,7 +59,10 @@ def check(file: File = None) -> None:
     epilog=examples("pequod config show", "pequod config show pequod.toml", "pequod config show > pequod.toml"),
 )
 def show(file: File = None, json: Json = False) -> None:
-    """Print the settings that hold and where each comes from, as a file that `pequod serve --config` takes."""
+    """Print the settings that hold and where each comes from, as a file that `pequod serve --config` takes.
+
+    Passwords are shown as ***: put them back into a file that is made so, or into the variable PEQUOD_BACKING.
+    """
     settings = loaded(file, {})
     lines = []
     for name, value in settings.config:
@@ -76,8 +79,10 @@ def show(file: File = None, json: Json = False) -> None:
 
 
 def _plain(name: str, value: Any) -> Any:
-    from pequod_server.config import metavar, written
+    from pequod_server.config import metavar, without_passwords, written
 
+    if name == "backing":
+        return without_passwords(value)
     if isinstance(value, tuple):
         return [str(part) for part in value]
     if isinstance(value, Path) or metavar(name) == "SIZE":

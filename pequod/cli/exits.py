@@ -1,11 +1,6 @@
 """Exit codes, and what is said on the way out.
 
-    0    done
-    1    the key is not there (get, rm); a benchmark found wrong answers
-    2    the command line is not right
-    3    the server refused, or the request cannot be carried out
-    4    no server answers at the target, or not in time
-    130  interrupted with Ctrl-C
+docs/cli.md has the table, for these commands and for `pequod serve`.
 
 Results go to standard output, everything else to standard error.
 """

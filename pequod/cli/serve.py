@@ -102,7 +102,7 @@ def _run(file: Path | None, flags: dict[str, Any]) -> None:
         code = app_module.run(settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:
         refuse(error.problems)
-    raise typer.Exit(ExitCode.DONE if code == 0 else ExitCode.REFUSED)
+    raise typer.Exit(ExitCode(code))
 
 
 def loaded(file: Path | None, flags: dict[str, Any]) -> Settings:

@@ -90,6 +90,8 @@ class Backfill:
         self.loaded = Loaded()
         #: Why nothing can be loaded any more; None while it can.
         self.ended: str | None = None
+        #: The keys of the record when the backfill ended, and what they took.
+        self._changed_at_end = 0, 0
         self._bytes_max = bytes_max
         self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
         site = plan.sites[plan.value_depth]
@@ -137,11 +139,16 @@ class Backfill:
         """Load and record nothing more, and forget the record."""
         if self.ended is None:
             self.ended = reason
+            self._changed_at_end = len(self.record), self.record_bytes
             self.record.clear()
             self.record_bytes = 0
             self._by_prefix = [{} for _ in self.plan.steps]
             self._copied.clear()
             self._shared.clear()
+
+    def changed_size(self) -> tuple[int, int]:
+        """Return how many source keys changed since the revision, or until the end, and what recording them took."""
+        return (len(self.record), self.record_bytes) if self.ended is None else self._changed_at_end
 
     def changed(self, depth: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
         """Return the recorded keys of a source that start with ``prefix`` and go on within ``[first, last)``."""

@@ -28,7 +28,7 @@ from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes, release_frames, take_frames
 from pequod.engine.containing import containing_range
 from pequod.engine.contexts import Context, StatusRange
-from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError
+from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.engine.eviction import Memory
 from pequod.engine.execution import Batch, Execution
 from pequod.engine.joins import InstalledJoin
@@ -144,12 +144,15 @@ class Backfills:
         for backfill in list(self):
             try:
                 is_there = self._catalog.find(backfill.join.info.name) is backfill.join
+            except UnknownJoinError:
+                is_there = False
+            if not is_there:
+                backfill.end("the join was dropped")
+                continue
+            try:
                 _refuse_unfit(backfill.join)
             except PequodError as error:
                 backfill.end(str(error))
-            else:
-                if not is_there:
-                    backfill.end("the join was dropped")
         self.discard_ended()
 
     def discard_ended(self) -> None:

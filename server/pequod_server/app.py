@@ -7,10 +7,10 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Final
 
 from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
@@ -20,7 +20,7 @@ from pequod.errors import SettingError, SnapshotError
 from pequod_server import logs
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
 from pequod_server.calls import Calls
-from pequod_server.config import ServerConfig
+from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.connections import SLACK, Connections
 from pequod_server.database import backed_tables, make_loader, make_store
 from pequod_server.endings import Endings
@@ -31,10 +31,16 @@ from pequod_server.memory import MemoryKeeper, limit_bytes, priorities, tame_all
 from pequod_server.service import PequodService
 from pequod_server.snapshots import Snapshots
 from pequod_server.standard import StandardServices
+from pequod_server.supervision import tell_systemd, told_while_waiting
 from pequod_server.tls import add_port
 from pequod_server.undecodable import receive_bytes_max
 
 log = logging.getLogger("pequod.server")
+
+#: Exit codes of `run`; the command line has the same for its clients.
+_DONE: Final = 0
+_REFUSED: Final = 3
+_UNREACHABLE: Final = 4
 
 #: How long the last bytes may take, and streams of health, which nobody ends but the server.
 _CLOSE_S: Final = 0.2
@@ -94,6 +100,8 @@ class PequodServer:
         self.service = PequodService(self.engine, config, self.instruments.executed, self.snapshots, self.loader)
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
         self._standard = StandardServices(self._server, channelz=config.channelz)
+        #: What the start waits for, in words.
+        self._waits_for = "the joins"
 
     async def start(self, *, joins_from: str = "joins") -> int:
         """Install the joins of the configuration, listen, and return the port.
@@ -110,7 +118,9 @@ class PequodServer:
             SnapshotError: The snapshot that it starts from is damaged or does not fit.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
+        self._waits_for = f"the snapshot {self._config.snapshot_file}"
         since = await self.snapshots.restore_at_start()
+        self._waits_for = "the listening socket"
         if self.loader is not None:
             await self.loader.start(since)
         try:
@@ -125,6 +135,13 @@ class PequodServer:
         await self._standard.ready()
         self.is_ready = True
         return port
+
+    @property
+    def waits_for(self) -> str:
+        """What the start waits for, in words; the last step once it is done."""
+        if self.loader is None or not self.loader.start_step:
+            return self._waits_for
+        return f"the database {without_passwords(self._config.backing)}: {self.loader.start_step}"
 
     def reload(self) -> None:
         """Read the access file again, if there is one."""
@@ -180,9 +197,12 @@ def run(
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from, make))
-        except (OSError, ImportError, SchemaError, BackingUnavailableError, SnapshotError) as error:
+        except (OSError, ImportError, SchemaError, SnapshotError) as error:
             print(f"pequod: {error}", file=sys.stderr)
-            return 1
+            return _REFUSED
+        except BackingUnavailableError as error:
+            print(f"pequod: {error}", file=sys.stderr)
+            return _UNREACHABLE
 
 
 async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerConfig], PequodServer]) -> int:
@@ -192,26 +212,35 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
         loop.add_signal_handler(number, stopping.set)
     server = make(config)
     loop.add_signal_handler(signal.SIGHUP, server.reload)
-    port = await server.start(joins_from=joins_from)
+    async with told_while_waiting(lambda: server.waits_for):
+        starting = asyncio.create_task(server.start(joins_from=joins_from))
+        await _either(starting, stopping.wait())
+    if starting.cancelled():
+        print("pequod stopping before it has started", file=sys.stderr, flush=True)
+        await server.close()
+        return _DONE
+    port = starting.result()
     tame_collector()
     tame_allocator()
     host, _, _ = config.listen.rpartition(":")
     print(f"pequod serving on {host}:{port}", file=sys.stderr, flush=True)
+    tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
     if server.instruments.url:
         log.info("serving metrics", extra={"url": server.instruments.url})
     await stopping.wait()
     print("pequod stopping", file=sys.stderr, flush=True)
+    tell_systemd("STOPPING=1\nSTATUS=stopping")
     stopping.clear()
     await _either(server.stop(), stopping.wait())
     if stopping.is_set():
         print("pequod closing at once", file=sys.stderr, flush=True)
         await server.close()
-    return 0
+    return _DONE
 
 
-async def _either(*coroutines: Coroutine[Any, Any, object]) -> None:
+async def _either(*awaitables: Awaitable[object]) -> None:
     """Wait for the first to end, and cancel the others."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in rest:
         task.cancel()

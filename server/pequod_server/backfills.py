@@ -28,6 +28,8 @@ from pequod_server.handlers import Context, answer
 #: Backfills that ended and are still told of.
 _ENDED_MAX: Final = 16
 _LEASE_MAX_S: Final = 86_400.0
+#: The engine ends backfills by itself, as when their join is dropped; it is seen so soon.
+_LOOK_S: Final = 0.5
 #: Pieces are taken in for so long before others have their turn.
 _TURN_S: Final = 0.005
 
@@ -50,6 +52,7 @@ class Leased:
     def message(self) -> pb.Backfill:
         """Return it as the wire tells it."""
         backfill, now = self.backfill, time.monotonic()
+        record_keys, record_bytes = backfill.changed_size()
         return pb.Backfill(
             id=self.id,
             join=backfill.join.info.name,
@@ -61,12 +64,12 @@ class Leased:
             ranges_loaded=backfill.loaded.range_count,
             rows_loaded=backfill.loaded.row_count,
             pieces_skipped=backfill.loaded.skipped_count,
-            record_keys=len(backfill.record),
-            record_bytes=backfill.record_bytes,
+            record_keys=record_keys,
+            record_bytes=record_bytes,
             stage=self.stage,
             rows_expected=self.rows_expected,
             age_s=(now if self.ended_s is None else self.ended_s) - self.begun_s,
-            lease_s=max(0.0, self.expires_s - now),
+            lease_s=0.0 if backfill.ended else max(0.0, self.expires_s - now),
             ended=backfill.ended or "",
         )
 
@@ -150,13 +153,13 @@ class LeasedBackfills:
             self._ended.append(leased)
 
     def _watch(self) -> None:
-        """Wake up when the next lease may be over."""
+        """Wake up when the next lease may be over, and meanwhile to see what the engine has ended, and when."""
         if self._reaper is not None:
             self._reaper.cancel()
             self._reaper = None
         if self._live:
             wait_s = min(leased.expires_s for leased in self._live.values()) - time.monotonic()
-            self._reaper = asyncio.get_running_loop().call_later(max(0.0, wait_s), self._reap)
+            self._reaper = asyncio.get_running_loop().call_later(min(max(0.0, wait_s), _LOOK_S), self._reap)
 
     def _reap(self) -> None:
         for leased in list(self._live.values()):

@@ -25,6 +25,9 @@ _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
 _SIZES: Final = TypeAdapter(ByteSize)
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)%")
 _PRIORITY: Final = re.compile(r"([^\s=,]+)=(-?\d{1,6}|pinned)")
+#: Up to the last @: a password with characters that belong into escapes is one, too.
+_PASSWORD: Final = re.compile(r"(://[^:/@?]*:).*(?=@)", re.DOTALL)
+_QUERY_PASSWORD: Final = re.compile(r"([?&][a-z]*password=)[^&]*", re.IGNORECASE)
 #: Less is no use: the tables of a few joins alone take it.
 MEMORY_LIMIT_MIN: Final = MIB
 
@@ -239,6 +242,15 @@ def takes_path(name: str) -> bool:
     """Tell whether a setting is a path, or several."""
     annotation = ServerConfig.model_fields[name].annotation
     return Path in (annotation, *get_args(annotation))
+
+
+def without_passwords(value: str) -> str:
+    """Return a setting for people to read: the passwords of a database's URL are left out.
+
+    >>> without_passwords("postgresql://twip:s3cr/et@db:5432/twip?sslmode=require&sslpassword=x")
+    'postgresql://twip:***@db:5432/twip?sslmode=require&sslpassword=***'
+    """
+    return _QUERY_PASSWORD.sub(r"\1***", _PASSWORD.sub(r"\1***", value))
 
 
 def written(name: str, value: Any) -> str:

@@ -102,9 +102,9 @@ class AccessGuard(aio.ServerInterceptor):
             "Invalidate": self._need_invalidate,
             "SaveSnapshot": _need_everything,
             "RestoreSnapshot": _need_everything,
-            "BeginBackfill": self._need_backfill,
-            "ReadBackfill": self._need_backfill,
-            "LoadBackfill": self._need_backfill,
+            "BeginBackfill": self._need_begin,
+            "ReadBackfill": self._need_source_rows,
+            "LoadBackfill": self._need_pieces,
             "RenewBackfill": self._need_backfill,
             "EndBackfill": self._need_backfill,
             "ListBackfills": _need_nothing,
@@ -151,12 +151,30 @@ class AccessGuard(aio.ServerInterceptor):
                 role.need(Right.JOIN, *_range(join.spec.output))
 
     def _need_backfill(self, role: Role, request: Any) -> None:
-        """Pass if the role may administer all that the join computes, and read all that it reads."""
+        """Pass if the role may administer all that the join computes."""
         for join in self._engine.joins():
             if join.name == request.join:
                 role.need(Right.ADMIN, *_range(join.spec.output))
+
+    def _need_begin(self, role: Role, request: pb.BeginBackfillRequest) -> None:
+        """Pass if the role may also do what follows, so that nobody computes for hours what is refused then."""
+        self._need_backfill(role, request)
+        for join in self._engine.joins():
+            if join.name == request.join:
                 for source in join.spec.sources:
-                    role.need(Right.READ, *_range(source.pattern), Right.ADMIN)
+                    role.need(Right.READ, *_range(source.pattern))
+                role.need(Right.WRITE, *_within(_range(join.spec.output), (request.first, last_of(request))))
+
+    def _need_source_rows(self, role: Role, request: pb.ReadBackfillRequest) -> None:
+        # A source's table has more keys than the join reads, and a checksum tells of rows, too.
+        self._need_backfill(role, request)
+        role.need(Right.READ, request.first, request.last)
+
+    def _need_pieces(self, role: Role, request: pb.LoadBackfillRequest) -> None:
+        self._need_backfill(role, request)
+        # A list that is too long or too short is the service's to refuse.
+        for first, last in zip(request.firsts, request.lasts, strict=False):
+            role.need(Right.WRITE, first, last)
 
     def _need_explain(self, role: Role, request: pb.ExplainRequest) -> None:
         if request.WhichOneof("subject") == "range":
@@ -322,6 +340,12 @@ def _range(pattern: Pattern) -> tuple[bytes, bytes | None]:
     """Return the smallest range that holds all keys of a pattern."""
     first = pattern.literal_prefix
     return first, prefix_end(first) if any(pattern.slots()) else first + b"\0"
+
+
+def _within(outer: tuple[bytes, bytes | None], inner: tuple[bytes, bytes | None]) -> tuple[bytes, bytes | None]:
+    """Return what two ranges have in common."""
+    ends = [last for _, last in (outer, inner) if last is not None]
+    return max(outer[0], inner[0]), min(ends, default=None)
 
 
 def _may_see(role: Role, first: bytes, last: bytes | None) -> bool:

@@ -79,6 +79,8 @@ class Loader:
         #: How far the events have been taken care of; None until the feed stands.
         self._position: int | None = None
         self._moved = asyncio.Condition()
+        #: What the start waits for now; empty before and afterwards.
+        self.start_step = ""
         #: Why the feed ended, which it should not.
         self._failure = ""
 
@@ -137,17 +139,21 @@ class Loader:
             SchemaError: The database does not have what the mapping needs.
             BackingUnavailableError: It does not answer.
         """
+        self.start_step = "an answer"
         for advice in await self.store.check():
             log.warning("advice about the database", extra={"advice": advice})
         self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
         try:
+            self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
             await self._wait(lambda: self._position is not None)
             if since is not None:
+                self.start_step = "the changes since the snapshot"
                 await self._catch_up()
         except BackingUnavailableError:
             await self.stop()
             raise
         self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
+        self.start_step = ""
         log.info("following the database", extra={"position": self._position})
 
     async def _catch_up(self) -> None:

@@ -5,6 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from pequod.client import AsyncClient, Client
+from pequod.errors import PequodError
+
+
+class ServerChangedError(PequodError):
+    """The server is another one than before: it was started anew, and what it held then need not be there."""
+
+    def __init__(self, target: str, doing: str) -> None:
+        super().__init__(
+            f"the server at {target} was started anew during {doing}, and may lack what it held before; see what it "
+            "holds now, and run the same command again"
+        )
+        self.target = target
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +36,21 @@ class Connection:
     def __repr__(self) -> str:
         """Tell nobody the token."""
         return f"Connection({self.target!r})"
+
+    def server_id(self) -> int:
+        """Return the number of the server that answers now; it has another one after each start."""
+        with self.client() as client:
+            client.joins()
+            return client.server_id
+
+    def refuse_changed(self, server_id: int, doing: str) -> None:
+        """See that the server is still the one with a number.
+
+        Raises:
+            ServerChangedError: It was started anew.
+        """
+        if self.server_id() != server_id:
+            raise ServerChangedError(self.target, doing)
 
     def client(self) -> Client:
         """Open a client."""

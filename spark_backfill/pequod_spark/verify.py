@@ -30,7 +30,7 @@ from pequod.engine.ranges import Range, united
 from pequod.engine.spec import JoinSpec, Snapshot
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_spark.comparing import Comparison, Difference, compare, kept
-from pequod_spark.connection import Connection
+from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.following import Follower
 from pequod_spark.keys import take_apart
 from pequod_spark.needs import ranges_read
@@ -83,15 +83,17 @@ def verify(
 
     Raises:
         VerifyError: The join cannot be verified or is not there; or no state could be told in `ATTEMPTS` attempts.
+        ServerChangedError: The server was started anew meanwhile: what was to be verified is gone.
         PequodError: As the clients.
 
     Cost:
         All that the ranges hold, and what they are computed from, is read once and kept on Spark's disks; what is not
         materialised is computed by the server first, in one go.
     """
+    server_id = connection.server_id()
     for _ in range(ATTEMPTS):
         try:
-            return _verify(spark, connection, join, first, last)
+            return _verify(spark, connection, server_id, join, first, last)
         except WatchCompactedError as error:
             reason = f"the changes could not be followed: {error}; a smaller range or a larger watch_changes_max helps"
         except _UnsettledError as error:
@@ -114,11 +116,12 @@ def repair(connection: Connection, found: Iterable[Difference]) -> int:
 
 
 def _verify(
-    spark: SparkSession, connection: Connection, join: str | None, first: bytes, last: bytes | None
+    spark: SparkSession, connection: Connection, server_id: int, join: str | None, first: bytes, last: bytes | None
 ) -> Verification:
     with connection.client() as client:
         told = client.joins()
-        server_id = client.server_id
+        if client.server_id != server_id:
+            raise ServerChangedError(connection.target, "the verification")
         joins = {each.name: parse(each.text)[0] for each in told}
         left_out = _left_out(joins)
         chosen = _chosen(joins, left_out, join)
@@ -129,8 +132,11 @@ def _verify(
             client.joins()
             begin = client.revision if follower.unwatchable else follower.revision
             read = kept(read_ranges(spark, connection, ranges))
-            if client.joins() != told or client.server_id != server_id:
-                raise _UnsettledError("joins came or went, or the server was started anew")
+            is_told_still = client.joins() == told
+            if client.server_id != server_id:
+                raise ServerChangedError(connection.target, "the verification")
+            if not is_told_still:
+                raise _UnsettledError("joins came or went")
             changed = follower.before_changes(client.revision)
             if follower.unwatchable and (changed or (begin != client.revision and _hides_sources(follower, specs))):
                 why = "; ".join(dict.fromkeys(follower.unwatchable.values()))

@@ -2,17 +2,20 @@
 
     poster bob, time 120      pattern p|<poster>|<time:10>  ->  key p|bob|0000000120
 
-Whole numbers become decimal text, filled up with zeros to the slot's width. Every row is looked at before any is sent.
+Numbers become the decimal text that joins take for numbers, without an exponent; whole ones in a slot are filled up
+with zeros to its width. Every row is looked at before any is sent.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+from pequod.engine.aggregates import NUMBER_BYTES_MAX
 from pequod.engine.spec import Pattern, Slot
 from pequod.errors import PequodError
 from pyspark_pequod.columns import ColumnError
@@ -107,11 +110,28 @@ def sorted_once(tables: list[Any]) -> Any:
 def _bytes_of(batch: Any, name: str, column: Any) -> Any:
     _refuse(batch, name, "it is null", column.is_null())
     kind = column.type
-    if pa.types.is_integer(kind) or (name == "value" and (pa.types.is_decimal(kind) or pa.types.is_floating(kind))):
+    if pa.types.is_integer(kind):
         column = column.cast(pa.string())
+    elif name == "value" and (pa.types.is_decimal(kind) or pa.types.is_floating(kind)):
+        column = _plain_decimals(batch, column)
     elif not any(is_kind(kind) for is_kind in _TEXT):
         raise ColumnError(name, f"it is {kind}; make it binary, string or a whole number")
     return column.cast(pa.binary())
+
+
+def _plain_decimals(batch: Any, column: Any) -> Any:
+    """Return numbers as joins read them: 1e15 as 1000000000000000, which as 1e+15 would be text that no sum counts."""
+    if pa.types.is_floating(column.type):
+        _refuse(batch, "value", "it is no number", pc.invert(pc.is_finite(column)))
+    text = column.cast(pa.string())
+    has_exponent = pc.match_substring(text, "e", ignore_case=True)
+    if pc.any(has_exponent).as_py():
+        spelt = [f"{Decimal(number):f}" for number in text.filter(has_exponent).to_pylist()]
+        text = pc.replace_with_mask(text, has_exponent, pa.array(spelt, pa.string()))
+    too_long = pc.greater(pc.binary_length(text), NUMBER_BYTES_MAX)
+    reason = f"joins take text of more than {NUMBER_BYTES_MAX} bytes for no number; round it, or write it as text"
+    _refuse(batch, "value", reason, too_long)
+    return text
 
 
 def _holds_delimiter(column: Any) -> Any:

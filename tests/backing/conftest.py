@@ -32,7 +32,7 @@ def binaries() -> Path | None:
 class Postgres:
     """A cluster on a Unix socket in a directory of its own; it runs as another user if we are root."""
 
-    SETTINGS = (
+    SETTINGS: tuple[str, ...] = (
         "listen_addresses=",
         "fsync=off",
         "wal_level=logical",

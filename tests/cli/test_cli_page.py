@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from pequod.cli.app import app
+from pequod.cli.exits import ExitCode
 from tests.cli.test_readme import BLOCK, ROOT, commands, run, target
 
 __all__ = ["target"]
@@ -27,6 +28,12 @@ def test_the_sessions_are_as_the_page_shows_them(target: str, tmp_path: Path) ->
                 assert SECONDS.sub("in - s", printed) == SECONDS.sub("in - s", output.rstrip("\n")), command
                 shown += 1
     assert shown > 20
+
+
+def test_every_exit_code_is_on_the_page() -> None:
+    table = PAGE.partition("### Exit codes")[2].partition("\n\n##")[0]
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
+    assert codes == sorted({int(code) for code in ExitCode})
 
 
 def test_every_command_is_on_the_page() -> None:

@@ -61,6 +61,32 @@ def test_what_show_prints_is_a_file_with_the_same_settings(pequod: Pequod, file:
     assert load(shown).config == load(file).config
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://twip:s3cret@db:5432/twip", "postgresql://twip:***@db:5432/twip"),
+        ("postgresql://twip:s3cr@t/s3cret@db/twip", "postgresql://twip:***@db/twip"),
+        (
+            "postgresql://twip@db/twip?password=s3cret&sslmode=require",
+            "postgresql://twip@db/twip?password=***&sslmode=require",
+        ),
+        (
+            "postgresql://db/twip?sslmode=require&sslPassword=s3cret",
+            "postgresql://db/twip?sslmode=require&sslPassword=***",
+        ),
+        ("postgresql://twip@db:5432/twip", "postgresql://twip@db:5432/twip"),
+        ("sqlite:a:b@c.db", "sqlite:a:b@c.db"),
+    ],
+)
+def test_show_hides_passwords(pequod: Pequod, monkeypatch: pytest.MonkeyPatch, url: str, shown: str) -> None:
+    monkeypatch.setenv("PEQUOD_BACKING", url)
+    for arguments in (["config", "show"], ["config", "show", "--json"]):
+        outcome = pequod(*arguments)
+        assert outcome.code == 0
+        assert "s3cr" not in outcome.out + outcome.err
+        assert shown in outcome.out
+
+
 def test_show_as_data(pequod: Pequod, file: Path) -> None:
     rows = [json.loads(line) for line in pequod("config", "show", str(file), "--json").out.splitlines()]
     assert {"name": "value_bytes_max", "value": "1KiB", "from": str(file)} in rows

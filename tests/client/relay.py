@@ -9,8 +9,7 @@ class Relay:
     """Passes bytes between whoever connects and a server, until it is told not to."""
 
     def __init__(self, target: str) -> None:
-        self._host, _, port = target.rpartition(":")
-        self._port = int(port)
+        self.lead_to(target)
         self._writers: set[asyncio.StreamWriter] = set()
         #: How many connections were made.
         self.connections = 0
@@ -30,6 +29,11 @@ class Relay:
         self.passing.set()
         self.cut()
         await self._server.wait_closed()
+
+    def lead_to(self, target: str) -> None:
+        """Have connections made from now on lead to a server."""
+        self._host, _, port = target.rpartition(":")
+        self._port = int(port)
 
     def cut(self) -> None:
         """Break all connections."""

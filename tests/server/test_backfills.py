@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -97,9 +98,29 @@ async def test_what_is_loaded_while_others_write_is_exact(server: PequodServer, 
     loaded = await client.scan(prefix=f"{join}|")
     server.engine.evict(10_000)
     assert loaded == await client.scan(prefix=f"{join}|")
+    (before,) = await client.backfills.list()
+    assert before.record_keys
+    assert (before.ranges_loaded, before.pieces_skipped) == (len(pieces), 0)
     ended = await client.backfills.end(status, "finished")
-    assert (ended.ended, ended.record_keys) == ("finished", 0)
-    assert (await client.backfills.list())[0].age_s == ended.age_s, "how long it took does not change any more"
+    assert ended == replace(before, ended="finished", age_s=ended.age_s, lease_s=0.0)
+    server.engine.evict(1_000_000)
+    await client.drop_join(join)
+    await client.put("p|u01|9999", "after the end")
+    assert await client.backfills.list() == [ended], "what became of it does not change any more"
+
+
+async def test_what_ends_a_backfill_leaves_its_counts(client: AsyncClient) -> None:
+    """Its join is dropped, and nobody asks about it for a while."""
+    status = await client.backfills.begin("t")
+    await client.put("p|u01|0500", "new")
+    (before,) = await client.backfills.list()
+    await client.drop_join("t")
+    await asyncio.sleep(3)
+    (ended,) = await client.backfills.list()
+    assert ended == replace(before, ended="the join was dropped", age_s=ended.age_s, lease_s=0.0)
+    assert (ended.record_keys, ended.id) == (1, status.id)
+    assert before.record_bytes == ended.record_bytes > 0
+    assert ended.age_s < 3, "the age is that of its end, not that of the next look"
 
 
 async def test_a_backfill_of_whose_driver_nothing_is_heard_ends(client: AsyncClient, server: PequodServer) -> None:

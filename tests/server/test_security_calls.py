@@ -34,6 +34,11 @@ read = ["t|ann|"]
 [roles.watch]
 admin = [""]
 
+[roles.driver]
+read = ["s|", "p|"]
+write = ["t|ann|"]
+admin = ["t|"]
+
 [roles.root]
 read = [""]
 write = [""]
@@ -52,7 +57,7 @@ def access_text(*names: str) -> str:
 @pytest.fixture
 def access_file(tmp_path: Path) -> Path:
     path = tmp_path / "access.toml"
-    path.write_text(access_text("web", "author", "ann", "watch", "root", "nobody"))
+    path.write_text(access_text("web", "author", "ann", "watch", "driver", "root", "nobody"))
     return path
 
 
@@ -225,6 +230,9 @@ REFUSED = [
     ("web", "LoadBackfill", pb.LoadBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
     ("web", "RenewBackfill", pb.RenewBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
     ("web", "EndBackfill", pb.EndBackfillRequest(id=1, join="t"), "admin", b"t|", b"t}"),
+    ("watch", "BeginBackfill", pb.BeginBackfillRequest(join="t"), "read", b"s|", b"s}"),
+    ("driver", "BeginBackfill", pb.BeginBackfillRequest(join="t"), "write", b"t|", b"t}"),
+    ("driver", "BeginBackfill", pb.BeginBackfillRequest(join="t", first=b"t|ann|"), "write", b"t|ann|", b"t}"),
     ("ann", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
     ("watch", "Get", pb.GetRequest(key=b"p|bob|0001"), "read", b"p|bob|0001", b"p|bob|0001\0"),
     ("watch", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
@@ -272,6 +280,46 @@ async def test_what_a_role_may_not_do(
     assert repr(first) in (caught.value.details() or "")
     assert "value" not in (caught.value.details() or "")
     assert server.engine.revision == revision
+
+
+async def test_admin_alone_reads_and_loads_no_data(stub: Any, server: PequodServer) -> None:
+    root, watch, driver = _As(stub, "root"), _As(stub, "watch"), _As(stub, "driver")
+    await root.AddJoin(pb.AddJoinRequest(text=TIMELINE))
+    begun = (await root.BeginBackfill(pb.BeginBackfillRequest(join="t"))).backfill
+    ids = {"id": begun.id, "join": "t"}
+
+    def load(first: bytes, last: bytes) -> pb.LoadBackfillRequest:
+        return pb.LoadBackfillRequest(
+            **ids, firsts=[first], lasts=[last], row_counts=[1], tails=[b"0001|eve"], tail_at=[0], values=[b"forged"],
+            value_at=[0],
+        )  # fmt: skip
+
+    refused = [
+        (watch.ReadBackfill(pb.ReadBackfillRequest(**ids, first=b"p|", last=b"p}")), "read", b"p|", b"p}"),
+        (
+            watch.ReadBackfill(pb.ReadBackfillRequest(**ids, first=b"p|bob|", last=b"p|bob}", digest_only=True)),
+            *("read", b"p|bob|", b"p|bob}"),
+        ),
+        (watch.LoadBackfill(load(b"t|ann|", b"t|ann}")), "write", b"t|ann|", b"t|ann}"),
+        (driver.LoadBackfill(load(b"t|bob|", b"t|bob}")), "write", b"t|bob|", b"t|bob}"),
+        (driver.LoadBackfill(load(b"t|ann|", b"t|b")), "write", b"t|ann|", b"t|b"),
+    ]
+    for call, right, first, last in refused:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        info = error_details_pb2.ErrorInfo()
+        assert rpc_status.from_call(caught.value).details[0].Unpack(info)
+        assert (info.metadata["right"], info.metadata["first_hex"]) == (right, first.hex())
+        assert info.metadata["last_hex"] == last.hex()
+    for message in (pb.RenewBackfillRequest(**ids), pb.EndBackfillRequest(**ids)):
+        await getattr(watch, type(message).__name__.removesuffix("Request"))(message)
+    narrow = pb.BeginBackfillRequest(join="t", first=b"t|ann|", last=b"t|ann}")
+    begun = (await driver.BeginBackfill(narrow)).backfill
+    ids["id"] = begun.id
+    rows = await driver.ReadBackfill(pb.ReadBackfillRequest(**ids, first=b"p|", last=b"p}"))
+    assert list(rows.keys) == [b"p|bob|0001", b"p|bob|0002"]
+    assert (await driver.LoadBackfill(load(b"t|ann|", b"t|ann}"))).rows_loaded == 1
 
 
 async def test_what_roles_may_do(stub: Any) -> None:

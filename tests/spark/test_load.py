@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -99,6 +100,18 @@ def test_keys_are_made_of_columns(load: Load, client: Client, tmp_path: Path, ki
     assert result.exit_code == 0, result.stderr
     assert client.scan(prefix="p|") == [(b"p|ann|0007", b"one"), (b"p|bob|0012", b"")]
     assert client.scan(prefix="t|liz|") == [(b"t|liz|0007|ann", b"one")]
+
+
+def test_sums_count_numbers_of_every_size(load: Load, client: Client, tmp_path: Path) -> None:
+    """Spark reads the larger ones as doubles, whose own text has an exponent."""
+    client.add_join("total|<account> = sum paid|<account>|<number>")
+    path = tmp_path / "paid.jsonl"
+    numbers = ["1e15", "1000000000000000.5", "0.1", "2.5e22", "123456789012345.67"]
+    lines = (f'{{"account": "ann", "number": {at}, "value": {number}}}\n' for at, number in enumerate(numbers))
+    path.write_text("".join(lines))
+    result = load("--source", f"jsonl:{path}", "--pattern", "paid|<account>|<number:2>")
+    assert result.exit_code == 0, result.stderr
+    assert client.get("total|ann") == f"{sum(map(Decimal, numbers)):f}".rstrip("0").encode()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
@@ -11,6 +13,7 @@ from pyspark_pequod.options import OptionError, key_pattern
 from pyspark_pequod.packing import Packing, RowError, sorted_once
 from pyspark_pequod.writer import BYTES_MAX, ROWS_MAX, messages
 
+from pequod.engine.aggregates import parse_number
 from pequod.engine.rows import Rows
 
 TYPES: dict[str, DataType] = {
@@ -133,3 +136,29 @@ def test_messages_are_bounded_in_rows_and_bytes() -> None:
     assert [key for message in sent for key in message.keys] == keys
     assert all(len(message.keys) <= ROWS_MAX for message in sent)
     assert all(sum(map(len, message.values)) <= BYTES_MAX for message in sent)
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        (pa.float64(), [1e15, 1e16, -2.5e22, 1.5, 0.1, 1e-7, 12345678901234567.0, 3.0]),
+        (pa.float32(), [1e10, 0.5, -(2.0**70)]),
+        (pa.decimal128(38, 10), [0.0, 1.5, -1e-10]),
+    ],
+)
+def test_numbers_are_written_as_joins_read_them(kind: pa.DataType, numbers: list[float]) -> None:
+    given = [Decimal(repr(number)) for number in numbers] if pa.types.is_decimal(kind) else numbers
+    batch = pa.record_batch([[b"k"] * len(given), pa.array(given, kind)], names=["key", "value"])
+    written = [parse_number(text) for text in Packing(ROWS, None).pack(batch)["value"].to_pylist()]
+    assert None not in written
+    assert pa.array(map(float, written), pa.float32()) == pa.array(numbers, pa.float32())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(float("nan"), "it is no number"), (float("-inf"), "it is no number"), (1e200, "round it, or write it as text")],
+)
+def test_what_joins_would_not_take_for_a_number_is_refused(number: float, message: str) -> None:
+    batch = pa.record_batch([[b"k", b"l"], [1.5, number]], names=["key", "value"])
+    with pytest.raises(RowError, match=message):
+        Packing(ROWS, None).pack(batch)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pequod_bench.compare.comparison import Comparison
+from pequod_bench.compare.goals import goals
 from pequod_bench.compare.method import method
 from pequod_bench.compare.tables import Table, tables
-from pequod_bench.compare.verdicts import goals, verdicts
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -16,8 +16,6 @@ def to_markdown(comparison: Comparison) -> str:
     lines += [f"WRONG: {difference}\n" for difference in comparison.differences()]
     if goals(comparison):
         lines += ["## Goals", "", goals_text(comparison), ""]
-    if sentences := verdicts_text(comparison):
-        lines += ["## Where Pequod wins, where it loses, and why", "", sentences, ""]
     for table in tables(comparison):
         lines += [f"## {table.title}", "", table_text(table), "", table.note, ""]
     lines += ["## Method", "", *(f"- {sentence}" for sentence in method(comparison)), ""]
@@ -31,11 +29,6 @@ def goals_text(comparison: Comparison) -> str:
     """Return a table of the goals."""
     rows = [[goal.wanted, goal.found, goal.beside, "met" if goal.is_met else "missed"] for goal in goals(comparison)]
     return table_text(Table("goals", "Goals", "", ["the paper's figure", "found", "and", ""], rows))
-
-
-def verdicts_text(comparison: Comparison) -> str:
-    """Return the verdicts as a list."""
-    return "\n".join(f"- {sentence}" for sentence in verdicts(comparison))
 
 
 def table_text(table: Table) -> str:

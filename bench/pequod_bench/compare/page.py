@@ -7,10 +7,10 @@ from html import escape
 from typing import Final
 
 from pequod_bench.compare.comparison import Comparison
+from pequod_bench.compare.goals import goals
 from pequod_bench.compare.method import method
 from pequod_bench.compare.plots import figures
 from pequod_bench.compare.tables import Table, tables
-from pequod_bench.compare.verdicts import goals, verdicts
 
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -50,7 +50,6 @@ def to_html(comparison: Comparison) -> str:
             *skipped,
             *wrong,
             _goals(comparison),
-            _list("Where Pequod wins, where it loses, and why", [escape(each) for each in verdicts(comparison)]),
             *_sections(comparison),
             _list("Method", [escape(sentence) for sentence in method(comparison)]),
             _list("Systems and what was done for them", systems),

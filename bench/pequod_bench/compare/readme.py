@@ -7,7 +7,7 @@ from typing import Final
 
 from pequod.engine import PequodError
 from pequod_bench.compare.comparison import Comparison
-from pequod_bench.compare.markdown import goals_text, table_text, verdicts_text
+from pequod_bench.compare.markdown import goals_text, table_text
 from pequod_bench.compare.tables import tables
 
 BEGIN: Final = "<!-- compare: figures -->"
@@ -21,10 +21,9 @@ class UnmarkedError(PequodError):
 
 
 def figures_text(comparison: Comparison) -> str:
-    """Return goals, verdicts and tables, each under a heading of the fourth level."""
+    """Return goals and tables, each under a heading of the fourth level."""
     lines = [f"`{comparison.command}`", "", comparison.where(), ""]
     lines += ["#### Goals", "", goals_text(comparison), ""]
-    lines += ["#### Where Pequod wins, where it loses, and why", "", verdicts_text(comparison), ""]
     for table in tables(comparison):
         if table.section not in _ELSEWHERE:
             lines += [f"#### {table.title}", "", table_text(table), "", table.note, ""]

@@ -173,7 +173,7 @@ class FakeStore:
                 error, self._broken = self._broken, None
                 raise error
             await self._pass("changes")
-            self._health.fresh(0)
+            self._health.stands(self._health.now(), 0)
             await self._moved.wait()
 
     async def _pass(self, step: Step) -> None:

@@ -53,13 +53,22 @@ class Health:
             unpackable="",
         )
 
-    def fresh(self, lag: int | None = None) -> None:
-        """Note that the feed stands, and how much it has not told yet; None if that is not known."""
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+        return self._clock()
+
+    def stands(self, fresh_s: float | None, lag: int | None = None) -> None:
+        """Note that the feed stands.
+
+        Args:
+            fresh_s: When the database was asked for a position that the feed has passed since; None if there is none
+                since the last time. That the database answers is no reason to give another.
+            lag: How much the feed has not told yet; None if that is not known.
+        """
         if self.status.state == "closed":
             return
-        now = self._clock()
-        since_s = self.status.since_s if self.status.state == "ok" else now
-        fresh_s = now if lag == 0 else self.status.fresh_s
+        since_s = self.status.since_s if self.status.state == "ok" else self._clock()
+        fresh_s = self.status.fresh_s if fresh_s is None else fresh_s
         self.status = replace(self.status, state="ok", since_s=since_s, fresh_s=fresh_s, lag=lag)
 
     def down(self, error: str) -> None:

@@ -45,7 +45,7 @@ class Decoder:
 
     session: PostgresSession
     facts: Facts
-    #: The end of the last commit.
+    #: All that was committed before this has been returned.
     position: int
     transaction: int | None = None
     #: Changes of the open transaction in order; the last of a key counts.
@@ -55,16 +55,17 @@ class Decoder:
     reloads: list[KeyRange] = field(default_factory=list)
     relations: dict[int, _Watched] = field(default_factory=dict)
 
-    @property
-    def is_between(self) -> bool:
-        """Whether no transaction is open."""
-        return self.transaction is None
+    def pass_by(self, position: int) -> None:
+        """Note how far the database has told its log; that is past what is open only once that is complete."""
+        if self.transaction is None:
+            self.position = max(self.position, position)
 
     async def events(self, data: bytes) -> list[Event]:
         """Return what the message completes: the changes of a commit, and what has to be read again after it."""
         match parse_message(data):
-            case Begin(transaction):
+            case Begin(transaction, position):
                 self.transaction = transaction
+                self.position = max(self.position, position)
             case Relation() as relation:
                 self._meet(relation)
             case RowChange() as change:

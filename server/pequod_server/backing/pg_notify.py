@@ -41,12 +41,13 @@ async def notify_feed(session: PostgresSession, since: int | None) -> AsyncGener
             yield Reload(position, session.everything, "notifications are not kept for a feed that was away")
         checked = asyncio.get_running_loop().time()
         while not session.closing.is_set():
+            asked_s = session.health.now()
             progress = await listener.progress()
             notes = listener.take()
             async for event in _events(session, notes, position, progress):
                 yield event
             position = progress
-            session.health.fresh(0)
+            session.health.stands(asked_s, 0)
             if asyncio.get_running_loop().time() - checked >= _CHECK_S:
                 checked = asyncio.get_running_loop().time()
                 await listener.check_queue()

@@ -10,46 +10,69 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
-from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.pg_decoder import Decoder
+from pequod_server.backing.pg_lookout import looking_out
+from pequod_server.backing.pg_schema import Facts
 from pequod_server.backing.pg_session import PostgresSession, flushed
-from pequod_server.backing.pg_stream import PING_S, streaming
+from pequod_server.backing.pg_stream import streaming
 from pequod_server.backing.store import Event, Progress, Reload
+from pequod_server.backing.turn import Turn
 
 
 async def slot_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
     """Yield what the slot tells after ``since``; None starts it anew."""
+    facts, fingerprint, first = await _begin(session, since)
+    yield first
+    decoder = Decoder(session, facts, first.position)
+    async with (
+        streaming(session, first.position) as stream,
+        looking_out(session, fingerprint, stream.process_id, stream.wake) as lookout,
+    ):
+        position = first.position
+        turn = Turn()
+        try:
+            while not session.closing.is_set():
+                message = stream.read()
+                if message is None:
+                    decoder.pass_by(stream.wal_end)
+                else:
+                    for event in await decoder.events(message):
+                        position = event.position
+                        yield event
+                    if not turn.is_over():
+                        continue
+                if decoder.position > position:
+                    position = decoder.position
+                    yield Progress(position)
+                lookout.passed(position)
+                answer = lookout.take()
+                if answer is not None:
+                    if answer.is_at_work:
+                        stream.excuse_silence()
+                    yield Progress(position, answer.seen)
+                stream.confirm(position, is_asked=lookout.is_behind)
+                if message is None:
+                    stream.refuse_silence()
+                    await stream.wait()
+                else:
+                    await asyncio.sleep(0)
+                turn.begin()
+        except BackingUnavailableError:
+            # The connection may have told the database of a position by itself, and the slot goes on from there.
+            if decoder.position > position:
+                yield Progress(decoder.position)
+            raise
+
+
+async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, str, Progress | Reload]:
+    """Return what the tables are, a fingerprint of that, and the first event."""
     facts, fingerprint = await session.check_installed()
     is_altered = session.fingerprint not in {None, fingerprint}
     session.fingerprint = fingerprint
     start, lost = await _place(session, since)
     if since is not None and is_altered and not lost:
         lost = "the tables or the publication have changed"
-    yield Reload(start, session.everything, lost) if lost else Progress(start)
-    decoder = Decoder(session, facts, start)
-    async with streaming(session, start) as stream:
-        checks = asyncio.get_running_loop().time()
-        position = start
-        while not session.closing.is_set():
-            message = stream.read()
-            if message is None:
-                if decoder.is_between and stream.wal_end > position:
-                    position = stream.wal_end
-                    yield Progress(position)
-                session.health.fresh(0 if stream.is_heard else None)
-                stream.confirm(position)
-                await stream.wait()
-                now = asyncio.get_running_loop().time()
-                if now - checks >= PING_S:
-                    checks = now
-                    if (await session.check_installed())[1] != fingerprint:
-                        raise FeedBrokenError("the tables or the publication have changed", is_lost=True)
-                    yield Progress(position, await session.seen())
-                continue
-            for event in await decoder.events(message):
-                position = event.position
-                yield event
-                stream.confirm_soon(position)
+    return facts, fingerprint, Reload(start, session.everything, lost) if lost else Progress(start)
 
 
 async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]:

@@ -20,7 +20,9 @@ from pequod_server.backing.sql import quoted
 
 #: How often the database is told how far the feed is, and asked whether it is still there.
 _CONFIRM_S: Final = 0.05
-PING_S: Final = 1.0
+_PING_S: Final = 1.0
+#: The same, while it is not known that the feed has passed what the log was.
+_PING_AGAIN_S: Final = 0.1
 
 
 class Stream:
@@ -30,18 +32,24 @@ class Stream:
         self._session = session
         self._cursor = cursor
         self._loop = asyncio.get_running_loop()
-        self._readable = asyncio.Event()
-        self._heard = self._pinged = self._confirmed_at = self._loop.time()
+        self._woken = asyncio.Event()
+        self._pinged = self._confirmed_at = self._loop.time()
         self._confirmed = self._wanted = start
-        #: Whether the database said something since it was last asked.
-        self.is_heard = False
+        #: Whether the database said something since it was last asked, and for how long it has been waited for.
+        self._is_heard = self._is_asked = False
+        self._silent_s = 0.0
         self._fileno: int = cursor.connection.fileno()
-        self._loop.add_reader(self._fileno, self._readable.set)
+        self._loop.add_reader(self._fileno, self._hear)
 
     @property
     def wal_end(self) -> int:
-        """How far the database has read its log for this stream, as of its last message."""
+        """How far the database has told its log, as of its last message: it sends all of a commit, or is before it."""
         return int(getattr(self._cursor, "wal_end", 0))
+
+    @property
+    def process_id(self) -> int:
+        """The number of the database's process that sends."""
+        return int(self._cursor.connection.info.backend_pid)
 
     def read(self) -> bytes | None:
         """Return the next message, None if nothing is there."""
@@ -54,43 +62,59 @@ class Stream:
         payload: bytes = message.payload
         return payload
 
-    def confirm_soon(self, position: int) -> None:
-        """Note that everything up to here is taken care of, and say so now and then."""
-        self._wanted = max(self._wanted, position)
-        if self._loop.time() - self._confirmed_at > 1.0:
-            self._send(reply=False)
+    def confirm(self, position: int, *, is_asked: bool) -> None:
+        """Say that everything up to here is taken care of, if it was not said a moment ago.
 
-    def confirm(self, position: int) -> None:
-        """Say how far the feed is, if it was not said a moment ago, and ask for an answer now and then."""
+        Args:
+            is_asked: The database is to say how far it is, too.
+        """
         self._wanted = max(self._wanted, position)
+        self._is_asked = is_asked
         now = self._loop.time()
-        if now - self._pinged >= PING_S:
-            self._pinged = now
+        # What it does not read now must not pile up: a question that it has not heard is not repeated soon.
+        if now - self._pinged >= _PING_S or (is_asked and self._is_heard and now - self._pinged >= _PING_AGAIN_S):
+            self._pinged, self._is_heard = now, False
             self._send(reply=True)
         elif self._wanted > self._confirmed and now - self._confirmed_at >= _CONFIRM_S:
             self._send(reply=False)
-        if now - self._heard > self._session.timeout_s:
-            raise BackingUnavailableError(self._session.name, f"no sign of life for {self._session.timeout_s:g} s")
 
     async def wait(self) -> None:
-        """Wait for a message, or until it is time to say something."""
-        wait_s = _CONFIRM_S if self._wanted > self._confirmed else PING_S / 2
+        """Wait for a message, until something else has happened, or until it is time to say something."""
+        wait_s = _CONFIRM_S if self._wanted > self._confirmed else _PING_AGAIN_S if self._is_asked else _PING_S / 2
+        before = self._loop.time()
         closing = asyncio.ensure_future(self._session.closing.wait())
-        readable = asyncio.ensure_future(self._readable.wait())
+        woken = asyncio.ensure_future(self._woken.wait())
         try:
-            await asyncio.wait({closing, readable}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({closing, woken}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             closing.cancel()
-            readable.cancel()
-        self.is_heard = self._readable.is_set()
-        if self.is_heard:
-            self._heard = self._loop.time()
-            self._readable.clear()
+            woken.cancel()
+        # A loop that was busy with something else has not waited.
+        self._silent_s += min(wait_s, self._loop.time() - before)
+        self._woken.clear()
+
+    def refuse_silence(self) -> None:
+        """Raise BackingUnavailableError if nothing has come for too long."""
+        if self._silent_s > self._session.timeout_s:
+            raise BackingUnavailableError(self._session.name, f"no sign of life for {self._session.timeout_s:g} s")
+
+    def excuse_silence(self) -> None:
+        """Note that the database lives and works, though it does not say anything here."""
+        self._silent_s = 0.0
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._woken.set()
 
     def close(self) -> None:
         """Stop reading and close the connection."""
         self._loop.remove_reader(self._fileno)
         self._cursor.connection.close()
+
+    def _hear(self) -> None:
+        self._is_heard = True
+        self._silent_s = 0.0
+        self._woken.set()
 
     def _send(self, *, reply: bool) -> None:
         try:
@@ -114,6 +138,11 @@ async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Strea
             connection_factory=LogicalReplicationConnection,
             options=settings,
             connect_timeout=max(2, int(session.timeout_s)),
+            # A host that is gone without a word is found by the network, however long the sender may be silent.
+            keepalives_idle=max(1, int(session.timeout_s)),
+            keepalives_interval=max(1, int(session.timeout_s / 4)),
+            keepalives_count=4,
+            tcp_user_timeout=int(session.timeout_s * 1000),
             application_name="pequod feed",
         )
         try:

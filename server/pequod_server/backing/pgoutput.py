@@ -30,6 +30,8 @@ class Begin:
     """A transaction that committed; its changes follow."""
 
     transaction: int
+    #: Where its commit is: all that was committed before has been sent.
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ def parse_message(data: bytes) -> Message:
     reader = _Reader(data)
     match reader.byte():
         case b"B":
-            _, _, transaction = reader.take(">qqI")
-            return Begin(transaction)
+            position, _, transaction = reader.take(">qqI")
+            return Begin(transaction, position)
         case b"C":
             _, _, end, _ = reader.take(">bqqq")
             return Commit(end)

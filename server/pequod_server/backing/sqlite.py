@@ -242,6 +242,7 @@ class SqliteStore:
             position = now
         version = None
         while not self._closing.is_set():
+            asked_s = self._health.now()
             seen = await self._feed.run(_data_version)
             if seen != version:
                 # Asked before the batch is read, so that a commit in between is seen the next time.
@@ -255,7 +256,7 @@ class SqliteStore:
                     yield Progress(batch.seq)
                 position = batch.seq
                 await self._feed.run(_forget, position)
-            self._health.fresh(0)
+            self._health.stands(asked_s, 0)
             await self._pause()
 
     async def _pause(self) -> None:

@@ -113,7 +113,7 @@ class Status:
     state: Literal["starting", "ok", "down", "closed"]
     #: When the state began, in seconds since 1970.
     since_s: float
-    #: When the feed was last known to be complete, in seconds since 1970; None before the first time.
+    #: The feed has told everything that was committed before this moment, in seconds since 1970; None before the first.
     fresh_s: float | None
     #: What is wrong, or was last; empty if nothing ever was.
     error: str

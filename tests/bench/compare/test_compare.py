@@ -23,17 +23,16 @@ from pequod_bench.compare.comparison import (
     spread,
 )
 from pequod_bench.compare.freshness import Freshness
+from pequod_bench.compare.goals import goals
 from pequod_bench.compare.machine import Machine
 from pequod_bench.compare.markdown import to_markdown
 from pequod_bench.compare.measure import Outcome, client_loop, run_twip
-from pequod_bench.compare.openloop import AtRate, LatencyResult
 from pequod_bench.compare.page import to_html
 from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
 from pequod_bench.compare.readme import BEGIN, END
 from pequod_bench.compare.system import Workload
 from pequod_bench.compare.trials import Failure, Trials
-from pequod_bench.compare.verdicts import goals, verdicts
 from pequod_bench.latency import Latencies
 from pequod_bench.progress import QUIET
 from pequod_bench.stream import CHECK, POST
@@ -86,9 +85,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_pat
     assert page.count("<table>") >= len(fields.get(section, [section]))
     for figure in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         ET.fromstring(figure)
-    assert "## Where Pequod wins, where it loses, and why" in (tmp_path / "compare.md").read_text() or (
-        section == "factors"
-    )
+    assert (tmp_path / "compare.md").read_text().count("\n| --- |") >= len(fields.get(section, [section]))
 
 
 @pytest.mark.parametrize(
@@ -213,26 +210,6 @@ def test_ratios_are_of_runs_side_by_side(comparison: Comparison) -> None:
     assert ratios(postgres, pequod) == spread([0.5, 0.25])
 
 
-def test_the_verdicts_say_who_wins(comparison: Comparison) -> None:
-    redis, postgres, no, full, unseen, interleaved, votes = verdicts(comparison)
-    assert redis.startswith("Pequod is 2.50 times faster than Redis (the paper: 1.33 times faster). ")
-    assert "Redis has 2.33 times the server CPU" in redis
-    assert redis.endswith("the servers limit both, so clients on other machines would see about 2.33.")
-    assert postgres.startswith("Pequod is 2.67 times slower than PostgreSQL")
-    assert postgres.endswith("the servers limit both, so clients on other machines would see about 0.33.")
-    assert "ahead of no at 50 %, 100 % (of 3 points measured): no takes 2.67 times its time at 50 %, 1.00 times" in no
-    assert "at 0 %, 50 % (of 3 points measured)" in full
-    assert "loading included it is 4.00 to 2.00 s at 0 %, and 50 to 50 MiB" in unseen
-    assert "at 0 %, 50 % (of 3 points measured)" in interleaved
-    assert votes.startswith("From 0 % to 100 % votes the server's CPU grows by 0.00 s with separate joins and by 1.00")
-
-
-def test_a_busy_machine_is_told_first(comparison: Comparison) -> None:
-    assert "Others were at work" not in to_markdown(comparison)
-    busy = replace(comparison, machine=replace(comparison.machine, load_at_start=1.5))
-    assert verdicts(busy)[0].startswith("Others were at work on this machine when the run began (load 1.5 on 2 cores)")
-
-
 def test_goals_are_met_or_missed(comparison: Comparison) -> None:
     redis, postgres, full, no, interleaved = goals(comparison)
     assert (redis.is_met, redis.found) == (True, "2.50 (2.00 to 3.00)")
@@ -244,28 +221,7 @@ def test_goals_are_met_or_missed(comparison: Comparison) -> None:
     assert (no.is_met, no.found) == (False, "behind at 0 %"), "equal is not ahead"
 
 
-def latency(title: str, p50_ms: float, done_per_s: float) -> LatencyResult:
-    found = Latencies(99, p50_ms, 10 * p50_ms, 20 * p50_ms, 30 * p50_ms)
-    curve = [(0.0, p50_ms / 2), (50.0, p50_ms), (99.0, 10 * p50_ms)]
-    return LatencyResult(
-        title, [AtRate(100, 100.0, found, found, curve), AtRate(900, done_per_s, found, found, curve)], ""
-    )
-
-
-def test_the_verdicts_on_latencies_take_the_highest_rate_that_pequod_keeps_up_with(comparison: Comparison) -> None:
-    none = replace(comparison, twip=[], materialisation=[], newp=[])
-    alone, redis = latency("nothing (the generator alone)", 0.1, 900.0), latency("Redis", 0.5, 300.0)
-    (slow,) = verdicts(replace(none, latencies=[alone, latency("Pequod", 1.0, 500.0), redis]))
-    assert slow.startswith("At 100 operations a second a check by itself takes Pequod 1.00 ms at the median, 2.0 times")
-    assert "it does not keep up with 900" in slow
-    (quick,) = verdicts(replace(none, latencies=[alone, latency("Pequod", 0.5, 890.0), redis]))
-    assert quick.startswith(
-        "At 900 operations a second a check by itself takes Pequod 0.50 ms at the median, the quick"
-    )
-    assert quick.endswith("Beside it: Redis 0.50 and 5.00 ms (it does not keep up).")
-
-
-def test_the_verdicts_cover_every_section(comparison: Comparison) -> None:
+def test_stores_and_freshness_have_tables(comparison: Comparison) -> None:
     some = Latencies(9, 1.0, 2.0, 3.0, 4.0)
     pequod, redis, _ = comparison.twip
     more = replace(
@@ -278,14 +234,6 @@ def test_the_verdicts_cover_every_section(comparison: Comparison) -> None:
         freshness=[Freshness("Pequod", some, 1.0, some, 0.25, ""), Freshness("Redis", some, 0.5, None, None, "")],
         ycsb=[StoreResults("E", "95 % scan, 5 % insert", 1_000, [pequod, redis])],
     )
-    pull, celebrities, seen, late, ycsb = verdicts(more)
-    assert pull.startswith(
-        "Pull takes 2.50 times the time of Pequod and 1.00 times its memory; its checks return 100.0%"
-    )
-    assert celebrities.startswith("Celebrities kept apart take 2.50 times the time and save 0 of 50 MiB")
-    assert seen == "The first check after the acknowledgement shows every post with Pequod."
-    assert late == "With Redis it shows 50.0% of them, and half are visible after 1.00 ms."
-    assert ycsb.startswith("YCSB without joins: Redis takes so many times Pequod's time: E 2.50. For each operation")
     text = to_markdown(more)
     assert "| Pequod | 1.00 | 2.00 | 3.00 | 4.00 | 100.0% | 1.00 | 2.00 | 3.00 | 25.0% |" in text
     assert "| E: 95 % scan, 5 % insert | 750 | 750.0 | 50 | 292 | 1750.0 | 50 |" in text
@@ -346,23 +294,11 @@ def costing(server_s: float, client_s: float) -> list[Outcome]:
     return [replace(outcome(2.0), server_cpu_seconds=server_s, client_cpu_seconds=client_s)]
 
 
-def test_the_verdicts_say_which_process_a_ratio_is_of(comparison: Comparison) -> None:
+def test_the_table_says_which_process_is_busiest(comparison: Comparison) -> None:
     pequod, redis, memcached = (
         replace(each, outcomes=costing(*cpu))
         for each, cpu in zip(comparison.twip, ((1.8, 0.4), (1.2, 0.7), (0.6, 1.9)), strict=True)
     )
-    ahead, limited = verdicts(replace(comparison, twip=[pequod, redis, memcached], materialisation=[], newp=[]))
-    assert ahead.endswith("the servers limit both, so clients on other machines would see about 0.67.")
-    assert "client limits it, so the ratio is one of clients" in limited
-    assert limited.endswith("that of server CPU would count: 0.33.")
-    idle = replace(redis, outcomes=[replace(redis.outcomes[0], seconds=3.0)])
-    (waiting,) = verdicts(replace(comparison, twip=[pequod, idle], materialisation=[], newp=[]))
-    assert "nothing of it is busy most of the time" in waiting
-    assert waiting.endswith("By server CPU alone the ratio is 0.67.")
-    redis = replace(redis, outcomes=costing(1.7, 0.7))
-    slower = replace(redis, outcomes=[replace(redis.outcomes[0], seconds=2.5)])
-    (waiting,) = verdicts(replace(comparison, twip=[pequod, slower], materialisation=[], newp=[]))
-    assert waiting.endswith("it would be ahead, at 0.94 times Pequod's time.")
     text = to_markdown(replace(comparison, twip=[pequod, redis, memcached]))
     assert "| PostgreSQL | 2.00 | 1.00 | 9.55 | 0.33 | client 95% |" in text
 

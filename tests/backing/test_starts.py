@@ -1,0 +1,95 @@
+"""How `pequod serve` starts and ends, as a supervisor sees it: exit codes, states, what it waits for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.backing.conftest import Connection
+
+MAPPING = (
+    '[[mapping]]\nkeys = "p|<poster>|<time:4>"\ntable = "posts"\nslots.time = { column = "at", type = "integer" }\n'
+)
+
+
+@contextmanager
+def served(*options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}) as process:
+        yield process
+        process.kill()
+
+
+def ended(*options: str) -> tuple[int, str]:
+    with served(*options) as process:
+        _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> str:
+    path = tmp_path / "twip.toml"
+    path.write_text(MAPPING)
+    return str(path)
+
+
+def test_a_start_that_fails_ends_with_the_code_of_its_reason(mapping: str, tmp_path: Path) -> None:
+    away = ["--backing", "postgresql://twip@127.0.0.1:1/twip", "--backing-mapping", mapping]
+    (tmp_path / "bad.snapshot").write_text("no snapshot")
+    for code, options, reason in (
+        (2, ["--key-bytes-max", "many"], "--key-bytes-max"),
+        (2, ["--joins", "t|<a> = coutn p|<a>"], "coutn"),
+        (2, ["--listen", "0.0.0.0:0"], "plain text"),
+        (3, ["--snapshot-file", str(tmp_path / "bad.snapshot")], "snapshot"),
+        (3, ["--listen", "192.0.2.1:7744", "--insecure"], "cannot listen"),
+        (4, away, "is not available"),
+    ):
+        found, said = ended(*options)
+        assert found == code, said
+        assert reason in said
+        assert "Traceback" not in said
+
+
+async def test_a_start_says_what_it_waits_for_and_can_be_stopped(mapping: str, dsn: str, database: Connection) -> None:
+    await database.execute("CREATE PUBLICATION pequod FOR TABLE posts")
+    await database.execute("ALTER TABLE posts REPLICA IDENTITY FULL")
+    transaction = database.transaction()
+    await transaction.start()
+    await database.execute("INSERT INTO posts (poster, at) VALUES ('bob', 1)")
+    try:
+        with served("--backing", dsn, "--backing-mapping", mapping) as process:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert "the start waits" in line
+            assert "a new slot waits for the transactions that are open" in line
+            asked_s = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+            assert time.monotonic() - asked_s < 25, "not only when the wait is over"
+            said = process.stderr.read()
+            assert said.endswith("pequod stopping before it has started\n"), said
+    finally:
+        await transaction.rollback()
+
+
+def test_systemd_is_told_when_it_serves_and_stops(tmp_path: Path) -> None:
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(path)
+        channel.settimeout(30)
+        with served(NOTIFY_SOCKET=path) as process:
+            states = channel.recv(4096).decode().splitlines()
+            assert states[0] == "READY=1"
+            assert states[1].startswith("STATUS=serving on 127.0.0.1:")
+            process.send_signal(signal.SIGTERM)
+            assert channel.recv(4096).decode().splitlines() == ["STOPPING=1", "STATUS=stopping"]
+            assert process.wait(30) == 0

@@ -1,0 +1,97 @@
+"""A server that is killed and started again, empty, in the midst of a load or a verification: neither succeeds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pequod_spark import verify as verifying
+from pequod_spark.connection import Connection, ServerChangedError
+from pequod_spark.reading import read_ranges
+from pequod_spark.verify import verify
+from pyspark.sql import SparkSession
+from pyspark_pequod import loading
+from typer.testing import CliRunner
+
+from pequod.cli.app import app
+from pequod.client import Client
+from pequod.client.background import BackgroundLoop
+from tests.client.conftest import ServerProcess
+from tests.client.relay import Relay
+
+
+@pytest.fixture
+def server() -> Iterator[ServerProcess]:
+    server = ServerProcess()
+    yield server
+    server.kill()
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_load_does_not_succeed_with_rows_missing(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks go on with the new server, as clients do, and the rows of those before are gone.
+
+    It is there at once, as where an address leads to one of several: so the tasks need not be patient.
+    """
+    monkeypatch.setattr(loading, "PART_ROWS", 5_000)
+    keys = [b"p|%06d" % number for number in range(60_000)]
+    pq.write_table(pa.table({"key": keys, "value": keys}), tmp_path / "rows.parquet")
+
+    other, relay, background = ServerProcess(), Relay(server.target), BackgroundLoop("relay")
+
+    async def replace() -> None:
+        relay.lead_to(other.target)
+        relay.cut()
+
+    def start_anew() -> None:
+        with Client(server.target) as client:
+            while not client.count():
+                time.sleep(0.01)
+        server.kill()
+        background.run(replace())
+
+    background.run(relay.__aenter__())
+    with ThreadPoolExecutor() as pool:
+        killing = pool.submit(start_anew)
+        source = f"parquet:{tmp_path / 'rows.parquet'}"
+        result = CliRunner().invoke(app, ["spark", "load", "--target", relay.target, "--source", source])
+        killing.result()
+    with Client(other.target) as client:
+        assert 0 < client.count() < len(keys), "some rows were written before, and the rest afterwards"
+    background.close(relay.__aexit__)
+    other.kill()
+    assert result.exit_code == 3, result.stderr
+    assert "was started anew during the load" in result.stderr
+
+
+@pytest.mark.parametrize("with_join", [False, True])
+def test_a_verification_does_not_succeed_with_what_it_verifies_gone(
+    spark: SparkSession, server: ServerProcess, monkeypatch: pytest.MonkeyPatch, *, with_join: bool
+) -> None:
+    """A new server without joins, or with the same ones over nothing, would be found right in the next attempt."""
+
+    def fill(*, with_rows: bool) -> None:
+        with Client(server.target) as client:
+            client.add_join("n|<user> = count s|<user>|<poster>")
+            if with_rows:
+                client.put("s|ann|bob", "1")
+
+    def start_anew_and_read(*arguments: object) -> object:
+        monkeypatch.undo()
+        server.kill()
+        server.start()
+        if with_join:
+            fill(with_rows=False)
+        return read_ranges(*arguments)  # type: ignore[arg-type]
+
+    fill(with_rows=True)
+    monkeypatch.setattr(verifying, "read_ranges", start_anew_and_read)
+    with pytest.raises(ServerChangedError, match="was started anew during the verification"):
+        verify(spark, Connection(server.target))
