@@ -12,10 +12,14 @@ import typer
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
+from pequod.cli.spark_checks import check_options, first_file, reach
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pequod_spark.backfill import Begun, Request
     from pequod_spark.connection import Connection
     from pequod_spark.plan import Read
     from pyspark.sql import SparkSession
@@ -35,8 +39,8 @@ time. It is for large joins that nobody has read yet, such as after a start.
                         between the copy and the begin
 
 If anything dies, run the same command again: what is loaded stays right and is left out. After a restart of the server,
-with the join there again within 30 s, it begins anew by itself, twice at most. Ctrl-C or `pequod backfill cancel` ends
-it; what is loaded stays.
+with the join and all source rows there again within 30 s, it begins anew by itself, twice at most. Ctrl-C or
+`pequod backfill cancel` ends it; what is loaded stays.
 
 The join must be push, its value source the last one, and all its sources written by clients. Needs the rights
 `admin` on the join's keys, `read` on its sources and `write` on what is loaded, pip install 'pequod[spark]' and Java
@@ -47,6 +51,9 @@ The join must be push, its value source the last one, and all its sources writte
 _RESTARTS_MAX: Final = 2
 #: How long a server that went away is waited for.
 _RETURN_S: Final = 30.0
+
+#: What is wrong with a copy of other columns.
+_NO_ROWS: Final = "has no columns key and value, binary or text; `pequod dump '' -o base.parquet` makes such files"
 
 app: Final = typer.Typer(help=_HELP, invoke_without_command=True, rich_markup_mode=None)
 
@@ -91,12 +98,21 @@ def backfill(
     if (kind, bool(path)) not in (("server", False), ("parquet", True)):
         fail(ExitCode.USAGE, f"--source is server or parquet:PATH, not {source!r}")
     first, last = (b"", None) if bounds is None else (argument_bytes(bounds[0]), argument_bytes(bounds[1]))
+    check_options(master, conf)
+    if kind == "parquet" and (file := first_file(path, master)) is not None:
+        _refuse_columns(file)
+    reach(target)
     started = time.monotonic()
-    with session(_patient(master), conf, "starting Spark") as spark:
-        from pequod_spark.backfill import Request
+    from pequod_spark.backfill import Begun, Request
 
-        read = _read_parquet(spark, path) if kind == "parquet" else None
-        outcome = _run(spark, target, Request(join, first, last, level, part_rows), read)
+    request, connection = Request(join, first, last, level, part_rows), spark_connection(target)
+    # Before Spark starts, so that what the server refuses is refused at once.
+    begun = Begun(connection.client, request)
+    try:
+        with session(_patient(master), conf, "starting Spark") as spark:
+            outcome = _run(spark, connection, begun, request, _read_parquet(spark, path) if path else None)
+    finally:
+        begun.close()
     took_s = time.monotonic() - started
     if json:
         print(json_line({**outcome, "seconds": round(took_s, 3)}))
@@ -106,31 +122,32 @@ def backfill(
     say(f"{outcome['rows']:,} rows in {outcome['ranges']:,} ranges loaded in {took_s:.1f} s{left}{skipped}")
 
 
-def _run(spark: SparkSession, target: str, request: object, read: Read | None) -> dict[str, int]:
+def _run(
+    spark: SparkSession, connection: Connection, begun: Begun, request: Request, read: Read | None
+) -> dict[str, int]:
     """Run a backfill, anew if the server was started anew meanwhile."""
-    from pequod_spark.backfill import BackfillFailedError, Request
-    from pequod_spark.backfill import backfill as run
+    from pequod_spark.backfill import BackfillFailedError
+    from pequod_spark.backfill import Begun as BegunAnew
 
     from pequod.errors import UnavailableError, UnknownBackfillError
 
-    assert isinstance(request, Request)
-    connection = spark_connection(target)
+    source_count = begun.source_count
     for attempt in range(_RESTARTS_MAX + 1):
-        with connection.client() as client:
-            client.joins()
-            server_id = client.server_id
         try:
             with _progress(request.join) as show:
-                return run(spark, connection.client, request, read=read, on_progress=show)._asdict()
+                return begun.run(spark, read=read, on_progress=show)._asdict()
         except (BackfillFailedError, UnavailableError, UnknownBackfillError):
-            if attempt == _RESTARTS_MAX or _returned(connection, server_id, request.join) == server_id:
+            if attempt == _RESTARTS_MAX or not _is_another(connection, begun, source_count):
                 raise
             say("the server was started anew and holds nothing of it; beginning again")
+        begun = BegunAnew(connection.client, request)
     raise AssertionError("the last attempt raises or returns")
 
 
-def _returned(connection: Connection, server_id: int, join: str) -> int:
-    """Return the id of the server that answers, and of another one than before when it has got the join again."""
+def _is_another(connection: Connection, begun: Begun, source_count: int) -> bool:
+    """Tell whether another server answers than before, once it has got the join and its sources again."""
+    from pequod_spark.backfill import count_sources
+
     from pequod.errors import UnavailableError
 
     give_up_at = time.monotonic() + _RETURN_S
@@ -138,12 +155,23 @@ def _returned(connection: Connection, server_id: int, join: str) -> int:
         is_late = time.monotonic() > give_up_at
         try:
             with connection.client() as client:
-                names = {one.name for one in client.joins()}
-                if client.server_id == server_id or join in names or is_late:
-                    return client.server_id
+                has_join = begun.status.join in {one.name for one in client.joins()}
+                count = count_sources(client, begun.status)
+                if client.server_id == begun.server_id:
+                    return False
+                if has_join and count >= source_count:
+                    return True
         except UnavailableError:
             if is_late:
                 raise
+        else:
+            if is_late:
+                has = f"{count:,} of the {source_count:,} source rows" if has_join else f"no join {begun.status.join!r}"
+                fail(
+                    ExitCode.REFUSED,
+                    f"the server was started anew in the midst of it, and {_RETURN_S:.0f} s later it has {has}; what "
+                    "was loaded is gone: bring them back, and run the same command again",
+                )
         time.sleep(0.1)
 
 
@@ -204,13 +232,29 @@ def _patient(master: str) -> str:
     return "local[1,4]" if master == "local" else master
 
 
+def _refuse_columns(file: Path) -> None:
+    """End the command if a Parquet file has no rows of a server."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        fail(ExitCode.USAGE, f"{file}: it cannot be read as parquet: {error}")
+    is_text = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
+    for name in ("key", "value"):
+        if name not in schema.names or not any(is_kind(schema.field(name).type) for is_kind in is_text):
+            fail(ExitCode.USAGE, f"{file} {_NO_ROWS}")
+
+
 def _read_parquet(spark: SparkSession, path: str) -> Read:
     from pequod_spark.plan import read_from
     from pyspark.sql import functions as f
 
     rows = spark.read.parquet(path)
-    if not {"key", "value"} <= set(rows.columns):
-        fail(ExitCode.USAGE, f"{path} has no columns key and value; `pequod dump -o base.parquet` makes such files")
+    kinds = {name: kind for name, kind in rows.dtypes if name in ("key", "value")}
+    if len(kinds) < 2 or not set(kinds.values()) <= {"binary", "string"}:
+        fail(ExitCode.USAGE, f"{path} {_NO_ROWS}")
     return read_from(rows.select(f.col("key").cast("binary"), f.col("value").cast("binary")))
 
 

@@ -10,6 +10,7 @@ import typer
 
 from pequod.cli.connection import connection_settings
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.spark_checks import parse_setting
 
 if TYPE_CHECKING:
     from pequod_spark.connection import Connection
@@ -36,7 +37,7 @@ def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[Spa
 
     A session that runs already, whoever started it, is used as it is set, and goes on afterwards.
     """
-    settings = dict(map(_setting, conf or ()))
+    settings = dict(map(parse_setting, conf or ()))
     from pequod_spark.session import is_running, require_spark, spark_session
 
     require_spark()
@@ -71,13 +72,6 @@ def spark_connection(target: str) -> Connection:
 
 def _local(master: str) -> dict[str, str]:
     return _LOCAL_SETTINGS if master.startswith("local") else {}
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        fail(ExitCode.USAGE, f"--conf needs NAME=VALUE, not {text!r}")
-    return name, value
 
 
 def _first_line(text: str) -> str:

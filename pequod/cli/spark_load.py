@@ -11,6 +11,7 @@ import typer
 from pequod.cli.connection import DEFAULT_TARGET, Target
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
+from pequod.cli.spark_checks import check_options, first_file, first_key, reach_to_write
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ def load(
     kind, _, path = source.partition(":")
     if kind not in _FORMATS or not path:
         fail(ExitCode.USAGE, f"--source is {' or '.join(f'{name}:PATH' for name in _FORMATS)}, not {source!r}")
+    check_options(master, conf)
+    parsed = _parsed(pattern)
+    file = first_file(path, master)
+    key = None if file is None else first_key(kind, file, parsed)
+    if not dry_run:
+        reach_to_write(target, key)
     begun = time.monotonic()
     with session(master, conf, f"loading {path}") as spark:
         from pyspark_pequod.loading import load as write
         from pyspark_pequod.loading import packed
-        from pyspark_pequod.options import key_pattern
 
-        parsed = key_pattern({} if pattern is None else {"pattern": pattern})
         rows = _read(spark, kind, path, parsed)
         started = time.monotonic()
         if dry_run:
@@ -79,6 +84,15 @@ def load(
         f"{count:,} rows loaded in {seconds:.1f} s, {count / seconds:,.0f} a second "
         f"(Spark's start took {started - begun:.1f} s)"
     )
+
+
+def _parsed(pattern: str | None) -> Pattern | None:
+    from pyspark_pequod.options import OptionError, key_pattern
+
+    try:
+        return key_pattern({} if pattern is None else {"pattern": pattern})
+    except OptionError as error:
+        fail(ExitCode.USAGE, f"--pattern: {error.reason}")
 
 
 def _read(spark: SparkSession, kind: str, path: str, pattern: Pattern | None) -> DataFrame:

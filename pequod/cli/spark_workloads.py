@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Json
+from pequod.cli.connection import DEFAULT_TARGET, Json, connected
 from pequod.cli.exits import ExitCode, say
 from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
+from pequod.cli.spark_checks import check_options, first_file
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_line
@@ -139,10 +140,17 @@ def replay(
 
     Of several servers each takes some of the users or authors, and holds all posts or votes.
     """
+    check_options(master, conf)
+    first_file(path, master)
+    targets = target or [DEFAULT_TARGET]
+    for each in targets:
+        from pequod_spark.replay import refuse_filled
+
+        with connected(each) as client:
+            refuse_filled(client)
     with session(master, conf, "replaying") as spark:
         from pequod_spark.replay import replay as run
 
-        targets = target or [DEFAULT_TARGET]
         servers = [spark_connection(each) for each in targets]
         found = run(spark, path, servers, rate=rate, window=window, task_count=tasks, is_checked=check)
         _report(found, json)

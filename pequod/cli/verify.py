@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Json, Target
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
 from pequod.cli.data import Last, Prefix, key_range
 from pequod.cli.exits import ExitCode, say
 from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
+from pequod.cli.spark_checks import check_options
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
@@ -61,6 +62,14 @@ def verify(
     out. Needs pip install 'pequod[spark]' and Java 17 or newer.
     """
     start, end = key_range(first, last, prefix)
+    check_options(master, conf)
+    with connected(target) as client:
+        from pequod_spark.verify import check
+
+        for output in check(client, join=join, first=start, last=end):
+            if repair:
+                # Of an empty range a server asks for the right on its first key, and forgets nothing.
+                client.invalidate_range(output.first, output.first)
     with session(master, conf, "verifying") as spark:
         from pequod_spark.verify import verify as compare
 

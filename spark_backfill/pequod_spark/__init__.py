@@ -10,6 +10,7 @@
     plan            joins compiled: what a range holds, from base rows
     contributions   how what meets in one output key combines
     decimals        exact numbers of 64 digits            ranges         clipping, sorted partitions
+    leases          backfills kept alive
     needs           what joins read: which ranges, and who computes them
     keys            keys taken apart and put together     tasks          what tasks do before their work
     home            the folder that a local Spark starts from

@@ -14,7 +14,6 @@ a driver that is run again begins a new backfill, leaves out the contexts that a
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,8 +35,9 @@ from pequod.engine.explain import PartState
 from pequod.engine.ranges import Range, united
 from pequod.engine.rows import Rows
 from pequod.engine.spec import JoinSpec
-from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError, UnknownJoinError
+from pequod.errors import PequodError, UnknownJoinError
 from pequod_spark.cutting import FEW_ROWS, PART_ROWS, Contexts, survey
+from pequod_spark.leases import Lease
 from pequod_spark.loads import Part, Requests
 from pequod_spark.needs import needs
 from pequod_spark.pieces import compile_pieces, with_contexts
@@ -46,8 +46,6 @@ from pequod_spark.ranges import clip, sorted_ranges
 from pequod_spark.reading import cut_ranges, fetched
 from pequod_spark.tasks import freeze_imports
 
-#: At most; at least three times in a lease.
-_RENEW_S: Final = 2.0
 _OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint, begun double, ended double"
 
 #: Open a client; it goes to the tasks, so it must pickle.
@@ -111,41 +109,92 @@ def backfill(
     read: Read | None = None,
     on_progress: OnProgress = lambda _status: None,
 ) -> Outcome:
-    """Compute a range of a join with Spark and load it into a server, while reads and writes go on.
+    """Compute a join and load it into a server, while others read and write; see `Begun`."""
+    return Begun(connect, request).run(spark, read=read, on_progress=on_progress)
+
+
+def count_sources(client: Client, status: BackfillStatus) -> int:
+    """Return how many rows a server has in the ranges of a backfill's sources, whichever server began that."""
+    return sum(client.explain_range(first, last).stored_keys for first, last in united(status.sources))
+
+
+class Begun:
+    """A backfill that a server has begun: from now on it records what changes, and waits for what Spark computes.
+
+    So whatever the server refuses is refused before Spark starts.
 
     Args:
-        spark: The session; its tasks must reach the server.
-        connect: Opens a client of the server.
+        connect: Opens a client; it goes to Spark's tasks.
         request: What to compute.
-        read: Gives the source rows as they are when the backfill begins, which is compared by their number and a
-            checksum; None: the server's own.
-        on_progress: Told of the progress every few seconds, from another thread.
+
+    Requires:
+        `run` or `close` is called.
 
     Raises:
         NotBackfillableError, UnknownJoinError: The server says that it cannot be.
-        BackfillEndedError: It was cancelled, or the server ended it.
-        SourceDiffersError: ``read`` gives other rows than the server had when the backfill began.
-        BackfillFailedError: Spark failed.
+        PequodError: As the clients.
     """
-    with connect() as client:
-        spec = _spec_of(client, request.join)
-        status = client.backfills.begin(request.join, request.first, request.last, level=request.level)
-        run = _Run(spark, connect, client, status, spec, on_progress)
+
+    def __init__(self, connect: Connect, request: Request) -> None:
+        self._connect = connect
+        self._request = request
+        self._client = connect()
         try:
-            with run.renewing():
+            self._spec = _spec_of(self._client, request.join)
+            self.status = self._client.backfills.begin(request.join, request.first, request.last, level=request.level)
+        except BaseException:
+            self._client.close()
+            raise
+        #: Of the server that began it.
+        self.server_id = self._client.server_id
+        #: How many source rows the server had then.
+        self.source_count = count_sources(self._client, self.status)
+        self._lease = Lease(self._client, self.status)
+        self._is_closed = False
+
+    def close(self, reason: str = "failed") -> None:
+        """End it, unless it has ended; what was loaded stays."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._lease.release()
+        with suppress(PequodError):
+            self._client.backfills.end(self.status, reason)
+        self._client.close()
+
+    def run(
+        self, spark: SparkSession, *, read: Read | None = None, on_progress: OnProgress = lambda _status: None
+    ) -> Outcome:
+        """Compute, load, and end it.
+
+        Args:
+            spark: A session.
+            read: Gives the sources as they were when it began, which is compared by their number and a checksum;
+                None: the server's own.
+            on_progress: Told of the progress every few seconds, from another thread.
+
+        Raises:
+            BackfillEndedError: It was cancelled, or the server ended it.
+            SourceDiffersError: ``read`` gives other rows than the server had when the backfill began.
+            BackfillFailedError: Spark failed.
+        """
+        run = _Run(spark, self._connect, self._client, self.status, self._spec, self._lease)
+        self._lease.on_progress = on_progress
+        try:
+            with run.cancelled_with_lease():
                 if read is not None:
                     run.compare(read)
-                outcome = run.load(read or run.read_server(), request.part_rows)
+                outcome = run.load(read or run.read_server(), self._request.part_rows)
+            self._client.backfills.end(self.status, "finished")
         except BaseException as error:
-            with suppress(PequodError):
-                client.backfills.end(status, "cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
+            self.close("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
             raise
-        client.backfills.end(status, "finished")
+        self.close()
         return outcome
 
 
 class _Run:
-    """One backfill under way."""
+    """What Spark does for one backfill."""
 
     def __init__(
         self,
@@ -154,58 +203,40 @@ class _Run:
         client: Client,
         status: BackfillStatus,
         spec: JoinSpec,
-        on_progress: OnProgress,
+        lease: Lease,
     ) -> None:
         self._spark = spark
         self._connect = connect
         self._client = client
         self._status = status
         self._spec = spec
-        self._on_progress = on_progress
+        self._lease = lease
         self._contexts = Contexts(spec, status.level)
-        self._stage = "reading the sources"
-        self._rows_expected = 0
         self._read: dict[tuple[bytes, bytes | None], DataFrame] = {}
-        #: Why the server ended the backfill, if it did.
-        self._ended: PequodError | None = None
 
     @contextmanager
-    def renewing(self) -> Iterator[None]:
-        """Keep the backfill alive, and tell of its progress; if it ends, cancel Spark's jobs."""
-        stopped = threading.Event()
-        group = f"pequod backfill {self._status.id:x}"
-
-        def renew() -> None:
-            while not stopped.wait(min(_RENEW_S, self._status.lease_s / 3)):
-                try:
-                    self._on_progress(self._client.backfills.renew(self._status, self._stage, self._rows_expected))
-                except (BackfillEndedError, UnknownBackfillError) as error:
-                    self._ended = error
-                    self._spark.sparkContext.cancelJobGroup(group)
-                    return
-                except PequodError:
-                    # The tasks will say what is wrong, if it stays so.
-                    continue
-
-        thread = threading.Thread(target=renew, name=group, daemon=True)
-        self._spark.sparkContext.setJobGroup(group, f"backfill of {self._status.join}", interruptOnCancel=True)
-        thread.start()
+    def cancelled_with_lease(self) -> Iterator[None]:
+        """Cancel Spark's jobs if the server ends the backfill, and raise why it did; release the lease in the end."""
+        context, group = self._spark.sparkContext, f"pequod backfill {self._status.id:x}"
+        context.setJobGroup(group, f"backfill of {self._status.join}", interruptOnCancel=True)
+        self._lease.on_end = lambda: context.cancelJobGroup(group)
+        self._lease.stage = "reading the sources"
         try:
+            self._lease.refuse_ended()
             yield
         except KeyboardInterrupt:
-            self._spark.sparkContext.cancelJobGroup(group)
+            context.cancelJobGroup(group)
             raise
         except PequodError:
             raise
         except Exception as error:
-            self._spark.sparkContext.cancelJobGroup(group)
-            raise self._ended or BackfillFailedError(_reason(error)) from error
+            context.cancelJobGroup(group)
+            raise self._lease.ended or BackfillFailedError(_reason(error)) from error
         finally:
-            stopped.set()
-            thread.join()
+            self._lease.release()
             for rows in self._read.values():
                 rows.unpersist()
-            self._spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
     def read_server(self) -> Read:
         """Return a reader of the sources as they were when the backfill began."""
@@ -237,7 +268,7 @@ class _Run:
         Raises:
             SourceDiffersError: It is not.
         """
-        self._stage = "comparing the sources"
+        self._lease.stage = "comparing the sources"
         for first, last in united(self._status.sources):
             row = f.concat("key", f.lit(b"\0"), "value")
             told = clip(read(first, last), first, last).agg(
@@ -261,11 +292,11 @@ class _Run:
             within = status.first, status.last
             return compile_pieces(self._spec, status.level, read, *within, prefixes, one_of=one_of)
 
-        self._stage = "computing"
+        self._lease.stage = "computing"
         found = survey(pieces, part_rows, can_sample=is_unique(self._spec) and self._rows_max() > FEW_ROWS)
-        self._rows_expected = found.row_count
+        self._lease.rows_expected = found.row_count
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
-        self._stage = "sorting and loading"
+        self._lease.stage = "sorting and loading"
         bounds = [status.first, *splits, status.last]
         parts = [Part(first, last, self._contexts.inside(first)) for first, last in pairwise(bounds)]
         ordered = with_contexts(self._spec, status.level, sorted_ranges(pieces(1), splits))

@@ -24,7 +24,7 @@ from pyspark import BarrierTaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pequod.client import AsyncClient
+from pequod.client import AsyncClient, Client
 from pequod.engine.ranges import Range, prefix_end
 from pequod.errors import PequodError
 from pequod_spark.comparing import Comparison, compare
@@ -111,12 +111,21 @@ def replay(
     return Replayed(outcome.seconds, latencies, dict(outcome.errors), comparisons)
 
 
+def refuse_filled(client: Client) -> None:
+    """See that a server is empty.
+
+    Raises:
+        ReplayError: It is not.
+    """
+    installed = [join.name for join in client.joins()]
+    if installed or client.count():
+        has = f"{client.count()} keys and the joins {', '.join(installed) or 'none'}"
+        raise ReplayError(f"the server at {client.target} is not empty (it has {has}); start one for the replay")
+
+
 def _prepare(server: Connection, joins: str) -> None:
     with server.client() as client:
-        installed = [join.name for join in client.joins()]
-        if installed or client.count():
-            has = f"{client.count()} keys and the joins {', '.join(installed) or 'none'}"
-            raise ReplayError(f"the server at {server.target} is not empty (it has {has}); start one for the replay")
+        refuse_filled(client)
         client.add_join(joins)
 
 

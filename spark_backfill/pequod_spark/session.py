@@ -55,6 +55,18 @@ class SparkUnavailableError(PequodError):
         self.reason = reason
 
 
+def require_pyspark() -> None:
+    """See that PySpark is installed.
+
+    Raises:
+        SparkUnavailableError: It is not.
+    """
+    try:
+        import pyspark  # noqa: F401, PLC0415 -- optional
+    except ImportError as error:
+        raise SparkUnavailableError("PySpark is not installed", "`pip install 'pequod[spark]'`") from error
+
+
 def require_spark() -> None:
     """See that a session could be started.
 
@@ -64,10 +76,7 @@ def require_spark() -> None:
     Cost:
         Runs ``java -version``: about 0.1 s.
     """
-    try:
-        import pyspark  # noqa: F401, PLC0415 -- optional
-    except ImportError as error:
-        raise SparkUnavailableError("PySpark is not installed", "`pip install 'pequod[spark]'`") from error
+    require_pyspark()
     java = find_java()
     version = java_version(java)
     if version < JAVA_VERSION_MIN:

@@ -24,6 +24,7 @@ from pequod_grammar import parse
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pequod.client import Client
 from pequod.engine.containing import keys_of, meet
 from pequod.engine.patterns import may_overlap
 from pequod.engine.ranges import Range, united
@@ -101,6 +102,28 @@ def verify(
     raise VerifyError(f"not verified after {ATTEMPTS} attempts: {reason}")
 
 
+def check(
+    client: Client, *, join: str | None = None, first: bytes = b"", last: bytes | None = None
+) -> tuple[Range, ...]:
+    """See that `verify` can begin: that the join is one that can be verified, and that the caller may read it all.
+
+    Returns:
+        The ranges of computed keys that it would compare.
+
+    Raises:
+        VerifyError: The join cannot be verified or is not there.
+        PequodError: As the clients.
+
+    Cost:
+        A call for each range that is read; no Spark.
+    """
+    joins = {each.name: parse(each.text)[0] for each in client.joins()}
+    outputs = _outputs(_chosen(joins, _left_out(joins), join), first, last)
+    for one in _ranges(joins, outputs):
+        client.splits(1, *one)
+    return outputs
+
+
 def repair(connection: Connection, found: Iterable[Difference]) -> int:
     """Have the server forget what differs, so that the next reads compute it anew; return how many contexts went.
 
@@ -127,7 +150,7 @@ def _verify(
         chosen = _chosen(joins, left_out, join)
         outputs = _outputs(chosen, first, last)
         specs = list(joins.values())
-        ranges = united(need for one in outputs for need in ranges_read(specs, *one) if need.first < need.last)
+        ranges = _ranges(joins, outputs)
         with Follower(connection, ranges) as follower:
             client.joins()
             begin = client.revision if follower.unwatchable else follower.revision
@@ -147,6 +170,12 @@ def _verify(
     have = reduce(DataFrame.union, [clip(rows, *one) for one in outputs], nothing)
     want = reduce(DataFrame.union, [compile_scan(specs, read_from(rows), *one) for one in outputs], nothing)
     return Verification(begin, compare(have.where(is_due), want.where(is_due)), left_out)
+
+
+def _ranges(joins: dict[str, JoinSpec], outputs: Iterable[Range]) -> tuple[Range, ...]:
+    """Return all that is read to verify ranges of outputs, these included."""
+    specs = list(joins.values())
+    return united(need for one in outputs for need in ranges_read(specs, *one) if need.first < need.last)
 
 
 def _left_out(joins: dict[str, JoinSpec]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pequod_server import PequodServer, ServerConfig
 
@@ -12,16 +13,17 @@ from pequod.engine import Engine
 
 
 @contextmanager
-def served(engine: Engine | None = None) -> Iterator[str]:
+def served(engine: Engine | None = None, *, access_file: Path | None = None) -> Iterator[str]:
     """Serve an engine, or an empty one, and yield the server's target."""
     background = BackgroundLoop("served")
-    server, port = background.run(_started(engine or Engine()))
+    config = ServerConfig(listen="127.0.0.1:0", access_file=access_file)
+    server, port = background.run(_started(engine or Engine(), config))
     try:
         yield f"127.0.0.1:{port}"
     finally:
         background.close(server.stop)
 
 
-async def _started(engine: Engine) -> tuple[PequodServer, int]:
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0"), engine)
+async def _started(engine: Engine, config: ServerConfig) -> tuple[PequodServer, int]:
+    server = PequodServer(config, engine)
     return server, await server.start()

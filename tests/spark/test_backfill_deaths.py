@@ -16,6 +16,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from pequod.cli import backfill as command
 from pequod.cli.app import app
 from pequod.client import Client
 from tests.client.conftest import ServerProcess
@@ -183,6 +184,33 @@ def test_a_server_that_is_started_anew_is_filled_anew(server: ServerProcess) -> 
         assert "started anew" in result.stderr
         found = {row for user in USERS for row in client.scan(prefix=f"t|{user}|")}
         assert dict(found) == _recomputed(traffic.model)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_server_that_is_started_anew_without_its_rows_is_not_filled(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the join again, as from its settings, and one row."""
+    monkeypatch.setattr(command, "_RETURN_S", 2.0)
+    over = threading.Event()
+
+    def start_anew() -> None:
+        with Client(server.target, retries=1000) as client:
+            wait_until_loading(client, over.is_set)
+            server.kill()
+            server.start()
+            client.add_join(TIMELINE)
+            client.put("p|u001|0001", "one of many")
+
+    with Client(server.target) as client, ThreadPoolExecutor() as pool:
+        traffic = Traffic(server.target)
+        traffic.fill(client)
+        killing = pool.submit(start_anew)
+        result = CliRunner().invoke(app, ["backfill", *OPTIONS, "--target", server.target])
+        over.set()
+        killing.result()
+    assert result.exit_code == 3, result.stderr
+    assert f"it has 1 of the {len(traffic.model):,} source rows" in result.stderr
 
 
 @pytest.mark.usefixtures("spark")

@@ -19,6 +19,7 @@ from pequod import Client
 from pequod.cli.app import app
 from tests.engine.joins import CELEBRITY, TIMELINE
 from tests.spark.faulty import faulty_server
+from tests.spark.served import served
 
 USERS = ["ann", "bob", "liz", "zoë"]
 POSTS = {f"p|{user}|{time:04}": f"{user} at {time}" for user in USERS for time in range(20)}
@@ -154,7 +155,8 @@ def test_the_command_prints_differences_and_repairs_them() -> None:
 
 def test_without_java_the_command_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    result = CliRunner().invoke(app, ["verify", "--target", "127.0.0.1:1"])
+    with served() as target:
+        result = CliRunner().invoke(app, ["verify", "--target", target])
     assert result.exit_code == 3
     assert "Spark cannot start: JAVA_HOME is" in result.stderr
     assert "install Java 17" in result.stderr
