@@ -11,10 +11,10 @@ from pequod.errors import PequodError
 class ServerChangedError(PequodError):
     """The server is another one than before: it was started anew, and what it held then need not be there."""
 
-    def __init__(self, target: str, doing: str) -> None:
+    def __init__(self, target: str, doing: str, hint: str = "run the same command again") -> None:
         super().__init__(
             f"the server at {target} was started anew during {doing}, and may lack what it held before; see what it "
-            "holds now, and run the same command again"
+            f"holds now, and {hint}"
         )
         self.target = target
 

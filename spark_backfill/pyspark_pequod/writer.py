@@ -4,6 +4,9 @@
 
 A message is written whole or not at all. A task is not, nor is a job: readers see rows come. Putting a row again
 changes nothing, so a task that Spark runs twice does no harm, and a job that failed is simply run again.
+
+A server that is started anew has lost what was written before. Each task says which server took its rows, and the
+commit sees that it is one server, and still there.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pequod_spark.connection import Connection
+from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -44,6 +47,8 @@ class Written(WriterCommitMessage):
     """What a task wrote."""
 
     row_count: int
+    #: The server that took it all; 0 if there was nothing.
+    server_id: int = 0
 
 
 class TaskWriter:
@@ -59,6 +64,7 @@ class TaskWriter:
         Raises:
             ColumnError, RowError: A row cannot be written; nothing was.
             RefusedError: The server refused some.
+            ServerChangedError: The server was started anew meanwhile.
         """
         freeze_imports()
         staged = [self._packing.pack(batch) for batch in batches]
@@ -66,17 +72,35 @@ class TaskWriter:
             return Written(0)
         rows = sorted_once(staged)
         staged.clear()
-        asyncio.run(self._send(rows))
-        return Written(len(rows))
+        return Written(len(rows), asyncio.run(self._send(rows)))
 
-    async def _send(self, rows: Any) -> None:
+    def refuse_changed(self, written: list[WriterCommitMessage | None]) -> None:
+        """See that the rows of all tasks are in one server, and that it is still there.
+
+        Raises:
+            ServerChangedError: It was started anew.
+        """
+        taken_by = {each.server_id for each in written if isinstance(each, Written) and each.row_count}
+        if taken_by and taken_by != {self._connection.server_id()}:
+            raise self._changed()
+
+    def _changed(self) -> ServerChangedError:
+        return ServerChangedError(self._connection.target, "the write", "write again")
+
+    async def _send(self, rows: Any) -> int:
+        """Write rows and return the number of the server that took them."""
         waiting = messages(rows)
         async with self._connection.async_client() as client:
+            await client.joins()
+            server_id = client.server_id
 
             async def send() -> None:
                 # Each takes the next message as soon as its last one is written.
                 for message in waiting:
                     await _put(client, message)
+                    # A put that was certainly not applied is tried again, perhaps at the next server.
+                    if client.server_id != server_id:
+                        raise self._changed()
 
             try:
                 async with asyncio.TaskGroup() as group:
@@ -84,6 +108,7 @@ class TaskWriter:
                         group.create_task(send())
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from None
+        return server_id
 
 
 def messages(rows: Any) -> Iterator[Rows]:
@@ -123,7 +148,8 @@ class Writer(DataSourceArrowWriter):
         return self._task.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: what tasks wrote is there."""
+        """See that what tasks wrote is still there."""
+        self._task.refuse_changed(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: what tasks wrote stays, and the next try puts the same rows."""
@@ -139,8 +165,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of a task."""
         return self._task.write(iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Do nothing: what tasks wrote is there."""
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
+        """See that what tasks wrote is still there."""
+        self._task.refuse_changed(messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Do nothing: the batch will be written again."""

@@ -68,7 +68,7 @@ def test_a_load_does_not_succeed_with_rows_missing(
     background.close(relay.__aexit__)
     other.kill()
     assert result.exit_code == 3, result.stderr
-    assert "was started anew during the load" in result.stderr
+    assert "was started anew during the write" in result.stderr
 
 
 @pytest.mark.parametrize("with_join", [False, True])
