@@ -17,6 +17,7 @@ from pequod.engine.errors import (
     Span,
     UnknownJoinError,
 )
+from pequod.escapes import shown
 
 __all__ = [
     "BackedKeyError",
@@ -165,7 +166,8 @@ class PermissionDeniedError(PequodError):
         #: Where it is needed; a single key is the range up to the key and a zero byte.
         self.first = first[: self.BOUND_BYTES_MAX]
         self.last = None if last is None else last[: self.BOUND_BYTES_MAX]
-        where = f"the key {self.first!r}" if last == first + b"\0" else f"all of [{self.first!r}, {_end(self.last)})"
+        start = _bound(self.first)
+        where = f"the key {start}" if last == first + b"\0" else f"all of [{start}, {_end(self.last)})"
         super().__init__(
             f"role {role!r} lacks the right {right!r} on {where}; an operator can grant it in the access file"
         )
@@ -223,5 +225,9 @@ class WriteRefusedError(PequodError):
         self.reason = reason
 
 
+def _bound(bound: bytes) -> str:
+    return shown(bound, bytes_max=PermissionDeniedError.BOUND_BYTES_MAX)
+
+
 def _end(last: bytes | None) -> str:
-    return "end" if last is None else repr(last)
+    return "end" if last is None else _bound(last)

@@ -22,27 +22,17 @@ import re
 from base64 import b64decode, b64encode
 from typing import Final
 
-_ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+from pequod.escapes import escaped
+
+__all__ = ["argument_bytes", "bytes_of_json", "escaped", "json_bytes", "json_line", "unescaped"]
+
 _ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
 _UNESCAPES: Final = {b"\\": b"\\", b"t": b"\t", b"n": b"\n", b"r": b"\r"}
-_UNPRINTABLE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\udc80-\udcff\u2028\u2029]")
 
 
 def argument_bytes(argument: str) -> bytes:
     """Return the bytes that the shell passed for this argument."""
     return os.fsencode(argument)
-
-
-def escaped(data: bytes) -> str:
-    """Return data as one line of text, from which the bytes can be told exactly."""
-    return _UNPRINTABLE.sub(_escape, data.decode("utf-8", "surrogateescape"))
-
-
-def _escape(match: re.Match[str]) -> str:
-    char = match.group()
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def unescaped(text: str) -> bytes:

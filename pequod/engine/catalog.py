@@ -13,6 +13,7 @@ from pequod.engine.ranges import prefix_end
 from pequod.engine.rules import check_spec
 from pequod.engine.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
 from pequod.engine.store import Cut, Store, Table
+from pequod.escapes import shown
 
 
 class Catalog:
@@ -145,14 +146,14 @@ class Catalog:
             return
         if table.presence is not None:
             raise JoinError(
-                f"the join would compute keys of {table.prefix!r}, which belong to the database behind this cache",
+                f"the join would compute keys of {shown(table.prefix)}, which belong to the database behind this cache",
                 hint="choose another output table",
                 span=spec.output.span,
             )
         for key in table.slice(first, prefix_end(first)).keys:
             if match(key):
                 raise JoinError(
-                    f"the join would compute the key {key!r}, which a client has written",
+                    f"the join would compute the key {shown(key)}, which a client has written",
                     hint="remove the written keys of this pattern first, or choose another output table",
                     span=spec.output.span,
                 )

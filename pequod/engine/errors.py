@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pequod.engine.ranges import Range
+from pequod.escapes import shown
 
 #: Messages show no more of what they were given: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
 _SENTENCE_MAX: Final = 600
@@ -88,10 +89,6 @@ def _shortened(sentence: str) -> str:
     return sentence if len(sentence) <= _SENTENCE_MAX else f"{sentence[:half]} … {sentence[-half:]}"
 
 
-def _shown(key: bytes) -> str:
-    return repr(key) if len(key) <= _KEY_MAX else f"{key[:_KEY_MAX]!r}… ({len(key)} bytes)"
-
-
 class UnknownJoinError(PequodError):
     """No installed join has this name."""
 
@@ -105,7 +102,7 @@ class ComputedKeyError(PequodError):
 
     def __init__(self, key: bytes, join: str) -> None:
         super().__init__(
-            f"key {_shown(key)} is computed by the join {join!r} and cannot be written; write its sources, or drop "
+            f"key {shown(key)} is computed by the join {join!r} and cannot be written; write its sources, or drop "
             "the join"
         )
         self.key = key
@@ -117,7 +114,7 @@ class BackedKeyError(PequodError):
 
     def __init__(self, key: bytes) -> None:
         super().__init__(
-            f"key {_shown(key)} belongs to the database behind this cache and cannot be written here; write it to the "
+            f"key {shown(key)} belongs to the database behind this cache and cannot be written here; write it to the "
             "database, or run the server with backing_mode write-through"
         )
         self.key = key
@@ -167,7 +164,7 @@ class InvalidPieceError(PequodError):
     """Rows that a backfill cannot take in."""
 
     def __init__(self, first: bytes, last: bytes, reason: str) -> None:
-        super().__init__(f"the rows of {_shown(first)} .. {_shown(last)} cannot be loaded: {reason}")
+        super().__init__(f"the rows of {shown(first)} .. {shown(last)} cannot be loaded: {reason}")
         self.first = first
         self.last = last
         self.reason = reason
@@ -177,7 +174,7 @@ class InvalidKeyError(PequodError):
     """A key that no store can hold, such as the empty one."""
 
     def __init__(self, key: bytes, reason: str) -> None:
-        super().__init__(f"key {_shown(key)} is not valid: {reason}")
+        super().__init__(f"key {shown(key)} is not valid: {reason}")
         self.key = key
         self.reason = reason
 

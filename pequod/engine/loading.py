@@ -40,6 +40,7 @@ from pequod.engine.reader import Reader, SourceReader
 from pequod.engine.rows import Rows, SortedRows
 from pequod.engine.spec import Operator
 from pequod.engine.store import Table
+from pequod.escapes import shown
 
 
 class Backfills:
@@ -85,7 +86,8 @@ class Backfills:
         assert stop is not None
         bounds = Range(max(first, join.first), stop)
         if not bounds.first < bounds.last:
-            raise NotBackfillableError(name, f"it computes nothing between {first!r} and {last!r}")
+            end = "the end" if last is None else shown(last)
+            raise NotBackfillableError(name, f"it computes nothing between {shown(first)} and {end}")
         slots = list(dict.fromkeys(slot.name for slot in join.spec.output.slots()))
         if level is None:
             level = min(1, max(0, len(slots) - 1))
@@ -283,14 +285,14 @@ def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
 
     join, plan = backfill.join, backfill.plan
     if not backfill.first <= piece.first < piece.last <= backfill.last:
-        raise refuse(f"they are not within the backfill's range, {backfill.first!r} .. {backfill.last!r}")
+        raise refuse(f"they are not within the backfill's range, {shown(backfill.first)} .. {shown(backfill.last)}")
     values = fix_slots(join.spec.output, piece.first, piece.last)
     if len(values) < plan.level:
         raise refuse(f"they fix {len(values)} slots of the output, and the backfill is for reads that fix {plan.level}")
     environment = plan.environment(values[: plan.level])
     prefix = plan.prefix(environment)
     if not prefix <= piece.first < piece.last <= plan.end_of(prefix):
-        raise refuse(f"they are not all of the prefix {prefix!r}")
+        raise refuse(f"they are not all of the prefix {shown(prefix)}")
     tails, operator = piece.tails, join.spec.sources[join.value_depth].operator
     lengths = {
         "values": (piece.values, operator is not Operator.COUNT),

@@ -75,8 +75,11 @@ class AccessRules:
         if roles:
             raise UnauthenticatedError("the names of the client certificate stand for several roles; send a token")
         if credential.names:
-            raise UnauthenticatedError(f"the server knows none of the certificate's names, {credential.names}, and no "
-                                       "token was sent; an operator can add either to the access file")  # fmt: skip
+            names = ", ".join(credential.names)
+            raise UnauthenticatedError(
+                f"the server knows none of the certificate's names ({names}), and no token was sent; an operator "
+                "can add either to the access file"
+            )
         raise UnauthenticatedError("the server wants a token; give `token` to the client, or set PEQUOD_TOKEN")
 
     def _role_of_token(self, digest: bytes) -> Role:

@@ -30,6 +30,7 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, PequodError, Rows
 from pequod.errors import BadRequestError
 from pequod_server.errors import code_of, facts_of
+from pequod_server.publishing import public
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
@@ -220,6 +221,7 @@ class Batch:
 
 def command_error(error: PequodError) -> CommandError:
     """Encode why one command failed."""
+    error = public(error)
     return CommandError(
         code=code_of(error).value[0], message=str(error), reason=type(error).__name__, facts=facts_of(error)
     )

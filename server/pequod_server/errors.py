@@ -12,6 +12,7 @@ from pequod_proto.commands import STOPPING
 
 from pequod.engine import PequodError
 from pequod.refusals import REFUSALS
+from pequod_server.publishing import public
 
 #: The domain of our ErrorInfo reasons.
 DOMAIN: Final = "pequod.v1"
@@ -33,7 +34,8 @@ def facts_of(error: PequodError) -> dict[str, str]:
 
 
 def status_of(error: PequodError) -> grpc.Status:
-    """Return the status of an error, with its details."""
+    """Return the status of an error, with its details, as clients may know them."""
+    error = public(error)
     return _status(code_of(error), str(error), type(error).__name__, facts_of(error))
 
 

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 #: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
 ROUNDS_MAX: Final = 64
+#: Names a store of errors whose reasons are not meant for clients.
+_FEED: Final = "the feed of the database"
 #: How often the feed's state is looked at.
 _LOOK_S: Final = 0.25
 
@@ -268,7 +270,7 @@ class Loader:
 
     async def _load(self, ranges: Sequence[Range]) -> Refused:
         if self._failure:
-            raise BackingUnavailableError("the database", self._failure)
+            raise BackingUnavailableError(_FEED, self._failure)
         wanted = [KeyRange(first, last) for first, last in ranges]
         for _ in range(ROUNDS_MAX):
             token = self._intake.landing.start(wanted)
@@ -316,9 +318,9 @@ class Loader:
                 await self._moved.wait_for(lambda: holds() or bool(self._failure))
         except TimeoutError:
             reason = self.store.status.error or "its feed of changes does not move"
-            raise BackingUnavailableError("the database", f"after {self._wait_s:g} s: {reason}") from None
+            raise BackingUnavailableError(_FEED, f"after {self._wait_s:g} s: {reason}") from None
         if self._failure:
-            raise BackingUnavailableError("the database", self._failure)
+            raise BackingUnavailableError(_FEED, self._failure)
 
     async def _follow(self, since: int | None) -> None:
         try:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -28,6 +29,8 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from structlog.contextvars import bind_contextvars
 
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, method_of
+
+log = logging.getLogger("pequod.server")
 
 #: What a client names its request by, in lower case as gRPC wants it.
 REQUEST_ID_KEY: Final = "x-request-id"
@@ -151,6 +154,19 @@ def _code(kind: type[BaseException] | None, context: Context) -> grpc.StatusCode
     return code or (grpc.StatusCode.OK if kind is None else grpc.StatusCode.UNKNOWN)
 
 
+@asynccontextmanager
+async def sealed(context: Context, call: Call) -> AsyncIterator[None]:
+    """End a call that meets a defect without its text, which gRPC would send: it may say anything."""
+    try:
+        yield
+    except aio.AbortError:
+        raise
+    except Exception:
+        log.exception("a defect ended a call")
+        text = f"a defect of the server; its log has it under the request {call.request_id}"
+        await context.abort(grpc.StatusCode.UNKNOWN, text)
+
+
 def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Handler:
     """Return a handler of the same kind and style whose calls are observed."""
     behaviour, make = method_of(handler)
@@ -160,7 +176,7 @@ def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Ha
             with observe(context) as call:
                 if not handler.request_streaming:
                     call.request = request
-                async with aclosing(behaviour(request, context)) as replies:
+                async with sealed(context, call), aclosing(behaviour(request, context)) as replies:
                     async for reply in replies:
                         call.rows += _row_count(reply)
                         ready_s = time.perf_counter()
@@ -176,7 +192,8 @@ def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Ha
             with observe(context) as call:
                 if not handler.request_streaming:
                     call.request = request
-                reply = await behaviour(request, context)
+                async with sealed(context, call):
+                    reply = await behaviour(request, context)
                 call.rows = _row_count(reply)
                 return reply
 

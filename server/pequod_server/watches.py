@@ -23,6 +23,7 @@ from pequod.engine import Change, Engine, LimitExceededError, MissingError, Rang
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
 from pequod_server.gate import Gate
+from pequod_server.publishing import public
 
 #: A batch on its way is in memory so many times: as a message, encoded, and in gRPC's buffers.
 _COPIES: Final = 3
@@ -159,7 +160,7 @@ class Feed:
         try:
             await self._database.load_patiently(ranges)
         except PequodError as error:
-            self._end(str(error))
+            self._end(str(public(error)))
             return
         finally:
             self._loading = None

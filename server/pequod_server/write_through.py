@@ -16,6 +16,7 @@ from pequod.engine.ranges import united
 from pequod.errors import MixedWriteError
 from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
 from pequod_server.loader import Loader
+from pequod_server.publishing import public
 
 #: Commands of a batch, or keys of a range, in one transaction.
 TOGETHER_MAX: Final = 1000
@@ -77,7 +78,9 @@ class WriteThrough:
             except WriteRefusedError as error:
                 raise WriteRefusedError(error.store, f"{error.reason} ({_already(at)})") from error
             except BackingUnavailableError as error:
-                raise BackingUnavailableError(error.store, f"{error.reason} ({_already(at)})") from error
+                told = public(error)
+                assert isinstance(told, BackingUnavailableError)
+                raise BackingUnavailableError(told.store, f"{told.reason} ({_already(at)})") from error
         return len(keys)
 
     async def _were_there(self, changes: Sequence[Change]) -> list[bool]:

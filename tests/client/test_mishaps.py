@@ -166,7 +166,7 @@ def test_threads_that_call_while_the_client_closes_all_hear_of_it(server: Server
 
 
 def test_a_refused_key_is_told_as_the_engine_tells_it(server: ServerProcess) -> None:
-    with Client(server.target) as client, pytest.raises(InvalidKeyError, match="key b'' is not valid: "):
+    with Client(server.target) as client, pytest.raises(InvalidKeyError, match="key '' is not valid: "):
         client.put("", "x")
 
 

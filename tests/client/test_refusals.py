@@ -27,8 +27,8 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.BackedKeyError(b"p|\0"),
         errors.NotWatchableError("top", "it is a snapshot"),
         errors.MixedWriteError("the range"),
-        errors.WriteRefusedError("sqlite:posts.db", "UNIQUE constraint failed: posts.id"),
-        errors.SchemaError("postgresql://db/twip", ["there is no table posts", "there is no table größe"]),
+        errors.WriteRefusedError("the database", "UNIQUE constraint failed: posts.id"),
+        errors.SchemaError("the database", ["there is no table posts", "there is no table größe"]),
         errors.SnapshotError("pequod.snapshot", "it is damaged"),
         errors.NotBackfillableError("top", "it is a snapshot"),
         errors.InvalidPieceError(b"t|ann|", b"t|ann}", "the tails do not ascend"),
@@ -39,7 +39,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.UnauthenticatedError("the server wants a token"),
         errors.PermissionDeniedError("web", "write", b"p|", None),
         errors.BackingUnavailableError("the database", "it does not answer"),
-        errors.BackingStaleError(12.25, 5.0, "the slot is gone"),
+        errors.BackingStaleError(12.25, 5.0, ""),
     )
 }
 

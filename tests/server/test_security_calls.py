@@ -18,6 +18,8 @@ from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, S
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 
+from pequod.escapes import shown
+
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 ROLES = """
 [roles.web]
@@ -279,7 +281,7 @@ async def test_what_a_role_may_not_do(
     assert rpc_status.from_call(caught.value).details[0].Unpack(info)
     facts = {"role": token, "right": right, "first_hex": first.hex()}
     assert dict(info.metadata) == facts | ({} if last is None else {"last_hex": last.hex()})
-    assert repr(first) in (caught.value.details() or "")
+    assert shown(first) in (caught.value.details() or "")
     assert "value" not in (caught.value.details() or "")
     assert server.engine.revision == revision
 

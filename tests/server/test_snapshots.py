@@ -152,7 +152,7 @@ async def test_a_file_of_something_else_changes_nothing(
 def test_serve_ends_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"something")
-    assert run(ServerConfig(listen="127.0.0.1:0", snapshot_file=path)) == 1
+    assert run(ServerConfig(listen="127.0.0.1:0", snapshot_file=path)) == 3
     assert f"pequod: snapshot {path}: it is no snapshot" in capsys.readouterr().err
 
 

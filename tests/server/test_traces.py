@@ -184,5 +184,5 @@ from pequod_server import ServerConfig, run
 sys.exit(run(ServerConfig(listen="127.0.0.1:0", traces=True)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert done.stderr == "pequod: traces need OpenTelemetry: pip install 'pequod[otel]'\n"

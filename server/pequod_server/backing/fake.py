@@ -17,6 +17,7 @@ from collections.abc import Mapping as AnyMapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
+from pequod.escapes import shown
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
@@ -70,7 +71,7 @@ class FakeStore:
         changes = tuple(Change(key, value) for key, value in rows.items())
         for change in changes:
             if all(mapping.columns_of(change.key) is None for mapping in self.mappings):
-                raise PackError(f"key {change.key!r}", "it is of no mapped pattern")
+                raise PackError(f"key {shown(change.key)}", "it is of no mapped pattern")
         for change in changes:
             if change.value is None:
                 self.rows.pop(change.key, None)

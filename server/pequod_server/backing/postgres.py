@@ -14,6 +14,7 @@ from contextlib import aclosing
 
 import asyncpg
 
+from pequod.escapes import shown
 from pequod_server.backing import pg_removal
 from pequod_server.backing.columns import SqlType
 from pequod_server.backing.errors import (
@@ -181,9 +182,9 @@ class PostgresStore:
                 continue
             except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
                 if attempt + 1 == _ATTEMPTS:
-                    raise WriteRefusedError(session.name, str(error)) from error
+                    raise WriteRefusedError(session.name, _primary(error)) from error
             except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, asyncpg.RaiseError) as error:
-                raise WriteRefusedError(session.name, str(error)) from error
+                raise WriteRefusedError(session.name, _primary(error)) from error
         raise AssertionError("the last attempt returns or raises")
 
     async def position(self) -> int:
@@ -236,7 +237,9 @@ class PostgresStore:
                 if change.value is not None:
                     decompose(change.key, change.value, mapping.value, mapping.as_object)
                 return mapping
-        raise PackError(f"key {change.key!r}", "it is of no mapped pattern, or its slots cannot be of their columns")
+        raise PackError(
+            f"key {shown(change.key)}", "it is of no mapped pattern, or its slots cannot be of their columns"
+        )
 
     async def _write_many(
         self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[Change]
@@ -271,7 +274,8 @@ class PostgresStore:
         there = await self._session._rows(connection, facts, keys_as_ranges([change.key]))
         if change.key not in there:
             raise WriteRefusedError(
-                self._session.name, f"the row of key {change.key!r} would not meet the condition of {mapping.pattern}"
+                self._session.name,
+                f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",
             )
 
 
@@ -301,3 +305,8 @@ def _statements(mapping: Mapping, facts: Facts, change: Change) -> list[Query]:
         Query(f"UPDATE {table} SET {targets or untouched} WHERE {where(len(values) + 1)}", parameters),
         Query(f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join(places)})", parameters),
     ]
+
+
+def _primary(error: asyncpg.PostgresError) -> str:
+    """Return what went wrong, with the name of a constraint, and without the detail, which may show other rows."""
+    return str(error.args[0]) if error.args else type(error).__name__

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar, assert_never
 
+from pequod.escapes import shown
 from pequod_server.backing import sqlite_schema
 from pequod_server.backing.columns import Column, SqlType
 from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError, WriteRefusedError
@@ -335,7 +336,7 @@ class SqliteStore:
                 break
         else:
             raise PackError(
-                f"key {change.key!r}", "it is of no mapped pattern, or its slots cannot be of their columns"
+                f"key {shown(change.key)}", "it is of no mapped pattern, or its slots cannot be of their columns"
             )
         table = quoted_name(mapping)
         where = " AND ".join(f"{quoted(name)} = ?" for name in slots)
@@ -359,7 +360,7 @@ class SqliteStore:
         there = change.key in self._read(connection, [KeyRange(change.key, change.key + b"\0")])
         if change.value is not None and not there:
             raise WriteRefusedError(
-                self._name, f"the row of key {change.key!r} would not meet the condition of {mapping.pattern}"
+                self._name, f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}"
             )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from pequod.escapes import shown
 from pequod_server.backing.errors import PackError
 
 Kind = Literal["text", "number", "boolean", "json", "bytes"]
@@ -54,7 +55,7 @@ def decompose(key: bytes, value: bytes, names: Sequence[str], as_object: bool) -
     Raises:
         PackError: The value is not what the mapping makes of columns.
     """
-    place = f"the value of key {key!r}"
+    place = f"the value of key {shown(key)}"
     if not as_object and not names:
         if value:
             raise PackError(place, "the mapping has no column for a value; put an empty one")

@@ -1,0 +1,35 @@
+r"""Bytes as text for people: one line, from which the bytes can be told exactly.
+
+>>> print(escaped(b"p|ann|1\tcaf\xc3\xa9 \xff"))
+p|ann|1\tcafé \xff
+>>> print(shown(b"it's"), shown(b""), shown(b"k" * 100, bytes_max=5))
+'it\x27s' '' 'kkkkk'… (100 bytes)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_UNPRINTABLE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\udc80-\udcff\u2028\u2029]")
+#: Messages show no more of a key: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
+_SHOWN_BYTES_MAX: Final = 80
+
+
+def escaped(data: bytes) -> str:
+    """Return data as UTF-8, with backslashes, control characters and bytes that are no UTF-8 as escapes."""
+    return _UNPRINTABLE.sub(_escape, data.decode("utf-8", "surrogateescape"))
+
+
+def shown(key: bytes, *, bytes_max: int = _SHOWN_BYTES_MAX) -> str:
+    """Return a key as a message shows it: escaped, in quotes, and cut where it grows long."""
+    text = escaped(key[:bytes_max]).replace("'", "\\x27")
+    return f"'{text}'" if len(key) <= bytes_max else f"'{text}'… ({len(key)} bytes)"
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
