@@ -299,7 +299,7 @@ def general_scan() -> Iterator[None]:
         reverse: bool = False,
         now: float = 0.0,
     ) -> Rows:
-        return engine._scans.scan(first, last, limit, reverse=reverse, read=engine._reads.begin(now))
+        return engine._scans.scan_any_range(first, last, limit, reverse=reverse, read=engine._reads.begin(now))
 
     with patch.object(Engine, "scan", scan):
         yield

@@ -233,13 +233,15 @@ def micro(
     """Measure single operations: µs an operation, least, median and 99th percentile."""
     from pequod_bench.micro import FULL, SMOKE, measure, print_results, to_json
     from pequod_bench.micro_engine import SIZES, WORKLOADS
+    from pequod_bench.micro_reads import READS
     from pequod_bench.micro_structures import STRUCTURE_SIZES, STRUCTURES
     from pequod_bench.micro_wire import HALVES, Wire
     from pequod_bench.process import started_server
     from rich.console import Console
 
     scale = SMOKE if smoke else FULL
-    results = [measure(workload, scale) for workload in (*WORKLOADS, *STRUCTURES, *HALVES) if only in workload.name]
+    workloads = (*WORKLOADS, *READS, *STRUCTURES, *HALVES)
+    results = [measure(workload, scale) for workload in workloads if only in workload.name]
     with started_server() as (target, _), closing(Wire(target)) as wire:
         results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]
     sizes = [size(scale) for name, size in (SIZES | STRUCTURE_SIZES).items() if only in name]

@@ -166,6 +166,7 @@ class Catalog:
                 [other for other in joins if may_overlap(source.pattern, other.spec.output)]
                 for source in join.spec.sources
             ]
+            join.reads_tables = not any(join.upstreams) and all(table.presence is None for table in join.source_tables)
             join.rivals = [
                 other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
             ]

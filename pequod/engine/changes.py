@@ -16,6 +16,7 @@ from pequod.engine.backfill import Backfill
 from pequod.engine.contexts import Context
 from pequod.engine.eviction import Memory
 from pequod.engine.execution import Batch
+from pequod.engine.hits import Hits
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import BYTES, LOG_ENTRY
 from pequod.engine.store import Table
@@ -30,10 +31,11 @@ _PRESENT = b""
 class Changes:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_memory", "_overflowing", "_queue", "backfills", "by_end", "now_s", "serial")
+    __slots__ = ("_hits", "_memory", "_overflowing", "_queue", "backfills", "now_s", "serial")
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, hits: Hits) -> None:
         self._memory = memory
+        self._hits = hits
         #: Grows with every change of computed rows that is not the effect of one base key, and with every
         #: context dropped: whoever reads several sources looks at it to see whether they belong together.
         self.serial = 0
@@ -41,8 +43,6 @@ class Changes:
         self.now_s = 0.0
         self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
-        #: Live contexts of tables with a single join by their end, for reads up to there; not all, but those read so.
-        self.by_end: dict[bytes | None, Context] = {}
         #: The live backfills, which record what source keys were.
         self.backfills: list[Backfill] = []
 
@@ -282,8 +282,7 @@ class Changes:
         while todo:
             stale = todo.pop()
             if stale.is_fresh:
-                stale.is_fresh = False
-                stale.stale_since_s = self.now_s
+                stale.go_stale(self.now_s)
                 if stale.join.watches.count:
                     stale.join.watches.note_stale(stale)
                 todo += stale.dependants
@@ -315,7 +314,8 @@ class Changes:
             join.coverage.discard(dropped)
             if join.contexts.get(dropped.prefix) is dropped:
                 del join.contexts[dropped.prefix]
-                self.by_end.pop(dropped.end, None)
+            if dropped.view is not None:
+                self._hits.forget(dropped.view)
             self.discard(dropped)
             for upstream in dropped.upstreams:
                 upstream.dependants.pop(dropped, None)
@@ -323,7 +323,7 @@ class Changes:
 
     def discard(self, context: Context) -> None:
         """Let go of what a context holds, which no read finds any more."""
-        context.is_live = False
+        context.die()
         for updaters in context.updaters:
             updaters.release(context)
         ledger = self._memory.ledger

@@ -23,6 +23,7 @@ from pequod.engine.memory import BYTES
 from pequod.engine.rows import Rows, SortedRows, new_tuple
 
 if TYPE_CHECKING:
+    from pequod.engine.hits import View
     from pequod.engine.joins import InstalledJoin
     from pequod.engine.plan import Plan
     from pequod.engine.updaters import Updaters
@@ -53,6 +54,7 @@ class Context:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
         5. Rows equal the join's evaluation over the sources as they were before the log's changes.
         6. Aggregate states and rows are of the same output keys wherever an aggregate has a result.
+        7. ``ready_until_s`` is ``expires_s`` while it is fresh, -inf while it is stale.
     """
 
     __slots__ = (
@@ -74,6 +76,7 @@ class Context:
         "plan",
         "prefix",
         "ranges",
+        "ready_until_s",
         "row_bytes",
         "rows",
         "stale_since_s",
@@ -83,6 +86,7 @@ class Context:
         "updaters_gone",
         "upper",
         "upstreams",
+        "view",
     )
 
     def __init__(self, join: InstalledJoin, plan: Plan, environment: list[bytes], prefix: bytes) -> None:
@@ -104,8 +108,10 @@ class Context:
         #: None: up to the end of the prefix's range.
         self.upper: bytes | None = None
         self.is_whole = True
-        #: The last moment at which the rows may be given out.
+        #: The last moment at which the rows may be given out; none if it is dropped.
         self.expires_s = inf
+        #: The same if it is fresh, none while it is stale: see `Reader.answer`.
+        self.ready_until_s = inf
         #: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
         self.log: dict[tuple[int, bytes], bytes | None] = {}
         self.is_fresh = True
@@ -126,6 +132,38 @@ class Context:
         self.state_bytes = 0
         self.log_bytes = 0
         self.ticket: Ticket | None = None
+        #: A view that it is part of, which goes with it; see `Hits`.
+        self.view: View | None = None
+
+    def go_stale(self, now_s: float) -> None:
+        """Note that the rows are not those of the sources: the log has entries, or that of an upstream context has."""
+        self.is_fresh = False
+        self.ready_until_s = -inf
+        self.stale_since_s = now_s
+
+    def settle(self) -> None:
+        """Note that the log has been applied: the rows are those of the sources."""
+        self.log.clear()
+        self.grow_log(-self.log_bytes)
+        self.is_fresh = True
+        self.ready_until_s = self.expires_s
+
+    def expire_by(self, moment_s: float) -> None:
+        """Let the rows of a fresh context be given out up to a moment at most."""
+        self.expires_s = self.ready_until_s = min(self.expires_s, moment_s)
+
+    def has_expired(self, now: float) -> bool:
+        """Tell whether the rows may not be given out any more, at a moment or because it is dropped."""
+        return self.expires_s < now
+
+    def is_ready(self, now: float) -> bool:
+        """Tell whether it is live, fresh and not expired."""
+        return now <= self.ready_until_s
+
+    def die(self) -> None:
+        """Answer nothing any more."""
+        self.is_live = False
+        self.expires_s = self.ready_until_s = -inf
 
     def clear(self) -> None:
         """Let go of everything large: somebody may remember a dropped context for a while."""
@@ -174,8 +212,16 @@ class Context:
         return key < self.ranges[at].last
 
     def holds(self, first: bytes, last: bytes) -> bool:
-        """Tell whether one status range holds all of ``[first, last)``, without a search; some that do are not seen."""
-        return self.is_whole and self.first <= first and last <= self.last
+        """Tell whether one status range holds all of ``[first, last)``.
+
+        Cost:
+            O(1) for one range, else O(log ranges).
+        """
+        if not (self.first <= first and last <= self.last):
+            return False
+        if self.is_whole:
+            return True
+        return last <= self.ranges[bisect_right(self.ranges, first, key=_range_first) - 1].last
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of an output key, None if there is no such row."""
@@ -313,6 +359,7 @@ class Context:
         self.rows._check()
         tails = [tail for leaf, _ in self.rows.leaves() for tail in leaf]
         assert all(self.covers(tail) for tail in tails), "invariant 3"
+        assert self.ready_until_s == (self.expires_s if self.is_fresh else -inf), "invariant 7"
         if self.is_fresh:
             assert not self.log, "invariant 4"
             assert all(upstream.is_fresh for upstream in self.upstreams), "invariant 4"

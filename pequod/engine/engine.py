@@ -35,10 +35,10 @@ from pequod.engine.errors import BackedKeyError, ComputedKeyError, InvalidKeyErr
 from pequod.engine.eviction import VALUE_STEP, Memory
 from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_join
 from pequod.engine.following import Following
+from pequod.engine.hits import Hits
 from pequod.engine.joins import Join
 from pequod.engine.loading import Backfills
 from pequod.engine.memory import ROW, UNLIMITED, Ledger
-from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range
 from pequod.engine.read import Reads
 from pequod.engine.reader import Reader
@@ -47,7 +47,6 @@ from pequod.engine.scans import Scans
 from pequod.engine.spec import DELIMITER, JoinSpec
 from pequod.engine.statistics import Statistics, collect
 from pequod.engine.store import Store, Table
-from pequod.engine.views import Views
 from pequod.engine.watches import Change, Watch, Watches
 
 
@@ -92,15 +91,15 @@ class Engine:
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
         self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads)
-        self._changes = Changes(self._memory)
+        self._hits = Hits(memory_limit)
+        self._view_by_last = self._hits.by_last
+        self._changes = Changes(self._memory, self._hits)
         self._catalog = Catalog(self._store, self._changes, self.ledger, priorities or {})
         self._reader = Reader(self._changes, self._memory)
-        self._scans = Scans(self._store, self._catalog, self._changes, self._reader, self._memory)
+        self._scans = Scans(self._store, self._catalog, self._changes, self._reader, self._memory, self._hits)
         self._backed = Backed(self._store, self._catalog, self._changes, self._memory, priorities or {})
         self._watches = Watches(self._store)
         self._following = Following(self._store, self._catalog, self._scans, self._watches)
-        self._views = Views(memory_limit)
-        self._by_end = self._changes.by_end
         #: Ranges of joins taken in as somebody else computed them.
         self.backfills = Backfills(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
@@ -372,7 +371,7 @@ class Engine:
         table = self._tables.get(name)
         if table is None:
             return None
-        if table.presence is not None and not self._is_loaded(table.presence, key, key + b"\0"):
+        if table.presence is not None and not table.presence.holds(key, key + b"\0", self._reads.begin(now).number):
             raise MissingError((Range(key, key + b"\0"),))
         value = table.get(key)
         if value is not None:
@@ -409,60 +408,28 @@ class Engine:
         Cost:
             O(rows returned), about 1 µs beside them, if what is asked for is materialised.
         """
-        # What came to a timeline since the last look, and other common reads inside one table or one timeline, are
-        # recognised without looking at joins and ranges (bench row: check, incremental).
-        context = self._by_end.get(last)
-        if (
-            context is not None
-            and context.upper is None
-            and context.is_whole
-            and context.first <= first < context.end
-            and now <= context.expires_s
-            and not (reverse or context.join.output.entry_count)
-            and (context.is_fresh or self._reader.refresh(context, self._reads.begin(now)))
-        ):
-            context.join.counters.hits += 1
-            reads = self._reads
-            reads.number = context.last_used = reads.number + 1
-            return context.rows.since(context.prefix, first, limit)
+        view = self._view_by_last.get(last)
+        if view is not None and view.first <= first < view.last:
+            timeline = view.timeline
+            if timeline is not None and now <= timeline.ready_until_s and not (reverse or view.table.entry_count):
+                # What is new in a timeline: the commonest read needs no record (bench row: check, incremental).
+                timeline.join.counters.hits += 1
+                reads = self._reads
+                reads.number = timeline.last_used = reads.number + 1
+                return timeline.rows.since(timeline.prefix, first, limit)
+            return self._scans.scan_view(view, first, limit, reverse=reverse, read=self._reads.begin(now))
         at = first.find(DELIMITER)
         table = self._tables.get(first[:at]) if at > 0 else None
-        if table is None or last is None:
-            return self._scans.scan(first, last, limit, reverse=reverse, read=self._reads.begin(now))
-        outputs = table.outputs
-        if not outputs:
-            if first < last <= table.end and (table.presence is None or self._is_loaded(table.presence, first, last)):
-                return table.slice(first, last, limit, reverse=reverse)
-        elif len(outputs) == 1 and not table.entry_count:
-            join = outputs[0]
-            context = join.contexts.get(join.level_one_prefix(first))  # type: ignore[arg-type]
-            if (
-                context is not None
-                and context.is_whole
-                and context.first <= first < last <= context.last
-                and now <= context.expires_s
-                and (context.is_fresh or self._reader.refresh(context, self._reads.begin(now)))
-            ):
-                join.counters.hits += 1
-                reads = self._reads
-                reads.number = context.last_used = reads.number + 1
-                if last == context.end:
-                    self._by_end[context.end] = context
-                return context.slice(first, last, limit, reverse=reverse)
+        if table is None or last is None or not first < last <= table.end:
+            return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=self._reads.begin(now))
+        if table.outputs:
+            return self._scans.scan_in_table(table, first, last, limit, reverse=reverse, now=now)
+        if table.presence is None:
+            return table.slice(first, last, limit, reverse=reverse)
         read = self._reads.begin(now)
-        if outputs:
-            view = self._views.find(first, last)
-            if view is not None and self._scans.bring_up_view(view, read):
-                base = table.slice(first, last, limit, reverse=reverse) if table.entry_count else None
-                return view.rows(base, limit, reverse=reverse)
-            if not (reverse or table.entry_count) and first < last <= table.end:
-                pulled = self._scans.scan_pulled(outputs, first, last, limit, read)
-                if pulled is not None:
-                    return pulled
-        rows = self._scans.scan(first, last, limit, reverse=reverse, read=read)
-        if outputs and first < last <= table.end:
-            self._views.remember(first, last, self._catalog.over(first, last))
-        return rows
+        if table.presence.holds(first, last, read.number):
+            return table.slice(first, last, limit, reverse=reverse)
+        return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=read)
 
     def count(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> int:
         """Return how many keys `scan` would return.
@@ -496,8 +463,7 @@ class Engine:
         """
         before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)
-        self._views.forget()
-        self._by_end.clear()
+        self._hits.clear()
         self.backfills.review()
         self.revision += is_new
         for join in self._catalog:
@@ -513,8 +479,7 @@ class Engine:
         """
         dropped = self._catalog.find(name)
         self._catalog.drop(name)
-        self._views.forget()
-        self._by_end.clear()
+        self._hits.clear()
         self.backfills.review()
         self.revision += 1
         self._watches.end_over(dropped)
@@ -606,7 +571,7 @@ class Engine:
     def limit_memory(self, limit_bytes: int) -> None:
         """Change the limit; what is over it goes now, as far as it can."""
         self.ledger.limit_bytes = limit_bytes
-        self._views.limit(limit_bytes)
+        self._hits.limit(limit_bytes)
         self.make_room()
 
     def weigh(self) -> None:
@@ -676,9 +641,6 @@ class Engine:
         join = self._catalog.find(name)
         return self.invalidate(join.first, join.last)
 
-    def _is_loaded(self, presence: Presence, first: bytes, last: bytes) -> bool:
-        return presence.holds(first, last, self._reads.begin().number)
-
     def _make_table(self, key: bytes, value: bytes) -> Table:
         if self.revision >= self.ledger.weigh_at:
             # Of a put that is refused, no table is to be left.
@@ -725,10 +687,7 @@ class Engine:
         self.backfills._check()
         self._memory._check()
         self._check_ledger()
-        for end, context in self._by_end.items():
-            assert context.is_live
-            assert context.end == end
-            assert context.join.output.outputs == [context.join]
+        self._hits._check()
 
     def _check_ledger(self) -> None:
         contexts = {status.context: None for join in self._catalog for status in join.coverage}

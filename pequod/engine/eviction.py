@@ -171,7 +171,7 @@ class Memory:
     def make_room(self, spare_bytes: int = 0) -> bool:
         """Evict if the limit is passed; tell whether it is held now, with so many bytes to spare."""
         ledger = self.ledger
-        if ledger.total_bytes + spare_bytes <= ledger.limit_bytes:
+        if ledger.limit_bytes >= UNLIMITED or ledger.total_bytes + spare_bytes <= ledger.limit_bytes:
             return True
         if self._patience > 0:
             self._patience -= 1

@@ -73,6 +73,7 @@ class InstalledJoin:
         "output",
         "plans",
         "priority",
+        "reads_tables",
         "rivals",
         "sites",
         "source_tables",
@@ -130,6 +131,8 @@ class InstalledJoin:
         self.level_one_prefix = _compile_level_one_prefix(spec)
         #: Per source: the joins whose outputs it may read.
         self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
+        #: All sources are tables that clients write: no join computes them, no database owns them.
+        self.reads_tables = False
         #: The sites that read this join's outputs.
         self.downstreams: list[list[Site]] = []
         #: Joins that may compute the same keys.
@@ -141,11 +144,6 @@ class InstalledJoin:
     def is_push(self) -> bool:
         """Materialised and kept up to date by updaters."""
         return not self.is_pull and not isinstance(self.spec.maintenance, Snapshot)
-
-    @property
-    def reads_tables(self) -> bool:
-        """All sources are tables that clients write: no join computes them, no database owns them."""
-        return not any(self.upstreams) and all(table.presence is None for table in self.source_tables)
 
     def expires_s(self, now: float) -> float:
         """Return until when rows of a snapshot computed at ``now`` may be given out."""
@@ -160,6 +158,18 @@ class InstalledJoin:
         """Return the level-one context in whose prefix's range a read from ``first`` on begins, if there is one."""
         prefix = self.level_one_prefix(first)
         return None if prefix is None else self.contexts.get(prefix)
+
+    def holder(self, first: bytes, last: bytes) -> Context | None:
+        """Return the context one of whose status ranges holds all of ``[first, last)``, None if none does.
+
+        Cost:
+            O(key length) for a timeline and its like, else O(log ranges).
+        """
+        context = self.level_one(first)
+        if context is None or not context.holds(first, last):
+            status = self.coverage.find(first)
+            return status.context if status is not None and last <= status.last else None
+        return context
 
     def plan_for(self, first: bytes, last: bytes) -> tuple[Plan, list[bytes], bytes]:
         """Return the plan for a read of ``[first, last)``, the environment with its fixed slots, and the prefix.

@@ -48,8 +48,13 @@ class Reads:
     __slots__ = ("number",)
 
     def __init__(self) -> None:
-        #: That of the latest call. `Engine.scan` counts the commonest reads itself, which need no record.
+        #: That of the latest call.
         self.number = 0
+
+    def count(self) -> int:
+        """Count a call that needs no record; return its number."""
+        self.number = number = self.number + 1
+        return number
 
     def begin(self, now: float = 0.0) -> Read:
         """Begin a call."""

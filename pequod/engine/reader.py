@@ -14,6 +14,7 @@ read is done, so that all that is missing is known at once and the next try find
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from pequod.engine import execution, selections
@@ -29,8 +30,8 @@ from pequod.engine.plan import Plan
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import prefix_end
 from pequod.engine.read import Read
-from pequod.engine.rows import Rows
-from pequod.engine.store import Table, merge_layers
+from pequod.engine.rows import Rows, merge_layers
+from pequod.engine.store import Table
 
 
 class SourceReader:
@@ -76,10 +77,10 @@ class SourceReader:
             if upstream.is_pull:
                 layers.append(self._reader.pull(upstream, start, stop, self._read, self))
                 continue
-            ready = self._reader.ready(upstream, start, stop, self._read)
-            if ready is not None:
-                self.depend_on(ready)
-                layers.append(ready.slice(start, stop))
+            holder = upstream.holder(start, stop)
+            if holder is not None and self._reader.answer((holder,), self._read):
+                self.depend_on(holder)
+                layers.append(holder.slice(start, stop))
                 continue
             contexts = self._reader.ensure(upstream, start, stop, self._read)
             if contexts is None:
@@ -137,26 +138,32 @@ class Reader:
         self.changes = changes
         self.memory = memory
 
-    def ready(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> Context | None:
-        """Return the context that holds ``[first, last)`` in one range and is fresh: what most reads of a source find.
+    def answer(self, contexts: Sequence[Context], read: Read) -> bool:
+        """Bring contexts up to date that hold what is read; tell whether they may answer the read now.
+
+        This is the one place that says when a context may answer: it lives, has not expired, and is fresh or has a log
+        that can be applied. `Engine.scan` asks `Context.ready_until_s` itself for the commonest read.
 
         Cost:
-            O(log ranges), an eighth of what `ensure` takes to find the same.
+            O(contexts), and applying their logs.
         """
-        context = self._ready(join, first, last, read)
-        if context is not None:
-            join.counters.hits += 1
-        return context
-
-    def _ready(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> Context | None:
-        status = join.coverage.find(first)
-        if status is None or last > status.last:
-            return None
-        context = status.context
-        if not context.is_fresh or context.expires_s < read.now:
-            return None
-        context.last_used = read.number
-        return context
+        now, is_ready = read.now, True
+        for context in contexts:
+            context.last_used = read.number
+            if context.ready_until_s < now:
+                if context.expires_s < now:
+                    return False
+                is_ready = False
+        if not is_ready:
+            for context in contexts:
+                if not (context.is_fresh or self.refresh(context, read)):
+                    return False
+            if len(contexts) > 1 and not all(context.is_ready(now) for context in contexts):
+                # Refreshing one has dropped another, or has brought it new entries.
+                return False
+        for context in contexts:
+            context.join.counters.hits += 1
+        return True
 
     def ensure(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> list[Context] | None:
         """Materialise ``[first, last)`` of a join and bring it up to date, as far as what that needs is loaded.
@@ -188,7 +195,7 @@ class Reader:
                         if not self._fill(join, Context(join, plan, environment, prefix), *gap, read):
                             lacking.add(gap)
                     # Where there was nothing, one range is all there is.
-                    if not ranges and (filled := self._ready(join, first, last, read)) is not None:
+                    if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
                         return [filled]
             was_ready = False
 
@@ -199,7 +206,7 @@ class Reader:
             context.last_used = read.number
             if not context.is_live:
                 was_fresh = False
-            elif context.expires_s < read.now:
+            elif context.has_expired(read.now):
                 self.changes.drop(context)
                 was_fresh = False
             elif not context.is_fresh and context not in lacking:
@@ -248,7 +255,7 @@ class Reader:
         if join.is_push:
             context = join.contexts.get(context.prefix, context)
             context.last_used = read.number
-            if context.expires_s < read.now:
+            if context.has_expired(read.now):
                 self.changes.drop(context)
                 return True
             if not context.is_fresh:
@@ -275,7 +282,7 @@ class Reader:
             take_frames(context, batch)
             self._depend(context, sources)
         else:
-            context.expires_s = join.expires_s(read.now)
+            context.expire_by(join.expires_s(read.now))
         self.cover(context, first, last, read)
         join.counters.computed_ranges += 1
         join.counters.rows_computed += len(rows.keys)
@@ -330,9 +337,7 @@ class Reader:
 
     def _settle_log(self, context: Context) -> None:
         context.join.counters.log_applied += len(context.log)
-        context.log.clear()
-        context.grow_log(-context.log_bytes)
-        context.is_fresh = True
+        context.settle()
 
     def differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
         """Return what the log's changes add and take away.
@@ -377,7 +382,7 @@ class Reader:
         for upstream in sources.upstreams:
             context.upstreams[upstream] = None
             upstream.dependants[context] = None
-        context.expires_s = min(context.expires_s, sources.expires_s)
+        context.expire_by(sources.expires_s)
 
 
 def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:

@@ -289,3 +289,39 @@ class SortedRows:
             assert older, "invariant 3"
             assert older[-1] < fence, "invariant 2"
             assert not newer or fence <= newer[0], "invariant 2"
+
+
+def merge_layers(layers: list[Rows], limit: int | None = None, *, reverse: bool = False) -> Rows:
+    """Merge rows of one range into one order; of equal keys the one of the earlier layer stays.
+
+    Cost:
+        O(rows) where layers do not interleave, else O(rows * log rows).
+    """
+    filled = [layer for layer in layers if layer.keys]
+    if not filled:
+        return Rows([], [])
+    if len(filled) == 1:
+        rows = filled[0]
+    else:
+        ordered = sorted(filled, key=_first_key, reverse=reverse)
+        keys, values = [*ordered[0].keys], [*ordered[0].values]
+        for layer in ordered[1:]:
+            if keys[-1] <= layer.keys[0] if reverse else keys[-1] >= layer.keys[0]:
+                keys, values = _interleave(filled, reverse=reverse)
+                break
+            keys += layer.keys
+            values += layer.values
+        rows = Rows(keys, values)
+    return rows if limit is None or len(rows.keys) <= limit else Rows(rows.keys[:limit], rows.values[:limit])
+
+
+def _interleave(layers: list[Rows], *, reverse: bool) -> tuple[list[bytes], list[bytes]]:
+    merged: dict[bytes, bytes] = {}
+    for layer in reversed(layers):
+        merged.update(zip(layer.keys, layer.values, strict=True))
+    keys = sorted(merged, reverse=reverse)
+    return keys, [merged[key] for key in keys]
+
+
+def _first_key(rows: Rows) -> bytes:
+    return rows.keys[0]

@@ -1,7 +1,12 @@
 """Reads of any range, over tables and joins: bring up what joins compute there, and merge it with what is stored.
 
-scan [p|, t|bob})     store   p|bob|100  p|liz|120  s|ann|bob ...
-                      joins   t: ensure [t|, t|bob})      karma: pulled
+    any range        [p|, t|bob})    store   p|bob|100  p|liz|120  s|ann|bob ...
+                                     joins   t: ensure [t|, t|bob})      karma: pulled
+    in one table     [t|ann|100, t|ann|200)   its joins' contexts of level one, if each holds the range
+    up to one end    [t|ann|300, t|ann})      the contexts that answered a read up to there before (`hits`)
+
+The first way is right for every read. The others find the same rows sooner where little is to be done for them; they
+give up, and leave the read to the first, where it is more.
 """
 
 from __future__ import annotations
@@ -11,29 +16,33 @@ from pequod.engine.changes import Changes
 from pequod.engine.contexts import Context
 from pequod.engine.errors import MissingError
 from pequod.engine.eviction import Memory
+from pequod.engine.hits import Hits, View
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.ranges import united
 from pequod.engine.read import Read
 from pequod.engine.reader import Reader
-from pequod.engine.rows import Rows
-from pequod.engine.store import Store, merge_layers
-from pequod.engine.views import View, join_layers
+from pequod.engine.rows import Rows, merge_layers
+from pequod.engine.store import Store, Table
 
 
 class Scans:
-    """Reads that no short cut of the engine's answers."""
+    """Reads of ranges, and what else brings ranges up to date."""
 
-    __slots__ = ("_catalog", "_changes", "_memory", "_reader", "_store")
+    __slots__ = ("_catalog", "_changes", "_hits", "_memory", "_reader", "_reads", "_store")
 
-    def __init__(self, store: Store, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory) -> None:
+    def __init__(
+        self, store: Store, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory, hits: Hits
+    ) -> None:
         self._store = store
         self._catalog = catalog
         self._changes = changes
         self._reader = reader
         self._memory = memory
+        self._reads = memory.reads
+        self._hits = hits
 
-    def scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
-        """Return the rows of ``[first, last)``; see `Engine.scan`."""
+    def scan_any_range(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
+        """Return the rows of ``[first, last)``, whatever there is to do for them."""
         if last is not None and first >= last:
             return Rows([], [])
         if limit is None or reverse:
@@ -63,94 +72,10 @@ class Scans:
         for join in joins:
             start, stop = join.clip(first, last)
             if join in pulled:
-                rows = pulled[join]
-                layers.append(Rows(rows.keys[::-1], rows.values[::-1]) if reverse else rows)
+                layers.append(_ordered(pulled[join], reverse=reverse))
             else:
                 layers.append(join.coverage.slice(start, stop, limit, reverse=reverse))
         return merge_layers(layers, limit, reverse=reverse)
-
-    def scan_pulled(
-        self, joins: list[InstalledJoin], first: bytes, last: bytes, limit: int | None, read: Read
-    ) -> Rows | None:
-        """Return the rows of ``[first, last)`` of a table's joins, some of them computed now; see `Engine.scan`.
-
-        It spares such a read half its fixed cost: nothing of it can be remembered for the next one.
-
-        Returns:
-            None if no join is computed now, what the others keep is not ready in one context each, or anything is
-            missing.
-
-        Requires:
-            ``[first, last)`` lies in the table, which holds no rows of its own.
-        """
-        if True not in [join.is_pull for join in joins]:
-            return None
-        kept: list[Context] = []
-        for join in joins:
-            if join.is_pull:
-                continue
-            context = join.level_one(first)
-            if context is None or not context.holds(first, last) or context.expires_s < read.now:
-                return None
-            if not (context.is_fresh or self._reader.refresh(context, read)):
-                return None
-            context.last_used = read.number
-            kept.append(context)
-        read.begin_again(self._changes.serial)
-        pulled = {join: self._reader.pull(join, *join.clip(first, last), read) for join in joins if join.is_pull}
-        if read.missing or read.serial != self._changes.serial or not all(map(_is_ready, kept)):
-            return None
-        layers = []
-        for join in joins:
-            if join in pulled:
-                layers.append(pulled[join])
-            else:
-                context = kept.pop(0)
-                join.counters.hits += 1
-                layers.append(context.slice(first, last))
-        rows = join_layers(layers, None, reverse=False)
-        return rows if limit is None else Rows(rows.keys[:limit], rows.values[:limit])
-
-    def count(self, first: bytes, last: bytes | None, read: Read) -> int:
-        """Return how many keys ``[first, last)`` has; see `Engine.count`."""
-        if last is not None and first >= last:
-            return 0
-        joins = self._catalog.over(first, last)
-        pulled = self.bring_up(joins, first, last, read)
-        if pulled or any(join.rivals for join in joins):
-            return len(self.scan(first, last, None, reverse=False, read=read).keys)
-        return self._store.count(first, last) + sum(join.coverage.count(*join.clip(first, last)) for join in joins)
-
-    def get(self, join: InstalledJoin, key: bytes, read: Read) -> bytes | None:
-        """Return the value of a key that a join may compute, None if it does not."""
-        status = join.coverage.find(key)
-        context = None if status is None else status.context
-        if context is None or not context.is_fresh or context.expires_s < read.now:
-            pulled = self.bring_up([join], key, key + b"\0", read)
-            if join in pulled:
-                return pulled[join].values[0] if pulled[join].values else None
-            status = join.coverage.find(key)
-            assert status is not None
-            context = status.context
-        else:
-            join.counters.hits += 1
-        context.last_used = read.number
-        return context.get(key)
-
-    def bring_up_view(self, view: View, read: Read) -> bool:
-        """Bring the contexts of a view up to date; tell whether it still answers its read then."""
-        if not view.holds(read.now):
-            return False
-        contexts = [part.context for part in view.parts]
-        for context in contexts:
-            context.last_used = read.number
-        if not all(self._reader.refresh(context, read) for context in contexts if not context.is_fresh):
-            return False
-        if not (view.holds(read.now) and all(context.is_fresh for context in contexts)):
-            return False
-        for context in contexts:
-            context.join.counters.hits += 1
-        return True
 
     def bring_up(
         self, joins: list[InstalledJoin], first: bytes, last: bytes | None, read: Read
@@ -189,6 +114,129 @@ class Scans:
             context.last_used = read.number
         return {context: None for context in contexts if not self._reader.refresh(context, read) and context.is_live}
 
+    def count(self, first: bytes, last: bytes | None, read: Read) -> int:
+        """Return how many keys ``[first, last)`` has; see `Engine.count`."""
+        if last is not None and first >= last:
+            return 0
+        joins = self._catalog.over(first, last)
+        pulled = self.bring_up(joins, first, last, read)
+        if pulled or any(join.rivals for join in joins):
+            return len(self.scan_any_range(first, last, None, reverse=False, read=read).keys)
+        return self._store.count(first, last) + sum(join.coverage.count(*join.clip(first, last)) for join in joins)
 
-def _is_ready(context: Context) -> bool:
-    return context.is_live and context.is_fresh
+    def get(self, join: InstalledJoin, key: bytes, read: Read) -> bytes | None:
+        """Return the value of a key that a join may compute, None if it does not."""
+        end = key + b"\0"
+        context = join.holder(key, end)
+        if context is None or not self._reader.answer((context,), read):
+            pulled = self.bring_up([join], key, end, read)
+            if join in pulled:
+                return pulled[join].values[0] if pulled[join].values else None
+            context = join.holder(key, end)
+            assert context is not None, "it has just been materialised"
+        return context.get(key)
+
+    def scan_in_table(
+        self, table: Table, first: bytes, last: bytes, limit: int | None, *, reverse: bool, now: float
+    ) -> Rows:
+        """Return the rows of a range inside a table, and remember which contexts hold them.
+
+        Requires:
+            ``[first, last)`` is not empty and lies in the table, which joins compute.
+        """
+        if len(table.outputs) == 1 and not (reverse or table.entry_count):
+            timeline = table.outputs[0].level_one(first)
+            if timeline is not None and now <= timeline.ready_until_s and timeline.holds(first, last):
+                # A part of a timeline needs no record either (bench row: scan inside a timeline).
+                timeline.join.counters.hits += 1
+                timeline.last_used = self._reads.count()
+                if last == timeline.end:
+                    self._hits.remember(View(table, first, last, (timeline,), timeline))
+                return timeline.slice(first, last, limit)
+        read = self._reads.begin(now)
+        rows = self._scan_level_one(table, first, last, limit, reverse=reverse, read=read)
+        if rows is None:
+            rows = self.scan_any_range(first, last, limit, reverse=reverse, read=read)
+            self._remember(table, first, last)
+        return rows
+
+    def _scan_level_one(
+        self, table: Table, first: bytes, last: bytes, limit: int | None, *, reverse: bool, read: Read
+    ) -> Rows | None:
+        """Return the rows of a range inside a table, if each of its joins has them in one context of level one.
+
+        Joins that are computed on every read are computed; that is half of what they cost otherwise, and nothing of it
+        can be remembered for the next read (bench row: pull, celebrity).
+
+        Returns:
+            None if a join does not hold the range so, or anything is missing.
+        """
+        kept: list[Context] = []
+        for join in table.outputs:
+            if join.is_pull:
+                continue
+            context = join.level_one(first)
+            if context is None or not context.holds(first, last):
+                return None
+            kept.append(context)
+        if not self._reader.answer(kept, read):
+            return None
+        read.begin_again(self._changes.serial)
+        pulled = {
+            join: self._reader.pull(join, *join.clip(first, last), read) for join in table.outputs if join.is_pull
+        }
+        if read.missing or read.serial != self._changes.serial:
+            return None
+        layers = [table.slice(first, last, limit, reverse=reverse)] if table.entry_count else []
+        for join in table.outputs:
+            if join.is_pull:
+                layers.append(_ordered(pulled[join], reverse=reverse))
+            else:
+                layers.append(kept.pop(0).slice(first, last, limit, reverse=reverse))
+        return merge_layers(layers, limit, reverse=reverse)
+
+    def scan_view(self, view: View, first: bytes, limit: int | None, *, reverse: bool, read: Read) -> Rows:
+        """Return the rows from ``first`` on to the end of a view."""
+        if self._reader.answer(view.contexts, read):
+            return view.rows(first, limit, reverse=reverse)
+        rows = self.scan_any_range(first, view.last, limit, reverse=reverse, read=read)
+        self._remember(view.table, first, view.last)
+        return rows
+
+    def _remember(self, table: Table, first: bytes, last: bytes) -> None:
+        """Note which contexts answered a read inside a table, if each of its joins has what it keeps in one of them.
+
+        Requires:
+            The range is materialised and fresh.
+        """
+        context = table.outputs[0].level_one(first)
+        if len(table.outputs) == 1 and context is not None and context.holds(first, last):
+            # It is found at once anyway, but by its end still sooner.
+            if last == context.end:
+                self._hits.remember(View(table, first, last, (context,), context))
+            return
+        contexts: list[Context] = []
+        for join in table.outputs:
+            if join.is_pull:
+                return
+            start, stop = join.clip(first, last)
+            if start >= stop:
+                continue
+            plan, _, prefix = join.plan_for(start, stop)
+            start, stop = max(start, prefix), min(stop, plan.end_of(prefix))
+            if start >= stop:
+                continue
+            context = join.holder(start, stop)
+            if context is None:
+                # In several, of which a large scan in pieces would find thousands for each piece.
+                return
+            contexts.append(context)
+        timeline = None
+        if len(table.outputs) == 1 and contexts and contexts[0].end == last:
+            # Reads from below its prefix on are not those that are to be found by its end.
+            timeline, first = contexts[0], max(first, contexts[0].prefix)
+        self._hits.remember(View(table, first, last, tuple(contexts), timeline))
+
+
+def _ordered(rows: Rows, *, reverse: bool) -> Rows:
+    return Rows(rows.keys[::-1], rows.values[::-1]) if reverse else rows

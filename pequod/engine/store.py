@@ -21,7 +21,7 @@ from sortedcontainers import SortedList
 from pequod.engine.memory import GROUP, PART, ROW, TABLE
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import Range, lower, prefix_end
-from pequod.engine.rows import Rows, SortedRows
+from pequod.engine.rows import Rows, SortedRows, merge_layers
 from pequod.engine.spec import DELIMITER
 from pequod.engine.watches import Watch, WatchIndex
 
@@ -407,22 +407,6 @@ class Store:
         assert [prefix[:-1] for prefix in self._order] == sorted(self.tables, key=lambda name: name + DELIMITER)
         for table in self.tables.values():
             table._check()
-
-
-def merge_layers(layers: list[Rows], limit: int | None = None, *, reverse: bool = False) -> Rows:
-    """Merge rows of one range into one order; of equal keys the one of the earlier layer stays."""
-    filled = [layer for layer in layers if layer.keys]
-    if not filled:
-        return Rows([], [])
-    if len(filled) > 1:
-        merged: dict[bytes, bytes] = {}
-        for layer in reversed(filled):
-            merged.update(zip(layer.keys, layer.values, strict=True))
-        keys = sorted(merged, reverse=reverse)
-        rows = Rows(keys, [merged[key] for key in keys])
-    else:
-        rows = filled[0]
-    return rows if limit is None else Rows(rows.keys[:limit], rows.values[:limit])
 
 
 _NO_ROWS: Final = Rows([], [])
