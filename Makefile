@@ -9,7 +9,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
-        test-compiled test-spark-versions docs docs-serve soak-memory soak-server clean
+        test-compiled test-optimised test-spark-versions docs docs-serve soak-memory soak-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,12 @@ test-compiled: build-compiled ## run the test suite on the compiled wheel, in an
 	$(COMPILED)/.venv/bin/python -m pip install --quiet "$$(ls -t dist/*-cp*.whl | head -1)[server,backing,otel,bench,dev]"
 	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.rows as m; assert m.__file__.endswith(".so"), m' && \
 	    .venv/bin/python -m pytest $(PARALLEL) --ignore tests/test_layering.py --ignore tests/test_docs.py --ignore tests/test_deploy.py
+
+# What servers and Spark's workers run is optimised too: the variable is inherited. pytest warns that asserts outside of
+# the tests are gone, which is the point.
+test-optimised: $(INSTALLED) ## run the tests of the engine, the grammar and the server under python -O, without asserts
+	PYTHONOPTIMIZE=1 $(BIN)/python -m pytest $(PARALLEL) -W 'ignore:assertions not in test modules' \
+	    tests/engine tests/grammar tests/regress tests/server
 
 # The variable silences an advertisement of the theme's makers.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

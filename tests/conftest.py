@@ -18,6 +18,10 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+# The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
+# pytest rewrites they do, as plain statements.
+pytest.register_assert_rewrite("tests.engine", "tests.grammar", "tests.regress", "tests.server")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Of a suite in the background, whose children would inherit it; tests send them Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)

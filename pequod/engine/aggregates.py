@@ -57,11 +57,18 @@ S = TypeVar("S")
 State = object
 
 
+class NeverAddedError(LookupError):
+    """A contribution is to be removed that was never added: the states are not those of the sources."""
+
+
 class Aggregate(Protocol[S]):
     """Combine contributions; a state is owned by its output key and may be changed in place.
 
     Requires:
         What is removed was added before, with the same key and value.
+
+    Raises:
+        NeverAddedError: It was not, as far as the state tells.
     """
 
     #: Contributions added that a sum could not use.
@@ -115,8 +122,9 @@ class _Copy:
     def remove(
         self, state: dict[bytes, _Copied] | None, source_key: bytes, _value: bytes
     ) -> dict[bytes, _Copied] | None:
-        assert state is not None
-        entry = state[source_key]
+        entry = None if state is None else state.get(source_key)
+        if state is None or entry is None:
+            raise NeverAddedError
         entry.count -= 1
         if entry.count == 0:
             del state[source_key]
@@ -140,7 +148,8 @@ class _Count:
         return times if state is None else state + times
 
     def remove(self, state: int | None, _source_key: bytes, _value: bytes) -> int | None:
-        assert state
+        if state is None:
+            raise NeverAddedError
         return state - 1 or None
 
     def result(self, state: int | None) -> bytes | None:
@@ -174,7 +183,8 @@ class _Sum:
         number = parse_number(value)
         if number is None:
             return state
-        assert state is not None
+        if state is None:
+            raise NeverAddedError
         return None if state[0] == 1 else (state[0] - 1, _EXACT.subtract(state[1], number))
 
     def result(self, state: tuple[int, Decimal] | None) -> bytes | None:
@@ -213,8 +223,9 @@ class _Extreme:
     def remove(
         self, state: SortedDict[_Rank, int] | None, _source_key: bytes, value: bytes
     ) -> SortedDict[_Rank, int] | None:
-        assert state is not None
         rank = _rank(value)
+        if state is None or rank not in state:
+            raise NeverAddedError
         if state[rank] > 1:
             state[rank] -= 1
         else:

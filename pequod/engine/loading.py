@@ -22,7 +22,7 @@ from itertools import repeat
 from operator import le, lt
 from typing import Final
 
-from pequod.engine.aggregates import State
+from pequod.engine.aggregates import NeverAddedError, State
 from pequod.engine.backfill import Backfill, Loaded, Piece
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes, release_frames, take_frames
@@ -30,16 +30,15 @@ from pequod.engine.containing import containing_range
 from pequod.engine.contexts import Context, StatusRange
 from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.engine.eviction import Memory
-from pequod.engine.execution import Batch, Execution
+from pequod.engine.execution import Around, Batch, Execution
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import BYTES
 from pequod.engine.plan import fix_slots
 from pequod.engine.ranges import Range, lower
 from pequod.engine.read import Read
 from pequod.engine.reader import Reader, SourceReader
-from pequod.engine.rows import Rows, SortedRows
+from pequod.engine.rows import Rows
 from pequod.engine.spec import Operator
-from pequod.engine.store import Table
 from pequod.escapes import shown
 
 
@@ -179,7 +178,7 @@ class Backfills:
         try:
             for sign, batch in differences:
                 _apply(join, context, sign, batch)
-        except (AssertionError, KeyError) as error:
+        except NeverAddedError as error:
             reason = f"they are not those of the sources at revision {backfill.revision}"
             raise InvalidPieceError(piece.first, piece.last, reason) from error
         context.log = {}
@@ -224,22 +223,27 @@ class SourcesAsOf:
             if self._backfill.copies_alike:
                 self.frame_prefixes.append(prefix)
             else:
-                self.note(source, prefix, first, last)
+                self._note(source, prefix, first, last)
             return _NO_ROWS
-        changed = self.note(source, prefix, first, last)
+        changed = self._note(source, prefix, first, last)
         rows = self._backfill.join.source_tables[source].slice_within(prefix, first, last)
         return self._backfill.as_they_were(rows, changed)
 
-    def stored(self, source: int) -> Table | None:
-        """Return a stand-in for the value source's table."""
+    def groups(self, source: int, _around: Around, prefixes: list[bytes]) -> Iterator[None]:
+        """Return nothing for each prefix of the value source, whose rows somebody else has read."""
         assert source == self._value_source, "it is the last one"
-        return _Unread(self)
+        self._note_values(prefixes)
+        return repeat(None, len(prefixes))
+
+    def get(self, source: int, key: bytes) -> bytes | None:  # noqa: ARG002 - the protocol's
+        """Never asked: joins that are backfilled keep frames, and so their sources are read."""
+        raise AssertionError
 
     def make_room(self, tails: list[bytes]) -> int:
         """Ask for nothing: rows of the value source are not read."""
         return len(tails) + 1
 
-    def note(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
+    def _note(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
         """Note and return which keys of a part of a source have changed since."""
         backfill = self._backfill
         changed = backfill.changed(source, prefix, first, last)
@@ -247,30 +251,13 @@ class SourcesAsOf:
             self.changed[source, key] = backfill.record[key]
         return changed
 
-    def note_values(self, prefixes: list[bytes]) -> None:
+    def _note_values(self, prefixes: list[bytes]) -> None:
         """Note which keys of the value source with these prefixes have changed since."""
         if self._backfill.copies_alike:
             self.frame_prefixes += prefixes
         elif self._backfill.has_changed(self._value_source):
             for prefix in prefixes:
-                self.note(self._value_source, prefix, b"", None)
-
-
-class _Unread(Table):
-    """Stands for the table of the value source in the loops over copies: every group is empty."""
-
-    __slots__ = ("_sources",)
-
-    def __init__(self, sources: SourcesAsOf) -> None:
-        super().__init__(b"|")
-        self._sources = sources
-
-    def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:  # noqa: ARG002
-        return True
-
-    def groups(self, prefixes: list[bytes]) -> Iterator[SortedRows | None]:
-        self._sources.note_values(prefixes)
-        return repeat(None, len(prefixes))
+                self._note(self._value_source, prefix, b"", None)
 
 
 def _place(backfill: Backfill, piece: Piece) -> list[bytes]:

@@ -14,7 +14,7 @@ read is done, so that all that is missing is known at once and the next try find
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from pequod.engine import execution, selections
@@ -23,15 +23,14 @@ from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context
 from pequod.engine.coverage import gaps_between
 from pequod.engine.eviction import PINNED, Memory
-from pequod.engine.execution import Batch, Execution, Frame
+from pequod.engine.execution import Around, Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import COMPUTING, UNLIMITED
 from pequod.engine.plan import Plan
 from pequod.engine.presence import Presence
 from pequod.engine.ranges import prefix_end
 from pequod.engine.read import Read
-from pequod.engine.rows import Rows, merge_layers
-from pequod.engine.store import Table
+from pequod.engine.rows import Rows, SortedRows, merge_layers
 
 
 class SourceReader:
@@ -91,10 +90,12 @@ class SourceReader:
             layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
-    def stored(self, source: int) -> Table | None:
-        """Return the table that holds the whole source; None if joins compute some of it, or a database owns it."""
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Iterator[SortedRows | None] | None:
+        """Return the group of each prefix, None where it is empty; see `Sources`."""
         table = self._join.source_tables[source]
-        return None if self._join.upstreams[source] or table.presence is not None else table
+        if self._join.upstreams[source] or table.presence is not None or not table.is_cut_between(*around):
+            return None
+        return table.groups(prefixes)
 
     def make_room(self, tails: list[bytes]) -> int:
         """Make room for contributions to rows with these tails; return how many there may be before asking again.
@@ -121,12 +122,13 @@ class SourceReader:
         self.upstreams[context] = None
         self.expires_s = min(self.expires_s, context.expires_s)
 
-    def now_in(self, source: int, key: bytes) -> bytes | None:
+    def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one source key, None if it is absent."""
-        if not self._join.upstreams[source]:
-            return self._join.source_tables[source].get(key)
-        rows = self.read(source, key, b"", b"\0")
-        return rows.values[0] if rows.keys else None
+        table = self._join.source_tables[source]
+        if self._join.upstreams[source] or table.presence is not None:
+            rows = self.read(source, key, b"", b"\0")
+            return rows.values[0] if rows.keys else None
+        return table.get(key)
 
 
 class Reader:
@@ -350,7 +352,7 @@ class Reader:
 
         def value_of(key: bytes) -> bytes:
             logged = (plan.value_depth, key)
-            value = log[logged] if logged in log else sources.now_in(*logged)
+            value = log[logged] if logged in log else sources.get(*logged)
             assert value is not None, "a frame below the value source knows a key of it"
             return value
 
@@ -359,7 +361,7 @@ class Reader:
         if len(entries) > 1:
             entries.sort(key=_depth_of, reverse=True)
         for (depth, key), old in entries:
-            new = sources.now_in(depth, key)
+            new = sources.get(depth, key)
             step = plan.steps[depth]
             if old == new or (not step.is_value and (old is None) == (new is None)):
                 continue

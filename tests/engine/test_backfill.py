@@ -209,6 +209,27 @@ def test_contributions_that_cannot_be_are_found_where_they_matter() -> None:
     engine._check()
 
 
+@pytest.mark.parametrize(
+    ("operator", "has_another"),
+    [*((operator, False) for operator in ("copy", "count", "sum", "min", "max")), ("copy", True), ("min", True)],
+)
+def test_what_goes_must_have_been_there(operator: str, has_another: bool) -> None:
+    """A contribution that the piece does not have goes: the piece is not of the backfill's revision."""
+    engine = Engine()
+    engine.add_joins(parse(f"n|<user> = check s|<user>|<poster> {operator} p|<poster>|<time:3>"))
+    for key in BASE:
+        engine.put(key, key[-3:])
+    backfill = engine.backfills.begin("n", b"", None, engine.revision, level=None, record_bytes_max=1 << 20)
+    engine.remove(b"p|liz|110")
+    piece = Piece(b"n|", b"n}", [b"ann"], [b"100"], [1], [b"p|bob|100"] if operator == "copy" else [])
+    if not has_another:
+        piece = Piece(b"n|", b"n}", [], [], [])
+    with pytest.raises(InvalidPieceError, match="not those of the sources"):
+        engine.backfills.load(backfill, [piece])
+    assert engine.scan(b"n|ann", b"n|b").values == [b"1" if operator == "count" else b"100"]
+    engine._check()
+
+
 def test_equal_bytes_are_one_object_in_all_timelines() -> None:
     engine, backfill = started()
     for user in (b"ann", b"bob"):
