@@ -20,7 +20,7 @@ _LEFT_OUT = {"__init__.py", "testing.py", "explain.py", "statistics.py"}
 #: Compiled together, so that calls between them are C calls. Paths as packages see them: the folders that hold
 #: packages are flattened first, since the names of modules come from paths.
 _PACKAGES = ("pequod", "grammar/pequod_grammar", "proto/pequod_proto", "server/pequod_server")
-_SERVER = ("pequod_server/batch.py", "pequod_server/execute.py")
+_SERVER = ("pequod_server/batch.py", "pequod_server/columns.py", "pequod_server/execute.py")
 
 _SETUP = """\
 from mypyc.build import mypycify

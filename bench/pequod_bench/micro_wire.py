@@ -6,7 +6,6 @@ Every scan is an incremental check of Twip: three rows of 100 bytes at the end o
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cache, partial
 from itertools import count
@@ -63,7 +62,7 @@ def _executor() -> Executor:
     engine = Engine()
     engine.add_joins(parse(keys.PUSH_JOIN))
     executor = Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
-    executor.execute(_fill(Columns()).message(0), 0.0)
+    executor.execute(_fill(Columns()).message(0))
     return executor
 
 
@@ -79,7 +78,8 @@ def encode(_: Scale) -> Samples:
 def decode(_: Scale) -> Samples:
     """Parse a reply of 256 checks and take it apart."""
     columns = _checks(0, _RUN)
-    data = _executor().execute(columns.message(0), 0.0).SerializeToString()
+    (reply,) = _executor().execute(columns.message(0))
+    data = reply.SerializeToString()
     kinds = bytes(columns.kinds)
     while True:
         begun = clock()
@@ -93,7 +93,8 @@ def serve(_: Scale) -> Samples:
     for number in count():
         data = _checks(number % _TURNS, _RUN).message(number).SerializeToString()
         begun = clock()
-        executor.execute(ExecuteRequest.FromString(data), time.monotonic()).SerializeToString()
+        (reply,) = executor.execute(ExecuteRequest.FromString(data))
+        reply.SerializeToString()
         yield _RUN, clock() - begun
 
 

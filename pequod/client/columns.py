@@ -8,7 +8,6 @@ Bench rows: client, encode and decode per command.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -18,12 +17,12 @@ from pequod_proto.commands import (
     FAILED,
     GET,
     OK,
+    PART,
     PUT,
     REMOVE,
     SCAN,
     SCAN_DOWN,
     SCAN_LIMIT,
-    TRUNCATED,
 )
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
@@ -144,18 +143,14 @@ class Columns:
         return ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
 
 
-def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result], list[int]]:
-    """Take a reply apart.
-
-    Returns:
-        The result of each command, and the positions of the reads that were cut short.
-    """
+def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
+    """Take a reply apart, all pieces of which were put together; return the result of each command."""
     if reply.statuses.count(OK) == len(kinds) == len(reply.statuses):
         # Nearly all replies.
         if kinds.count(GET) == len(kinds):
-            return list(reply.values), []
+            return list(reply.values)
         if not (GET in kinds or REMOVE in kinds or COUNT in kinds):
-            return _scans_and_puts(kinds, reply), []
+            return _scans_and_puts(kinds, reply)
     return _mixture(kinds, reply)
 
 
@@ -170,29 +165,39 @@ def _scans_and_puts(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Resul
     return [None if kind == PUT else next(found) for kind in kinds]
 
 
-def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result], list[int]]:
+def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
     keys, values, counts = reply.keys[:], reply.values[:], reply.counts[:]
+    statuses = reply.statuses
+    if len(statuses) - statuses.count(PART) != len(kinds):
+        raise ValueError(f"a reply of {len(statuses)} statuses is not one to {len(kinds)} commands")
     results: list[Result] = []
     append = results.append
-    truncated: list[int] = []
+    waiting = iter(kinds)
     key_at = value_at = count_at = error_at = 0
-    for kind, status in zip(kinds, reply.statuses, strict=True):
+    # How many rows of a scan have come that goes on; if it fails, they are void.
+    part = 0
+    for status in statuses:
+        if status == PART:
+            part += counts[count_at]
+            count_at += 1
+            continue
+        kind = next(waiting)
         if status == FAILED:
             append(command_error(reply.errors[error_at]))
             error_at += 1
+            key_at += part
+            value_at += part
+            part = 0
         elif SCAN <= kind <= SCAN_DOWN:
-            count = counts[count_at]
+            count = part + counts[count_at]
             count_at += 1
-            if status == TRUNCATED:
-                truncated.append(len(results))
+            part = 0
             append(Rows(keys[key_at : key_at + count], values[value_at : value_at + count]))
             key_at += count
             value_at += count
         elif kind == PUT:
             append(None)
         elif kind == GET:
-            if status == TRUNCATED:
-                truncated.append(len(results))
             if status:
                 append(None)
             else:
@@ -203,31 +208,4 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> tuple[list[Result
         else:
             append(counts[count_at])
             count_at += 1
-    return results, truncated
-
-
-def resume(columns: Columns, positions: Sequence[int], results: Sequence[Result]) -> Columns:
-    """Return the rest of the reads at some positions, which were cut short after some of their rows, or none."""
-    rest = Columns()
-    for position in positions:
-        _add_rest(rest, columns, position, results[position])
-    return rest
-
-
-def _add_rest(rest: Columns, columns: Columns, position: int, found: Result) -> None:
-    before = bytes(columns.kinds[:position])
-    singles = before.count(GET) + before.count(REMOVE)
-    at = singles + 2 * (position - singles)
-    kind = columns.kinds[position]
-    if kind == GET:
-        rest.get(columns.arguments[at])
-        return
-    assert isinstance(found, Rows)
-    first, last = columns.arguments[at : at + 2]
-    limit = columns.numbers[before.count(SCAN_LIMIT) + before.count(SCAN_DOWN)] if kind != SCAN else 0
-    if found.keys and kind == SCAN_DOWN:
-        last = found.keys[-1]
-    elif found.keys:
-        first = found.keys[-1] + b"\0"
-    remaining = limit - len(found.keys) if limit else None
-    rest.scan(first, last or None, limit=remaining, reverse=kind == SCAN_DOWN)
+    return results

@@ -1,8 +1,6 @@
-"""Commands of one turn of the event loop, in one message; and batches whose cut reads are continued.
+"""Commands of one turn of the event loop, in one message.
 
-get, put, scan ... -> turn -> flush -> send -> Lane -> reply
-                                         ^               | reads that the server cut short
-                                         +---------------+
+get, put, scan ... -> turn -> flush -> send -> Lane -> reply -> results
 """
 
 from __future__ import annotations
@@ -15,10 +13,9 @@ from typing import Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import Result
-from pequod.client.columns import Columns, decode, resume
+from pequod.client.columns import Columns, decode
 from pequod.client.connection import Connection
 from pequod.client.lane import Lane
-from pequod.engine.rows import Rows
 from pequod.errors import PequodError, UnavailableError
 
 #: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
@@ -103,7 +100,7 @@ class Gathering:
     def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
         """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
 
-        Reads that the server cuts short are continued before. The columns must not change any more.
+        The columns must not change any more.
 
         Args:
             deadline: By the loop's clock; without it, ``timeout_s`` from now.
@@ -116,29 +113,7 @@ class Gathering:
             deliver(reply)
             return
         self._connection.note(reply.server_id, reply.revision)
-        results, truncated = decode(columns.kinds, reply)
-        if not truncated:
-            deliver(results)
-            return
-        self._continue(columns, results, truncated, deliver)
-
-    def _continue(self, columns: Columns, results: list[Result], truncated: list[int], deliver: Deliver) -> None:
-        """Ask for the rest of all reads that were cut, in one batch; what is cut of that is asked for in the next."""
-        server_id = self._connection.server_id
-
-        def extend(rests: list[Result] | PequodError) -> None:
-            for at, position in enumerate(truncated):
-                found, more = results[position], rests if isinstance(rests, PequodError) else rests[at]
-                if isinstance(found, Rows) and found.keys and self._connection.server_id != server_id:
-                    results[position] = self._connection.started_anew()
-                elif isinstance(found, Rows) and isinstance(more, Rows):
-                    found.keys.extend(more.keys)
-                    found.values.extend(more.values)
-                else:
-                    results[position] = more
-            deliver(results)
-
-        self.send(resume(columns, truncated, results), extend)
+        deliver(decode(columns.kinds, reply))
 
 
 def _resolve(futures: list[asyncio.Future[Result]], results: list[Result]) -> None:

@@ -58,7 +58,7 @@ class Lane:
     def _go(self, sending: Sending) -> None:
         if self._stream is None or self._stream.broken is not None:
             try:
-                self._stream = BatchStream(self._connect(), self._target, self._take_back)
+                self._stream = BatchStream(self._connect(), self._target, self._take_back, self._renew)
             except PequodError as error:
                 sending.end(error)
                 return
@@ -71,6 +71,7 @@ class Lane:
             if self._may_try_again(sending, error):
                 sending.tries += 1
                 sending.error = error
+                sending.begun = None
                 self._held.append(sending)
             else:
                 failed.append(sending)
@@ -95,6 +96,12 @@ class Lane:
             if not sending.is_over:
                 sending.error = None
                 self._go(sending)
+
+    def _renew(self, sending: Sending) -> None:
+        """Give the next piece of a reply as much time as the first one had."""
+        assert sending.timer is not None, "it was sent"
+        sending.timer.cancel()
+        sending.timer = asyncio.get_running_loop().call_later(self._timeout_s, self._end_late, sending)
 
     def _end_late(self, sending: Sending) -> None:
         sending.end(sending.error or DeadlineExceededError(self._target, self._timeout_s))

@@ -1,7 +1,7 @@
 """One Execute stream: batches go out in order, and their replies come back in the same order.
 
 send(batch) -> writer task: queue -> wire
-reader task: wire -> the oldest batch
+reader task: wire -> the oldest batch; a reply in pieces is put together
 """
 
 from __future__ import annotations
@@ -54,6 +54,19 @@ class Sending:
     #: How often it came back without a reply, and why while it waits for the next try.
     tries: int = 0
     error: PequodError | None = None
+    #: The pieces of its reply that have come, put together; None before the first.
+    begun: ExecuteReply | None = None
+
+    def add(self, piece: ExecuteReply) -> ExecuteReply:
+        """Put a piece behind those that have come; return them together."""
+        if self.begun is None:
+            self.begun = piece
+        else:
+            statuses = self.begun.statuses + piece.statuses
+            # All columns are repeated fields, which this extends.
+            self.begun.MergeFrom(piece)
+            self.begun.statuses = statuses
+        return self.begun
 
     def end(self, outcome: ExecuteReply | PequodError) -> None:
         """Deliver the outcome, if none was delivered before."""
@@ -72,7 +85,8 @@ class BatchStream:
     """A live Execute call; when it breaks, what is under way is handed back and a new one must be made.
 
     Args:
-        take_back: Gets the batches without a reply, in their order, and why the stream broke.
+        take_back: Gets the batches without a whole reply, in their order, and why the stream broke.
+        renew: Gets a batch of whose reply a piece has come, but not the last one.
 
     Invariants:
         1. Batches under way are in ``_waiting`` in the order of their sending; one that met its deadline stays
@@ -85,10 +99,12 @@ class BatchStream:
         call: grpc.aio.StreamStreamCall[Any, Any],
         target: str,
         take_back: Callable[[list[Sending], PequodError], None],
+        renew: Callable[[Sending], None],
     ) -> None:
         self._call = call
         self._target = target
         self._take_back = take_back
+        self._renew = renew
         self._waiting: deque[Sending] = deque()
         self._outgoing: deque[Sending] = deque()
         self._wake = asyncio.Event()
@@ -130,9 +146,16 @@ class BatchStream:
     async def _read_all(self) -> None:
         try:
             while isinstance(reply := await self._call.read(), ExecuteReply):
-                sending = self._waiting.popleft()
+                sending = self._waiting[0]
                 assert reply.batch == sending.number, "replies come in the order of the batches"
-                sending.end(reply)
+                if reply.more:
+                    # Nobody waits for a batch that is over, but its pieces come before the other replies.
+                    if not sending.is_over:
+                        sending.add(reply)
+                        self._renew(sending)
+                    continue
+                self._waiting.popleft()
+                sending.end(reply if sending.begun is None else sending.add(reply))
             await self._call.code()
             self._break(self._why())
         except grpc.aio.AioRpcError:

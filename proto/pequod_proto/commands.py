@@ -13,7 +13,7 @@ COUNT: Final = 7
 OK: Final = 0
 ABSENT: Final = 1
 FAILED: Final = 2
-TRUNCATED: Final = 3
+PART: Final = 3
 
 #: The reason that a server gives with UNAVAILABLE when it ends a call because it stops.
 STOPPING: Final = "ServerStopping"

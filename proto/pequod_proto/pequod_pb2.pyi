@@ -187,7 +187,7 @@ class ExecuteRequest(_message.Message):
     def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExecuteReply(_message.Message):
-    __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision")
+    __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision", "more")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     STATUSES_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +196,7 @@ class ExecuteReply(_message.Message):
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     SERVER_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     batch: int
     statuses: bytes
     keys: _containers.RepeatedScalarFieldContainer[bytes]
@@ -204,7 +205,8 @@ class ExecuteReply(_message.Message):
     errors: _containers.RepeatedCompositeFieldContainer[CommandError]
     server_id: int
     revision: int
-    def __init__(self, batch: _Optional[int] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[CommandError, _Mapping]]] = ..., server_id: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+    more: bool
+    def __init__(self, batch: _Optional[int] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[CommandError, _Mapping]]] = ..., server_id: _Optional[int] = ..., revision: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class CommandError(_message.Message):
     __slots__ = ("code", "message", "reason", "facts")

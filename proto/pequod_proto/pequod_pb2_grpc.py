@@ -230,7 +230,8 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Execute(self, request_iterator, context):
-        """Run batches of commands in order: the fast way. One reply for each request, in the order of the requests.
+        """Run batches of commands in order: the fast way. A reply for each request, in the order of the requests; a long one
+        comes in pieces.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

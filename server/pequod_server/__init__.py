@@ -5,8 +5,8 @@ service.py   the calls of data: decode, ask the engine, encode
 watching.py  the call of watches                    watches.py    their feeds
 administration.py  the calls about joins and state  snapshots.py  base data in a file
 backfills.py the calls of backfills, and their leases
-batch.py     the hot loop: one batch of commands
-execute.py   what batches wait for where a database is behind the engine
+batch.py     the hot loop: one batch of commands    columns.py    what a batch is made of
+execute.py   what batches wait for where a database is behind the engine, and the pieces of their replies
 bounds.py    the ranges that requests name
 loader.py    the database behind the engine: misses, changes, writes
 write_through.py  writes that go to the database first
@@ -24,7 +24,7 @@ tls.py       the listening port
 access.py    the access file: tokens, certificates, roles
 grants.py    rights on key ranges
 guard.py     who calls, and whether they may
-commands.py  the same for each command of a batch
+commands.py  which commands of a batch must not run
 
 clock.py        the time, for an engine without one
 observe.py      the interceptor around all calls, which tells what watches them

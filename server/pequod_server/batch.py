@@ -4,51 +4,35 @@
     arguments  first last   key value  key         counts    2
                                                    keys      k k       values  v v
 
-Bench rows: wire, Execute. Everything in the loop is a local; rows are moved by extending lists. A reply
-has room for so many bytes; once that is used up, reads are not run but left to be asked again.
+Bench rows: wire, Execute. Everything in the loop is a local; rows are moved by extending lists. A reply that grows too
+long is told in pieces: the loop stops where a piece is full, and goes on there once that was sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from pequod_proto.commands import (
-    ABSENT,
-    COUNT,
-    FAILED,
-    GET,
-    OK,
-    PUT,
-    REMOVE,
-    SCAN,
-    SCAN_DOWN,
-    SCAN_LIMIT,
-    TRUNCATED,
-)
+from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, PequodError, Rows
-from pequod.errors import BadRequestError
+from pequod_server.columns import REFUSED, TAKES, Command, Judge, check_columns, commands
 from pequod_server.errors import code_of, facts_of
 from pequod_server.publishing import public
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
-
-#: How many arguments and numbers a command takes.
-TAKES: Final = {
-    GET: (1, 0),
-    PUT: (2, 0),
-    REMOVE: (1, 0),
-    SCAN: (2, 0),
-    SCAN_LIMIT: (2, 1),
-    SCAN_DOWN: (2, 1),
-    COUNT: (2, 0),
-}
+#: No command is refused.
+_NONE: Final[dict[int, PequodError]] = {}
 
 
 class Batch:
-    """A batch under way: what its commands have returned, and where it stands.
+    """A batch under way: where it stands, and what its commands have returned since the piece before.
+
+    Invariants:
+        1. All commands before ``_start`` have run, and none behind it. The one there may have returned its first rows;
+           then what is left of it stands in its place in the columns.
 
     Raises:
         BadRequestError: The columns do not fit.
@@ -56,26 +40,38 @@ class Batch:
     """
 
     __slots__ = (
+        "_argument_at",
+        "_arguments",
+        "_bases",
+        "_clock",
         "_counts",
         "_engine",
         "_errors",
+        "_index",
         "_keys",
+        "_kinds",
         "_number",
         "_number_at",
         "_numbers",
+        "_piece_start",
+        "_refused",
+        "_reply_bytes_max",
         "_room",
         "_rows_max",
         "_start",
         "_statuses",
         "_values",
-        "argument_at",
-        "arguments",
-        "index",
-        "kinds",
     )
 
     def __init__(
-        self, engine: Engine, request: ExecuteRequest, *, commands_max: int, rows_max: int, reply_bytes_max: int
+        self,
+        engine: Engine,
+        request: ExecuteRequest,
+        clock: Callable[[], float],
+        *,
+        commands_max: int,
+        rows_max: int,
+        reply_bytes_max: int,
     ) -> None:
         kinds = request.kinds
         if len(kinds) > commands_max:
@@ -84,52 +80,61 @@ class Batch:
         numbers: list[int] = request.numbers[:]
         check_columns(kinds, len(arguments), len(numbers))
         self._engine = engine
+        self._clock = clock
         self._number = request.batch
-        self.kinds = kinds
-        self.arguments = arguments
+        self._kinds = kinds
+        self._arguments = arguments
         self._numbers = numbers
         self._rows_max = rows_max
-        #: How many bytes the reply still has room for.
+        self._reply_bytes_max = reply_bytes_max
+        #: How many bytes the piece still has room for.
         self._room = reply_bytes_max
         self._statuses = bytearray(len(kinds))
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
         self._counts: list[int] = []
         self._errors: list[CommandError] = []
-        #: The next command to run.
+        #: The commands that are refused, and what that depends on.
+        self._refused = _NONE
+        self._bases: list[object] | None = None
+        #: The first command of this piece, and the next one to run.
+        self._piece_start = 0
         self._start = 0
-        #: The command that was begun last, and where the arguments of the one after it begin.
-        self.index = 0
-        self.argument_at = 0
+        #: The command that was begun last, and where the arguments and numbers of the one after it begin.
+        self._index = 0
+        self._argument_at = 0
         self._number_at = 0
 
-    def run(self, now: float) -> None:  # noqa: PLR0912, PLR0915 - one flat loop
-        """Run the commands that are left, in order.
+    def run(self) -> bool:  # noqa: PLR0912, PLR0915 - one flat loop
+        """Run the commands that are left, in order, until all have run or the piece is full; tell whether all have.
+
+        If not, take the piece with `reply` and run again.
 
         Raises:
-            MissingError, BackedKeyError: The command at ``index`` has to wait. Tell what came of that, and run again.
+            MissingError, BackedKeyError: The command that was begun last has to wait. Call `again`.
         """
+        if self._room <= 0:
+            return self._start == len(self._kinds)
         engine, rows_max = self._engine, self._rows_max
-        kinds, arguments, numbers = self.kinds, self.arguments, self._numbers
+        kinds, arguments, numbers = self._kinds, self._arguments, self._numbers
         statuses, keys, values, counts = self._statuses, self._keys, self._values, self._counts
-        at, number_at, room = self.argument_at, self._number_at, self._room
-        index = self._start
+        at, number_at, room = self._argument_at, self._number_at, self._room
+        index, now = self._start, self._clock()
+        excess: Rows | None = None
         try:
             for index, kind in enumerate(kinds[self._start :], self._start):
                 try:
                     if kind == SCAN:
                         at += 2
-                        if room <= 0:
-                            statuses[index] = TRUNCATED
-                            counts.append(0)
-                            continue
                         rows = engine.scan(arguments[at - 2], arguments[at - 1] or None, limit=rows_max, now=now)
                         found, shown = rows
                         if found:
                             # One sum over both lists: for the few rows of a check, half of what two take.
-                            room -= sum(map(len, found + shown)) + ROW_BYTES * len(found)
-                            if room < 0 or len(found) == rows_max:
-                                (found, shown), statuses[index] = _cut(rows, room, rows_max, 0 if values else 1)
+                            size = sum(map(len, found + shown)) + ROW_BYTES * len(found)
+                            if size > room or len(found) == rows_max:
+                                excess = rows
+                                break
+                            room -= size
                             keys += found
                             values += shown
                         counts.append(len(found))
@@ -138,18 +143,16 @@ class Batch:
                         engine.put(arguments[at - 2], arguments[at - 1])
                     elif kind == GET:
                         at += 1
-                        if room <= 0:
-                            statuses[index] = TRUNCATED
-                            continue
                         value = engine.get(arguments[at - 1], now=now)
                         if value is None:
                             statuses[index] = ABSENT
                         else:
-                            room -= len(value) + ROW_BYTES
-                            if room < 0 and values:
-                                statuses[index] = TRUNCATED
-                            else:
-                                values.append(value)
+                            size = len(value) + ROW_BYTES
+                            if size > room:
+                                excess = Rows([], [value])
+                                break
+                            room -= size
+                            values.append(value)
                     elif kind == REMOVE:
                         at += 1
                         if not engine.remove(arguments[at - 1]):
@@ -157,57 +160,142 @@ class Batch:
                     elif kind == COUNT:
                         at += 2
                         counts.append(engine.count(arguments[at - 2], arguments[at - 1] or None, now=now))
-                    else:
+                    elif kind < REFUSED:
                         at += 2
                         number_at += 1
-                        if room <= 0:
-                            statuses[index] = TRUNCATED
-                            counts.append(0)
-                            continue
-                        asked = numbers[number_at - 1] or rows_max
-                        limit = min(asked, rows_max)
+                        asked = numbers[number_at - 1]
+                        limit = min(asked or rows_max, rows_max)
                         first, last = arguments[at - 2], arguments[at - 1] or None
                         rows = engine.scan(first, last, limit=limit, reverse=kind == SCAN_DOWN, now=now)
-                        room -= sum(map(len, rows.keys)) + sum(map(len, rows.values)) + ROW_BYTES * len(rows.keys)
-                        is_whole = numbers[number_at - 1] == limit
-                        most = limit + 1 if is_whole else limit
-                        rows, statuses[index] = _cut(rows, room, most, 0 if values else 1)
-                        keys += rows.keys
-                        values += rows.values
-                        counts.append(len(rows.keys))
+                        found, shown = rows
+                        size = sum(map(len, found)) + sum(map(len, shown)) + ROW_BYTES * len(found)
+                        if size > room or len(found) == limit != asked:
+                            excess = rows
+                            break
+                        room -= size
+                        keys += found
+                        values += shown
+                        counts.append(len(found))
+                    else:
+                        argument_count, number_count = TAKES[kind - REFUSED]
+                        at += argument_count
+                        number_at += number_count
+                        raise self._refused[index]
                 except BackedKeyError:
                     raise
                 except PequodError as error:
-                    statuses[index] = FAILED
-                    self._errors.append(command_error(error))
+                    room -= self._fail(index, error)
+                    if room <= 0:
+                        break
+            else:
+                self._start = len(kinds)
+                return True
         finally:
-            self.index, self.argument_at, self._number_at, self._room = index, at, number_at, room
+            self._index, self._argument_at, self._number_at, self._room = index, at, number_at, room
+        self._start = index + 1
+        if excess is not None:
+            self._fit(excess)
+        return self._start == len(kinds)
+
+    def _fit(self, rows: Rows) -> None:
+        """Take in rows of the command that was begun last, of which there are too many, as far as they fit.
+
+        A command that does not fit into what is left of a piece runs again for the next one, so that only those that
+        are too long for a whole piece are cut; a single row is not.
+        """
+        found, shown = rows
+        size = sum(map(len, found)) + sum(map(len, shown)) + ROW_BYTES * len(shown)
+        if size > self._room < self._reply_bytes_max:
+            self.again()
+            return
+        keep, kind = len(shown), self._kinds[self._index]
+        while size > self._room and keep > 1:
+            keep -= 1
+            size -= len(found[keep]) + len(shown[keep]) + ROW_BYTES
+        self._room -= size
+        self._keys += found[:keep]
+        self._values += shown[:keep]
+        if kind == GET:
+            return
+        self._counts.append(keep)
+        asked = 0 if kind == SCAN else self._numbers[self._number_at - 1]
+        if keep == len(found) and not len(found) == self._rows_max != asked:
+            return
+        self._statuses[self._index] = PART
+        self.again()
+        if kind == SCAN_DOWN:
+            self._arguments[self._argument_at + 1] = found[keep - 1]
+        else:
+            self._arguments[self._argument_at] = found[keep - 1] + b"\0"
+        if asked:
+            self._numbers[self._number_at] = asked - keep
 
     def again(self) -> None:
-        """Have the command at ``index`` run again, which has changed nothing but its place in the columns."""
-        self._start = self.index
-        argument_count, number_count = TAKES[self.kinds[self.index]]
-        self.argument_at -= argument_count
+        """Have the command that was begun last run again; it has changed nothing but its place in the columns."""
+        self._start = self._index
+        argument_count, number_count = TAKES[self._kinds[self._index]]
+        self._argument_at -= argument_count
         self._number_at -= number_count
 
-    def settle(self, outcomes: list[bool | PequodError]) -> None:
-        """Take in what came of the command at ``index`` and of as many after it as there are further outcomes.
+    def ahead(self) -> Iterator[Command]:
+        """Yield the commands that are left."""
+        return commands(self._kinds, self._arguments, self._start, self._argument_at)
+
+    def judge(self, judges: Sequence[Judge]) -> None:
+        """Have the commands that are left judged, if that was not done or the judges think otherwise now.
+
+        Args:
+            judges: The error of the last one that refuses a command is what it fails with.
+        """
+        bases = [judge.basis() for judge in judges]
+        if bases == self._bases:
+            return
+        self._bases = bases
+        if self._refused:
+            self._kinds = bytes(kind % REFUSED for kind in self._kinds)
+        self._refused = {}
+        for judge in judges:
+            self._refused |= judge.refused(self.ahead())
+        if self._refused:
+            kinds = bytearray(self._kinds)
+            for position in self._refused:
+                kinds[position] += REFUSED
+            self._kinds = bytes(kinds)
+
+    def settle(self, outcomes: Sequence[bool | PequodError]) -> None:
+        """Take in what came of as many of the next commands that are not refused as there are outcomes.
 
         Args:
             outcomes: For each, whether the key was there, or why it failed.
         """
-        self._start = self.index + len(outcomes)
-        self.argument_at += sum(TAKES[kind][0] for kind in self.kinds[self.index + 1 : self._start])
-        for place, outcome in enumerate(outcomes, self.index):
+        for outcome in outcomes:
+            while self._kinds[self._start] >= REFUSED:
+                position = self._advance()
+                self._room -= self._fail(position, self._refused[position])
+            position = self._advance()
             if isinstance(outcome, PequodError):
-                self._statuses[place] = FAILED
-                self._errors.append(command_error(outcome))
+                self._room -= self._fail(position, outcome)
             else:
-                self._statuses[place] = OK if outcome else ABSENT
+                self._statuses[position] = OK if outcome else ABSENT
+
+    def _advance(self) -> int:
+        """Pass by the next command, and return its position."""
+        argument_count, number_count = TAKES[self._kinds[self._start] % REFUSED]
+        self._argument_at += argument_count
+        self._number_at += number_count
+        self._start += 1
+        return self._start - 1
+
+    def _fail(self, position: int, error: PequodError) -> int:
+        """Note why a command failed; return how many bytes that takes in the reply."""
+        self._statuses[position] = FAILED
+        failure = command_error(error)
+        self._errors.append(failure)
+        return failure.ByteSize() + ROW_BYTES
 
     def reply(self, server_id: int) -> ExecuteReply:
-        """Return what all commands returned."""
-        return ExecuteReply(
+        """Return what the commands returned since the piece before, and begin the next piece if there are more."""
+        reply = ExecuteReply(
             batch=self._number,
             statuses=bytes(self._statuses),
             keys=self._keys,
@@ -217,6 +305,18 @@ class Batch:
             server_id=server_id,
             revision=self._engine.revision,
         )
+        start, stop = self._piece_start, self._start
+        if stop < len(self._kinds):
+            is_cut = self._statuses[stop] == PART
+            reply.statuses = bytes(self._statuses[start : stop + is_cut])
+            reply.more = True
+            self._piece_start = stop
+            self._statuses[stop] = OK
+            self._room = self._reply_bytes_max
+            self._keys, self._values, self._counts, self._errors = [], [], [], []
+        elif start:
+            reply.statuses = bytes(self._statuses[start:])
+        return reply
 
 
 def command_error(error: PequodError) -> CommandError:
@@ -225,44 +325,3 @@ def command_error(error: PequodError) -> CommandError:
     return CommandError(
         code=code_of(error).value[0], message=str(error), reason=type(error).__name__, facts=facts_of(error)
     )
-
-
-def check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
-    """Pass if the columns of a batch fit its kinds.
-
-    Raises:
-        BadRequestError: They do not.
-    """
-    count = kinds.count
-    scans = count(SCAN)
-    puts = count(PUT)
-    gets = count(GET)
-    rest = len(kinds) - scans - puts - gets
-    needed = gets + 2 * (puts + scans)
-    needed_numbers = 0
-    if rest:
-        removes, counts = count(REMOVE), count(COUNT)
-        needed_numbers = count(SCAN_LIMIT) + count(SCAN_DOWN)
-        if removes + counts + needed_numbers != rest:
-            unknown = sorted(set(kinds) - set(range(GET, COUNT + 1)))
-            raise BadRequestError(f"there is no command of kind {unknown[0]}; kinds are {GET} to {COUNT}")
-        needed += removes + 2 * (counts + needed_numbers)
-    if argument_count != needed:
-        raise BadRequestError(f"the kinds of this batch take {needed} arguments, not {argument_count}")
-    if number_count != needed_numbers:
-        raise BadRequestError(f"the kinds of this batch take {needed_numbers} numbers, not {number_count}")
-
-
-def _cut(rows: Rows, room: int, rows_max: int, rows_min: int) -> tuple[Rows, int]:
-    """Cut rows that leave ``room`` bytes (negative: too many) so that they fit, but to no fewer than ``rows_min``.
-
-    Returns:
-        The rows, and TRUNCATED if there may be more, else OK.
-    """
-    keep = len(rows.keys)
-    status = TRUNCATED if keep >= rows_max else OK
-    while room < 0 and keep > rows_min:
-        keep -= 1
-        room += len(rows.keys[keep]) + len(rows.values[keep]) + ROW_BYTES
-        status = TRUNCATED
-    return Rows(rows.keys[:keep], rows.values[:keep]), status

@@ -150,13 +150,13 @@ class ServerConfig(BaseModel):
     )
     # Clients of gRPC take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
     reply_bytes_max: Size = Field(
-        default=3 * MIB, description="Rows in the reply to a batch; longer scans come in pieces."
+        default=3 * MIB, description="Bytes of rows in one message; a longer reply to a batch comes in pieces."
     )
     chunk_bytes: Size = Field(
         default=256 * KIB, description="Keys and values in one chunk of a scan, if the request does not say."
     )
     batch_commands_max: Number = Field(default=100_000, description="Commands in one batch; keys in one MultiGet.")
-    rows_max: Number = Field(default=8192, description="Rows read at a time, so that others have their turn.")
+    rows_max: Number = Field(default=8192, description="Rows of a scan read at a time, so that others have their turn.")
     memory_limit: MemoryLimit = Field(
         default="75%", description="What the process may take: a size, a share of the machine's memory, or none."
     )

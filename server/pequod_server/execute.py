@@ -1,9 +1,10 @@
-"""Batches of commands on one engine, and what they wait for where a database is behind it."""
+"""Batches on one engine: what they wait for where a database is behind it, and what they tell on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from pequod_proto.commands import GET, PUT, REMOVE
@@ -12,7 +13,8 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range
 from pequod.engine.ranges import united
 from pequod_server.backing import Change
-from pequod_server.batch import TAKES, Batch
+from pequod_server.batch import Batch
+from pequod_server.columns import REFUSED, Judge
 from pequod_server.write_through import TOGETHER_MAX
 
 #: How many reads are looked at when one has to wait.
@@ -20,53 +22,67 @@ _AHEAD: Final = 1000
 
 
 class Writes(NamedTuple):
-    """Puts of keys that the database owns, and (None) removals: of this command and of some after it."""
+    """Puts of keys that the database owns, and (None) removals: of the next command and of some after it."""
 
     changes: list[Change]
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A commit of the database, of which the engine has a part."""
-
-
-#: What a command waits for, or a batch before its first.
-Need = MissingError | Writes | Whole
+#: What a command waits for.
+Need = MissingError | Writes
 #: What comes of writes: for each, whether the key was there, or why it failed.
 Outcomes = list[bool | PequodError]
-#: Yields needs, is sent the time, or what came of writes, and returns the reply.
-Steps = Generator[Need, float | Outcomes, ExecuteReply]
+#: Yields needs and pieces of the reply, is sent what came of writes, and returns the last piece.
+Steps = Generator[Need | ExecuteReply, Outcomes | None, ExecuteReply]
 
 
 class Executor:
-    """Runs batches on one engine."""
+    """Runs batches on one engine.
 
-    __slots__ = ("_commands_max", "_engine", "_reply_bytes_max", "_rows_max", "_server_id")
+    Args:
+        clock: Tells the time, which the engine has none of: whether snapshots are too old is judged by it.
+    """
+
+    __slots__ = ("_clock", "_commands_max", "_engine", "_reply_bytes_max", "_rows_max", "_server_id")
 
     def __init__(
-        self, engine: Engine, server_id: int, *, commands_max: int, reply_bytes_max: int, rows_max: int
+        self,
+        engine: Engine,
+        server_id: int,
+        *,
+        commands_max: int,
+        reply_bytes_max: int,
+        rows_max: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._server_id = server_id
         self._commands_max = commands_max
         self._reply_bytes_max = reply_bytes_max
         self._rows_max = rows_max
+        self._clock = clock
 
-    def execute(self, request: ExecuteRequest, now: float) -> ExecuteReply:
-        """Run the commands of a batch in order, where no database is behind the engine; see `steps`."""
+    def execute(self, request: ExecuteRequest) -> list[ExecuteReply]:
+        """Run a batch where no database is behind the engine, and return the pieces of its reply; see `steps`."""
+        pieces: list[ExecuteReply] = []
+        steps = self.steps(request)
         try:
-            next(self.steps(request, now))
+            while True:
+                piece = next(steps)
+                assert isinstance(piece, ExecuteReply), "an engine without backed tables lacks nothing"
+                pieces.append(piece)
         except StopIteration as end:
-            reply: ExecuteReply = end.value
-            return reply
-        raise AssertionError("an engine without backed tables lacks nothing")
+            pieces.append(end.value)
+        return pieces
 
-    def steps(self, request: ExecuteRequest, now: float) -> Steps:
+    def steps(self, request: ExecuteRequest, judges: Sequence[Judge] = ()) -> Steps:
         """Run the commands of a batch in order.
 
+        Args:
+            judges: Tell which commands fail without being run. They are asked again at each step.
+
         Yields:
-            What a command waits for: ranges, after which the time is sent, to have it run again, or a PequodError
-            thrown for which it fails; or writes, whose outcomes are sent.
+            Ranges that a command lacks, to be loaded, unless a PequodError is thrown for which it fails; writes,
+            whose outcomes are sent; and pieces of the reply, to be sent before anything else runs.
 
         Raises:
             BadRequestError: The columns do not fit; nothing is applied.
@@ -75,63 +91,65 @@ class Executor:
         batch = Batch(
             self._engine,
             request,
+            self._clock,
             commands_max=self._commands_max,
             rows_max=self._rows_max,
             reply_bytes_max=self._reply_bytes_max,
         )
         while True:
+            if judges:
+                batch.judge(judges)
             try:
-                batch.run(now)
-                return batch.reply(self._server_id)
-            except MissingError as missing:  # Another name than below: mypyc gives a generator's variable one class.
-                need: Need = MissingError(united([*missing.ranges, *self._lacking_ahead(batch, now)]))
+                if batch.run():
+                    return batch.reply(self._server_id)
+                step: Need | ExecuteReply = batch.reply(self._server_id)
+            except MissingError as missing:  # Another name than above: mypyc gives a generator's variable one class.
+                batch.again()
+                step = MissingError(united([*missing.ranges, *self._lacking_ahead(batch)]))
             except BackedKeyError:
-                need = Writes(self._writes_ahead(batch))
+                batch.again()
+                step = Writes(self._writes_ahead(batch))
             try:
-                outcome = yield need
+                outcomes = yield step
             except PequodError as refusal:
                 batch.settle([refusal])
                 continue
-            if isinstance(outcome, float):
-                now = outcome
-                batch.again()
-            else:
-                batch.settle(outcome)
+            if outcomes is not None:
+                batch.settle(outcomes)
 
     def _writes_ahead(self, batch: Batch) -> list[Change]:
-        """Return the write that waits, and those right behind it that the database owns, too."""
-        kinds, arguments, index = batch.kinds, batch.arguments, batch.index
-        at = batch.argument_at - TAKES[kinds[index]][0]
+        """Return the write that waits, and those right behind it that the database owns, too, and that may run."""
         changes: list[Change] = []
-        for kind in kinds[index : index + TOGETHER_MAX]:
+        for _, kind, key, value in islice(batch.ahead(), TOGETHER_MAX):
+            if kind >= REFUSED:
+                continue
             if kind not in (PUT, REMOVE):
                 break
-            value = arguments[at + 1] if kind == PUT else None
             try:
-                if not self._engine.owned_by_database(arguments[at], value or b""):
+                if not self._engine.owned_by_database(key, value):
                     break
             except PequodError:
                 break
-            changes.append(Change(arguments[at], value))
-            at += TAKES[kind][0]
+            changes.append(Change(key, value if kind == PUT else None))
         return changes
 
-    def _lacking_ahead(self, batch: Batch, now: float) -> list[Range]:
+    def _lacking_ahead(self, batch: Batch) -> list[Range]:
         """Return what the reads after the one that waits lack, up to the next write, so that they wait all at once.
 
         What they compute now, they find then.
         """
-        arguments, at = batch.arguments, batch.argument_at
         lacking: list[Range] = []
-        for kind in batch.kinds[batch.index + 1 : batch.index + 1 + _AHEAD]:
+        for _, kind, first, last in islice(batch.ahead(), 1, 1 + _AHEAD):
             if kind in (PUT, REMOVE):
                 break
             try:
                 if kind == GET:
-                    self._engine.get(arguments[at], now=now)
-                else:
-                    self._engine.count(arguments[at], arguments[at + 1] or None, now=now)
+                    self._engine.get(first, now=self._clock())
+                elif kind < REFUSED:
+                    self._engine.count(first, last or None, now=self._clock())
             except MissingError as error:
                 lacking += error.ranges
-            at += TAKES[kind][0]
+            except PequodError:
+                # It says so itself when its turn comes.
+                continue
         return lacking

@@ -21,11 +21,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 from grpc import aio
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from structlog.contextvars import bind_contextvars
 
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, method_of
@@ -44,8 +44,20 @@ _WATCHES: Final = "/Watch"
 Metadata = Sequence[tuple[str, str | bytes]]
 #: Called once, with the code of the call and the seconds that the server took for it.
 Closer = Callable[[grpc.StatusCode, float], None]
-#: Called after each batch of Execute, with the seconds that its commands took; decoding and sending are not in them.
-BatchSink = Callable[[ExecuteRequest, ExecuteReply, float], None]
+
+
+class Told(NamedTuple):
+    """What the pieces of a reply have told before the last one."""
+
+    row_count: int = 0
+    errors: Sequence[CommandError] = ()
+
+
+#: Of a reply that is one message.
+NOTHING_TOLD: Final = Told()
+#: Called after each batch of Execute, with the last piece of its reply, what was told before, and the seconds that its
+#: commands took; decoding and sending are not in them.
+BatchSink = Callable[[ExecuteRequest, ExecuteReply, Told, float], None]
 
 
 class Call:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import accumulate, zip_longest
 from typing import Any, Final, assert_never
 
@@ -22,13 +22,15 @@ from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
 from pequod_server.batch import ROW_BYTES
 from pequod_server.bounds import range_of
-from pequod_server.commands import BoundedExecute, Execute, guarded
+from pequod_server.columns import Judge, check_columns, commands, reads
+from pequod_server.commands import RightsJudge, StalenessJudge
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import Executor, Need, Outcomes, Steps, Whole, Writes
+from pequod_server.execute import Executor, Need, Outcomes, Steps, Writes
+from pequod_server.guard import present_caller
 from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
-from pequod_server.observe import BatchSink
+from pequod_server.observe import NOTHING_TOLD, BatchSink, Told
 from pequod_server.snapshots import Snapshots
 from pequod_server.undecodable import undecodable
 from pequod_server.watches import Bounds, Watches
@@ -72,9 +74,7 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
             rows_max=config.rows_max,
         )
         self._through = None if loader is None or not loader.is_write_through else WriteThrough(engine, loader)
-        self._execute: Execute = self._executor.steps
-        if loader is not None:
-            self._execute = BoundedExecute(self._execute, loader)
+        self._judges: tuple[Judge, ...] = () if loader is None else (StalenessJudge(loader),)
 
     def _header(self) -> pb.Header:
         return pb.Header(server_id=self.server_id, revision=self._engine.revision)
@@ -232,11 +232,13 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
             await asyncio.sleep(0)
 
     async def Execute(self, _requests: object, context: Context) -> None:
-        """Run batches as they come; one reply for each."""
-        read, write, execute, clock = context.read, context.write, guarded(self._execute), time.monotonic
-        on_batch = self._on_batch
+        """Run batches as they come, and write their replies in as many pieces as it takes."""
+        read, write, execute, clock = context.read, context.write, self._executor.steps, time.monotonic
+        on_batch, loader = self._on_batch, self._loader
         task, idle = asyncio.current_task(), self._idle
         assert task is not None
+        caller = present_caller()
+        judges = self._judges if caller is None else (*self._judges, RightsJudge(caller))
         try:
             while not self._is_stopping:
                 idle.add(task)
@@ -245,21 +247,24 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
                 if request is aio.EOF:
                     return
                 started_s = clock()
-                steps = execute(request, started_s)
+                if loader is not None and loader.gate.is_closed:
+                    await self._whole(loader, request)
+                steps = execute(request, judges)
                 try:
-                    need = next(steps)
+                    step = next(steps)
                 except StopIteration as end:
                     reply = end.value
+                    on_batch(request, reply, NOTHING_TOLD, clock() - started_s)
                 else:
-                    reply = await self._finish(steps, need, len(request.kinds))
-                on_batch(request, reply, clock() - started_s)
+                    reply = await self._finish(request, steps, step, write, started_s)
                 await write(reply)
         except (BadRequestError, LimitExceededError) as error:
             await refuse(context, error)
         except DecodeError as error:
             await refuse(context, undecodable(error))
         except asyncio.CancelledError:
-            if not self._is_stopping:
+            # A batch that was begun may have been applied: nobody is to be told that it was not.
+            if not (self._is_stopping and task in idle):
                 raise
         finally:
             idle.discard(task)
@@ -295,24 +300,49 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
             return [BackedKeyError(change.key) for change in changes]
         return await self._through.carry_out(changes)
 
-    async def _finish(self, steps: Steps, need: Need, command_count: int) -> pb.ExecuteReply:
-        """Run the rest of a batch, one of whose commands waits; other streams go on meanwhile."""
+    async def _finish(
+        self,
+        request: pb.ExecuteRequest,
+        steps: Steps,
+        step: Need | pb.ExecuteReply,
+        write: Callable[[pb.ExecuteReply], Awaitable[None]],
+        started_s: float,
+    ) -> pb.ExecuteReply:
+        """Run the rest of a batch that waits, or whose reply comes in pieces; other streams go on meanwhile.
+
+        Returns:
+            The last piece; the others are written.
+        """
+        row_count, errors = 0, list[pb.CommandError]()
+        rounds_max = ROUNDS_MAX * len(request.kinds)
         try:
-            for _ in range(ROUNDS_MAX * command_count):
+            while True:
+                if isinstance(step, pb.ExecuteReply):
+                    row_count += len(step.keys)
+                    errors += step.errors
+                    written_s = time.monotonic()
+                    await write(step)
+                    # How long the client takes is not the batch's time.
+                    started_s += time.monotonic() - written_s
+                    await self._opened()
+                    step = next(steps)
+                    continue
+                rounds_max -= 1
+                assert rounds_max >= 0, "a range that is loaded is there for the command that waits for it"
                 try:
-                    outcome = await self._meet(need)
+                    outcomes = await self._meet(step)
                 except PequodError as error:
-                    need = steps.throw(error)
+                    step = steps.throw(error)
                 else:
-                    need = steps.send(outcome)
+                    step = steps.send(outcomes)
         except StopIteration as end:
             reply: pb.ExecuteReply = end.value
+            self._on_batch(request, reply, Told(row_count, errors), time.monotonic() - started_s)
             return reply
         finally:
             steps.close()
-        raise AssertionError("a range that is loaded is there for the command that waits for it")
 
-    async def _meet(self, need: Need) -> float | Outcomes:
+    async def _meet(self, need: Need) -> Outcomes | None:
         """Return what came of a need, at a moment when no commit of the database is half applied."""
         outcomes: Outcomes | None = None
         match need:
@@ -321,13 +351,21 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
             case MissingError(ranges=ranges):
                 assert self._loader is not None, "only backed tables lack something"
                 await self._loader.load(ranges)
-            case Whole():
-                pass
             case _:
                 assert_never(need)
+        await self._opened()
+        return outcomes
+
+    async def _opened(self) -> None:
+        """Wait until no commit of the database is half applied."""
         if self._loader is not None:
             await self._loader.gate.opened()
-        return time.monotonic() if outcomes is None else outcomes
+
+    async def _whole(self, loader: Loader, request: pb.ExecuteRequest) -> None:
+        """Wait for that, if a batch reads what comes from the database."""
+        arguments = request.arguments[:]
+        check_columns(request.kinds, len(arguments), len(request.numbers))
+        await loader.whole([bounds for _, bounds in reads(commands(request.kinds, arguments))])
 
     def relieve(self) -> None:
         """Let go of what is kept for slow watches, if everything is over the engine's limit without it."""

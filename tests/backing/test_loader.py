@@ -10,13 +10,19 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import GET, SCAN
+from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import FakeStore, parse_mappings
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import AsyncClient
+from pequod.engine import Rows
 from pequod.errors import BackedKeyError, PequodError
+from tests.server.plain import outcomes_of, read_pieces
 
 MAPPINGS = parse_mappings("""
 [[mapping]]
@@ -263,6 +269,45 @@ async def test_reads_fail_when_the_feed_is_older_than_it_may_be() -> None:
         assert isinstance(found[1], PequodError)
         loader._clock = clock
         assert await setting.timeline("ann") == [b"Hi", b"Ho"]
+
+
+async def test_reads_of_a_batch_whose_feed_grows_too_old_between_two_pieces_fail() -> None:
+    async with (
+        serving(FOLLOWING, backing_stale_max_s=1000.0) as setting,
+        aio.insecure_channel(setting.target) as channel,
+    ):
+        loader = setting.server.loader
+        assert loader is not None
+        for number in range(64):
+            setting.server.engine.put(b"x|%02d" % number, b"v" * (1 << 20))
+        call = PequodStub(channel).Execute()  # type: ignore[no-untyped-call]
+        kinds = bytes([GET, SCAN, GET, GET])
+        arguments = [b"p|bob|0100", b"x|", b"x}", b"p|bob|0100", b"x|00"]
+        await call.write(pb.ExecuteRequest(kinds=kinds, arguments=arguments))
+        pieces = [await call.read()]
+        clock, loader._clock = loader._clock, lambda: clock() + 2000
+        pieces += await read_pieces(call, 0)
+        first, rows, second, other = outcomes_of(kinds, pieces)
+        assert (first, second, other) == (b"Hi", "BackingStaleError", b"v" * (1 << 20))
+        assert isinstance(rows, list)
+        assert len(rows) == 64
+        await call.done_writing()
+
+
+async def test_a_batch_whose_reply_comes_in_pieces_loads_what_it_lacks() -> None:
+    rows = {b"p|%04d|0100" % number: b"body %d" % number for number in range(50)}
+    async with serving(rows, reply_bytes_max=100, rows_max=2) as setting:
+        batch = setting.client.batch()
+        for number in range(50):
+            batch.scan(f"p|{number:04}|", f"p|{number:04}}}")
+            batch.put(f"x|{number}", "")
+        batch.scan("x|", "x}", limit=40, reverse=True)
+        results = await batch.send()
+        expected = [Rows([b"p|%04d|0100" % number], [b"body %d" % number]) for number in range(50)]
+        assert results[:100:2] == expected
+        last = results[-1]
+        assert isinstance(last, Rows)
+        assert last.keys == sorted((b"x|%d" % number for number in range(50)), reverse=True)[:40]
 
 
 async def test_a_watch_goes_on_over_a_range_that_was_read_again() -> None:

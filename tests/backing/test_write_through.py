@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
+
 import pytest
 from pequod_server import ServerConfig
 from pequod_server.backing import SqliteStore
 from pequod_server.database import make_store
 
+from pequod.client import AsyncClient
 from pequod.engine import Rows
-from pequod.errors import BackedKeyError, PequodError
+from pequod.errors import BackedKeyError, PequodError, PermissionDeniedError
 from tests.backing.test_loader import FOLLOWING
 from tests.backing.test_loader import serving as serving_fake
 from tests.backing.test_twip import Database, database, serving, timeline
@@ -44,6 +48,33 @@ async def test_writes_of_a_batch_are_one_transaction_for_each_run() -> None:
         assert len(results[201].keys) == 199
         assert await setting.store.position() == before + 2
         assert await setting.client.get("p|bob|0007") == b"again"
+
+
+async def test_writes_that_a_role_may_not_make_do_not_part_a_transaction(tmp_path: Path) -> None:
+    access_file = tmp_path / "access.toml"
+    role = '[roles.bob]\nread = ["p|"]\nwrite = ["p|bob|"]\n'
+    access_file.write_text(f'{role}[tokens.bob]\nrole = "bob"\nsha256 = "{sha256(b"bob").hexdigest()}"\n')
+    settings = {"access_file": access_file, "reply_bytes_max": 400, "rows_max": 3}
+    async with (
+        serving_fake(FOLLOWING, backing_mode="write-through", **settings) as setting,
+        AsyncClient(setting.target, token="bob") as client,
+    ):
+        before = await setting.store.position()
+        batch = client.batch()
+        expected: list[object] = []
+        for number in range(30):
+            batch.put(f"p|bob|{number:04}", f"{number}")
+            batch.put(f"p|liz|{number:04}", "not his")
+            batch.remove("s|ann|bob")
+            expected += [None, PermissionDeniedError, PermissionDeniedError]
+        batch.scan("p|bob|", "p|bob}")
+        batch.put("p|bob|0000", "again")
+        batch.get("p|bob|0000")
+        results = await batch.send()
+        assert [type(one) if isinstance(one, PequodError) else one for one in results[:90]] == expected
+        rows = [b"p|bob|%04d" % number for number in range(30)], [b"%d" % number for number in range(30)]
+        assert results[90:] == [Rows([*rows[0], b"p|bob|0100"], [*rows[1], b"Hi"]), None, b"again"]
+        assert await setting.store.position() == before + 2
 
 
 async def test_removals_tell_what_the_writes_before_them_left() -> None:

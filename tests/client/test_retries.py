@@ -239,19 +239,71 @@ async def test_an_iterator_whose_server_dies_for_good_ends(server: ServerProcess
     server.start()
 
 
-async def test_a_scan_in_pieces_is_not_made_of_two_servers(server: ServerProcess) -> None:
+def _has_begun(client: AsyncClient) -> bool:
+    """Tell whether a piece has come of the reply to the oldest batch under way, but not the last one."""
+    stream = client._gathering._lane._stream
+    return stream is not None and bool(stream._waiting) and stream._waiting[0].begun is not None
+
+
+async def test_a_reply_in_pieces_is_not_made_of_two_servers(server: ServerProcess) -> None:
     async with Relay(server.target) as relay, AsyncClient(relay.target, timeout_s=60, retries=1000) as client:
         await _fill(client)
         relay.halt_after = 4_000_000
-        scan = asyncio.create_task(client.scan(prefix="x|"))
-        await until(lambda: not relay.passing.is_set())
-        assert client.batches_sent == 2, "the first piece has come"
+        scan, count = asyncio.create_task(client.scan(prefix="x|")), asyncio.create_task(client.count("x|"))
+        await until(lambda: not relay.passing.is_set() and _has_begun(client))
         server.kill()
         relay.cut()
         relay.passing.set()
         server.start()
-        with pytest.raises(UnavailableError, match="started anew"):
-            await scan
+        assert (await scan, await count) == ([], 0), "both are asked of the new server, from the start"
+
+
+async def test_a_batch_with_writes_whose_reply_breaks_off_is_not_sent_again(server: ServerProcess) -> None:
+    async with Relay(server.target) as relay, AsyncClient(relay.target, timeout_s=60) as client:
+        keys = await _fill(client)
+        relay.halt_after = 4_000_000
+        batch, behind = client.batch(), client.batch()
+        batch.put("a", "1")
+        batch.scan(prefix="x|")
+        behind.count(prefix="x|")
+        answer, answer_behind = batch.send(), behind.send()
+        await until(lambda: not relay.passing.is_set() and _has_begun(client))
+        relay.cut()
+        relay.passing.set()
+        with pytest.raises(UnavailableError, match="not known") as caught:
+            await answer
+        assert not caught.value.is_unapplied
+        assert await answer_behind == [len(keys)]
+
+
+async def test_a_reply_in_pieces_comes_whole_after_a_cut(server: ServerProcess) -> None:
+    async with Relay(server.target) as relay, AsyncClient(relay.target, timeout_s=60) as client:
+        keys = await _fill(client)
+        relay.halt_after = 4_000_000
+        scan = asyncio.create_task(client.scan(prefix="x|"))
+        await until(lambda: not relay.passing.is_set() and _has_begun(client))
+        relay.cut()
+        relay.passing.set()
+        assert [key for key, _ in await scan] == keys
+
+
+async def test_each_piece_of_a_reply_has_the_time_of_a_call(server: ServerProcess) -> None:
+    async with Relay(server.target) as relay, AsyncClient(relay.target, timeout_s=1.5, retries=0) as client:
+        keys = await _fill(client)
+        scan = asyncio.create_task(client.scan(prefix="x|"))
+        for _ in range(2):
+            relay.halt_after = 4_000_000
+            await until(lambda: not relay.passing.is_set())
+            await asyncio.sleep(1)
+            relay.passing.set()
+        assert len(await scan) == len(keys), "it took longer than `timeout_s`, and no piece did"
+        relay.halt_after = 4_000_000
+        late = asyncio.create_task(client.scan(prefix="x|"))
+        with pytest.raises(DeadlineExceededError):
+            await late
+        behind = asyncio.create_task(client.count("x|"))
+        relay.passing.set()
+        assert await behind == len(keys), "what comes late is nobody's"
 
 
 async def test_the_deadline_ends_the_tries() -> None:

@@ -13,25 +13,32 @@ from pequod_proto.commands import (
     FAILED,
     GET,
     OK,
+    PART,
     PUT,
     REMOVE,
     SCAN,
     SCAN_DOWN,
     SCAN_LIMIT,
-    TRUNCATED,
 )
 from pequod_server import PequodServer
+
+from tests.server.plain import outcomes_of, pieces_of
+
+
+async def _pieces(
+    stub: Any, kinds: bytes, arguments: list[bytes], numbers: tuple[int, ...] = ()
+) -> list[pb.ExecuteReply]:
+    call = stub.Execute()
+    pieces = await pieces_of(call, pb.ExecuteRequest(batch=7, kinds=kinds, arguments=arguments, numbers=numbers))
+    await call.done_writing()
+    assert await call.read() is aio.EOF
+    return pieces
 
 
 async def _execute(
     stub: Any, kinds: list[int], arguments: list[bytes], numbers: tuple[int, ...] = ()
 ) -> pb.ExecuteReply:
-    call = stub.Execute()
-    await call.write(pb.ExecuteRequest(batch=7, kinds=bytes(kinds), arguments=arguments, numbers=numbers))
-    reply = await call.read()
-    await call.done_writing()
-    assert await call.read() is aio.EOF
-    assert isinstance(reply, pb.ExecuteReply)
+    (reply,) = await _pieces(stub, bytes(kinds), arguments, numbers)
     return reply
 
 
@@ -80,16 +87,54 @@ async def test_columns_that_do_not_fit_end_the_stream_and_change_nothing(
     assert server.engine.revision == 0
 
 
-async def test_long_scans_are_cut_where_the_reply_would_grow_too_long(stub: Any) -> None:
+async def test_long_scans_go_on_in_the_next_piece(stub: Any) -> None:
     for number in range(60):
         await stub.Put(pb.PutRequest(key=b"x|%02d" % number, value=b"*" * 96))
-    reply = await _execute(stub, [SCAN, SCAN], [b"x|", b"x}", b"x|", b"x}"])
-    assert list(reply.statuses) == [TRUNCATED, TRUNCATED]
-    assert list(reply.counts) == [18, 0], "2,000 bytes in all, 8 of them for each row beside keys and values"
-    down = await _execute(stub, [SCAN_DOWN, SCAN_LIMIT, SCAN_LIMIT], [b"x|", b"x}"] * 3, (30, 30, 2))
-    assert list(down.statuses) == [TRUNCATED, TRUNCATED, TRUNCATED]
-    few = await _execute(stub, [SCAN_LIMIT, SCAN_DOWN], [b"x|", b"x}"] * 2, (3, 4))
-    assert (list(few.statuses), list(few.counts)) == ([OK, OK], [3, 4])
+    kinds = bytes([SCAN, PUT, SCAN])
+    pieces = await _pieces(stub, kinds, [b"x|", b"x}", b"x|60", b"", b"x|", b"x}"])
+    assert [list(piece.statuses) for piece in pieces] == [
+        [PART],
+        [PART],
+        [PART],
+        [OK, OK],
+        [PART],
+        [PART],
+        [PART],
+        [OK],
+    ]
+    assert [list(piece.counts) for piece in pieces] == [[18], [18], [18], [6], [18], [18], [18], [7]], (
+        "2,000 bytes in all, 8 of them for each row beside keys and values"
+    )
+    assert [piece.more for piece in pieces] == [True] * 7 + [False]
+    assert [piece.revision for piece in pieces] == [60] * 3 + [61] * 5
+    before, _, after = outcomes_of(kinds, pieces)
+    assert before == [(b"x|%02d" % number, b"*" * 96) for number in range(60)]
+    assert after == [*before, (b"x|60", b"")]
+
+
+async def test_long_scans_with_a_limit_go_on_until_it_is_met(stub: Any) -> None:
+    for number in range(60):
+        await stub.Put(pb.PutRequest(key=b"x|%02d" % number, value=b"*" * 96))
+    kinds = bytes([SCAN_DOWN, SCAN_LIMIT, SCAN_LIMIT, SCAN_DOWN])
+    pieces = await _pieces(stub, kinds, [b"x|", b"x}"] * 4, (30, 2, 18, 0))
+    assert [list(piece.counts) for piece in pieces] == [[18], [12, 2], [18], [18], [18], [18], [6]]
+    rows = [(b"x|%02d" % number, b"*" * 96) for number in range(60)]
+    assert outcomes_of(kinds, pieces) == [rows[:-31:-1], rows[:2], rows[:18], rows[::-1]]
+
+
+async def test_a_scan_of_many_small_rows_lets_others_have_their_turn(stub: Any, server: PequodServer) -> None:
+    for number in range(50):
+        server.engine.put(b"x|%02d" % number, b"")
+    pieces = await _pieces(stub, bytes([GET, SCAN, SCAN_LIMIT]), [b"a", b"x|", b"x}", b"x|", b"x}"], (20,))
+    assert [list(piece.counts) for piece in pieces] == [[20], [20], [10, 20]], "`rows_max` is 20"
+    assert [list(piece.statuses) for piece in pieces] == [[ABSENT, PART], [PART], [OK, OK]]
+
+
+async def test_a_scan_that_fits_into_one_message_is_not_cut(stub: Any, server: PequodServer) -> None:
+    for number in range(15):
+        server.engine.put(b"x|%02d" % number, b"*" * 88)
+    pieces = await _pieces(stub, bytes([SCAN] * 3), [b"x|", b"x}"] * 3)
+    assert [(list(piece.statuses), list(piece.counts)) for piece in pieces] == [([OK], [15])] * 3
 
 
 async def test_streams_live_side_by_side(stub: Any) -> None:
@@ -107,21 +152,29 @@ async def test_streams_live_side_by_side(stub: Any) -> None:
     await asyncio.gather(*map(run, range(5)))
 
 
-async def test_a_reply_without_room_leaves_reads_to_be_asked_again(stub: Any, server: PequodServer) -> None:
+async def test_reads_that_do_not_fit_come_in_the_next_piece(stub: Any, server: PequodServer) -> None:
     for number in range(4):
         server.engine.put(b"k%d" % number, b"v" * 1500)
-    kinds = [GET, GET, SCAN, PUT, SCAN_DOWN, GET]
-    arguments = [b"k0", b"k1", b"k", b"l", b"k9", b"1", b"k", b"l", b"k9"]
-    reply = await _execute(stub, kinds, arguments, (1,))
-    assert list(reply.statuses) == [OK, TRUNCATED, TRUNCATED, OK, TRUNCATED, TRUNCATED]
-    assert (list(reply.values), list(reply.keys), list(reply.counts)) == ([b"v" * 1500], [], [0, 0])
-    assert server.engine.get(b"k9") == b"1"
+    kinds = bytes([GET, GET, SCAN, PUT, SCAN_DOWN, GET])
+    pieces = await _pieces(stub, kinds, [b"k0", b"k1", b"k", b"k1", b"k9", b"1", b"k", b"l", b"k9"], (1,))
+    assert [list(piece.statuses) for piece in pieces] == [[OK], [OK], [OK, OK, OK, OK]]
+    value = b"v" * 1500
+    assert outcomes_of(kinds, pieces) == [value, value, [(b"k0", value)], None, [(b"k9", b"1")], b"1"]
 
 
-async def test_the_first_read_gets_a_row_however_large(stub: Any, server: PequodServer) -> None:
+async def test_a_row_is_not_cut_however_large(stub: Any, server: PequodServer) -> None:
     for number in range(3):
         server.engine.put(b"k%d" % number, b"v" * 5000)
-    reply = await _execute(stub, [SCAN, SCAN], [b"k", b"l", b"k", b"l"])
-    assert (list(reply.statuses), list(reply.keys), list(reply.counts)) == ([TRUNCATED, TRUNCATED], [b"k0"], [1, 0])
-    reply = await _execute(stub, [GET, GET], [b"k1", b"k0"])
-    assert (list(reply.statuses), len(reply.values)) == ([OK, TRUNCATED], 1)
+    kinds = bytes([SCAN, SCAN_LIMIT, GET, GET])
+    pieces = await _pieces(stub, kinds, [b"k", b"l", b"k", b"l", b"k1", b"k0"], (1,))
+    assert [list(piece.keys) for piece in pieces] == [[b"k0"], [b"k1"], [b"k2"], [b"k0"], [], []]
+    assert [list(piece.statuses) for piece in pieces] == [[PART], [PART], [OK], [OK], [OK], [OK]]
+
+
+async def test_many_failures_come_in_pieces_too(stub: Any) -> None:
+    await stub.AddJoin(pb.AddJoinRequest(text="o|<a> = copy x|<a>"))
+    kinds = bytes([PUT]) * 100
+    pieces = await _pieces(stub, kinds, [b"o|1", b"no"] * 100)
+    assert outcomes_of(kinds, pieces) == ["ComputedKeyError"] * 100
+    assert len(pieces) > 5
+    assert all(piece.ByteSize() < 2500 for piece in pieces)

@@ -14,11 +14,12 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT, TRUNCATED
+from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 
 from pequod.escapes import shown
+from tests.server.plain import joined, outcomes_of, pieces_of
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 ROLES = """
@@ -368,8 +369,8 @@ async def test_lists_and_statistics_show_what_the_caller_may_see(stub: Any) -> N
 
 
 async def _execute(stream: Any, kinds: list[int], arguments: list[bytes], numbers: tuple[int, ...] = ()) -> Any:
-    await stream.write(pb.ExecuteRequest(batch=5, kinds=bytes(kinds), arguments=arguments, numbers=numbers))
-    return await stream.read()
+    request = pb.ExecuteRequest(batch=5, kinds=bytes(kinds), arguments=arguments, numbers=numbers)
+    return joined(await pieces_of(stream, request))
 
 
 async def test_commands_of_a_batch_are_refused_alone(stub: Any, server: PequodServer) -> None:
@@ -405,15 +406,13 @@ async def test_commands_of_a_batch_are_refused_alone(stub: Any, server: PequodSe
 async def test_refused_and_failed_commands_keep_their_places(stub: Any) -> None:
     await _As(stub, "root").AddJoin(pb.AddJoinRequest(text="p|all|<x:4>|<y> = copy p|<y>|<x>"))
     stream = _As(stub, "web").Execute()
-    reply = await _execute(
-        stream, [GET, PUT, GET, PUT, SCAN], [b"a", b"p|all|0001|b", b"", b"b", b"p|", b"", b"p|", b"p}"]
-    )
-    assert list(reply.statuses) == [FAILED, FAILED, FAILED, OK, TRUNCATED]
-    assert [error.reason for error in reply.errors] == [
-        "PermissionDeniedError",
-        "ComputedKeyError",
-        "PermissionDeniedError",
-    ]
+    kinds = bytes([GET, PUT, GET, PUT, SCAN])
+    arguments = [b"a", b"p|all|0001|b", b"", b"b", b"p|", b"", b"p|", b"p}"]
+    pieces = await pieces_of(stream, pb.ExecuteRequest(kinds=kinds, arguments=arguments))
+    *refused, put, rows = outcomes_of(kinds, pieces)
+    assert (refused, put) == (["PermissionDeniedError", "ComputedKeyError", "PermissionDeniedError"], None)
+    assert isinstance(rows, list)
+    assert b"p|" in dict(rows)
     limited = await _execute(
         stream, [SCAN_DOWN, SCAN_LIMIT, SCAN_LIMIT], [b"", b"", b"p|", b"p}", b"s", b"t"], (5, 1, 7)
     )

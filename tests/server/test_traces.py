@@ -46,7 +46,7 @@ async def stub(exporter: InMemorySpanExporter) -> AsyncIterator[Any]:
     server = aio.server(interceptors=[CallObserver([CallTraces(provider)]), Endings()])
     engine = Engine()
     snapshots = Snapshots(None, engine, None)
-    service = PequodService(engine, ServerConfig(), lambda _request, _reply, _duration_s: None, snapshots)
+    service = PequodService(engine, ServerConfig(), lambda *_facts: None, snapshots)
     add_PequodServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
