@@ -25,7 +25,7 @@ class Catalog:
         3. A join that reads a join computed on every read is computed on every read itself, unless a snapshot.
     """
 
-    __slots__ = ("_changes", "_installed", "_ledger", "_next_order", "_priorities", "_store")
+    __slots__ = ("_changes", "_installed", "_ledger", "_next_order", "_priorities", "_store", "is_timed")
 
     def __init__(self, store: Store, changes: Changes, ledger: Ledger, priorities: Mapping[str, int]) -> None:
         self._store = store
@@ -35,6 +35,8 @@ class Catalog:
         self._changes = changes
         self._installed: dict[str, InstalledJoin] = {}
         self._next_order = 0
+        #: A snapshot join is installed.
+        self.is_timed = False
 
     def __iter__(self) -> Iterator[InstalledJoin]:
         return iter(self._installed.values())
@@ -161,6 +163,7 @@ class Catalog:
     def _relate(self) -> None:
         """Work out anew which joins read which, and which are computed on every read."""
         joins = list(self._installed.values())
+        self.is_timed = any(isinstance(join.spec.maintenance, Snapshot) for join in joins)
         for join in joins:
             join.upstreams = [
                 [other for other in joins if may_overlap(source.pattern, other.spec.output)]

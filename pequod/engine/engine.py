@@ -359,6 +359,11 @@ class Engine:
             self.remove(key)
         return keys
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether what reads return depends on ``now``: a snapshot join is installed."""
+        return self._catalog.is_timed
+
     def get(self, key: bytes, *, now: float = 0.0) -> bytes | None:
         """Return the value of ``key``, None if it is absent; a computed key is computed if need be.
 

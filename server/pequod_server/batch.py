@@ -115,14 +115,17 @@ class Batch:
         """
         if self._room <= 0:
             return self._start == len(self._kinds)
-        engine, rows_max = self._engine, self._rows_max
+        engine, rows_max, clock = self._engine, self._rows_max, self._clock
         kinds, arguments, numbers = self._kinds, self._arguments, self._numbers
         statuses, keys, values, counts = self._statuses, self._keys, self._values, self._counts
         at, number_at, room = self._argument_at, self._number_at, self._room
-        index, now = self._start, self._clock()
+        index, now, is_timed = self._start, clock(), engine.is_timed
         excess: Rows | None = None
         try:
             for index, kind in enumerate(kinds[self._start :], self._start):
+                if is_timed:
+                    # The commands before may have taken long.
+                    now = clock()
                 try:
                     if kind == SCAN:
                         at += 2

@@ -149,10 +149,10 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
 
     def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return many values; what any of them lacks is told at once."""
-        now, values, missing = time.monotonic(), [], list[Range]()
+        clock, values, missing = time.monotonic, [], list[Range]()
         for key in keys:
             try:
-                values.append(self._engine.get(key, now=now))
+                values.append(self._engine.get(key, now=clock()))
             except MissingError as error:
                 missing += error.ranges
         if missing:
