@@ -212,6 +212,10 @@ class ServerConfig(BaseModel):
     backing_feed_name: str = Field(
         default="pequod", description="The publication and its slot in PostgreSQL, or the channel."
     )
+    backing_bytes_max: Size = Field(
+        default=64 * MIB,
+        description="What of one commit of PostgreSQL is held; of a larger one, the tables are read again.",
+    )
     backing_stale_max_s: Seconds = Field(
         default=0.0, description="Reads of the database's keys fail when its changes are so late; 0 for no bound."
     )

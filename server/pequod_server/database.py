@@ -39,7 +39,13 @@ def make_store(config: ServerConfig) -> BackingStore | None:
     from pequod_server.backing.postgres import PostgresStore  # noqa: PLC0415 - needs the extra
 
     try:
-        return PostgresStore(config.backing, mappings, mode=config.backing_feed, feed_name=config.backing_feed_name)
+        return PostgresStore(
+            config.backing,
+            mappings,
+            mode=config.backing_feed,
+            feed_name=config.backing_feed_name,
+            held_bytes_max=config.backing_bytes_max,
+        )
     except MappingError as error:
         raise SettingError("backing_feed_name", error.reason) from error
 

@@ -324,7 +324,7 @@ class Loader:
 
     async def _follow(self, since: int | None) -> None:
         try:
-            async for event in self.store.changes(since):
+            async for event in self.store.changes(since, self._intake.is_wanted):
                 await self._intake.take(event)
                 async with self._moved:
                     self._position = max(self._position or 0, event.position)

@@ -52,8 +52,18 @@ class Follower:
         self.rows.update(rows)
         self.ranges += ranges
 
+    def forget(self, *ranges: KeyRange) -> None:
+        """Forget what was loaded of ranges."""
+        for one in ranges:
+            self.ranges.remove(one)
+        self.rows = {key: value for key, value in self.rows.items() if any(one.holds(key) for one in self.ranges)}
+
+    def is_wanted(self, key: bytes) -> bool:
+        """Tell whether a change of the key concerns this cache."""
+        return self.landing.is_flying(key) or any(one.holds(key) for one in self.ranges)
+
     async def follow(self, since: int | None) -> None:
-        async for event in self.store.changes(since):
+        async for event in self.store.changes(since, self.is_wanted):
             self.events.append(event)
             match event:
                 case Changes():
@@ -71,6 +81,9 @@ class Follower:
                 case Reload(position, ranges, _):
                     self.landing.reload(ranges)
                     self.landing.pass_by(position)
+                    # Whoever waits for the reload need not wait for the load.
+                    async with self._moved:
+                        self._moved.notify_all()
                     await self.load(*self.ranges)
             self.position = max(self.position, event.position)
             if self.shown is not None:

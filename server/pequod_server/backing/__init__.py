@@ -13,7 +13,7 @@ fake.py           a store that follows a test's script
 sqlite*.py        the embedded store
 postgres.py       PostgreSQL: pg_schema (what it must have), pg_session (connections, reads of one moment),
                   pg_slot (logical decoding: pg_stream, the connection; pgoutput, its messages; pg_decoder, messages to
-                  events; pg_lookout, what is asked beside it) and pg_notify (triggers)
+                  events, with pg_rows and pg_judge; pg_lookout, what is asked beside it) and pg_notify (triggers)
 
 PostgreSQL needs the extra `backing`, so `PostgresStore` is imported from `pequod_server.backing.postgres`.
 """

@@ -26,12 +26,14 @@ from pequod_server.backing.store import (
     Change,
     Changes,
     Event,
+    IsWanted,
     KeyRange,
     Loaded,
     Progress,
     Reload,
     SequenceHorizon,
     Status,
+    every_key,
 )
 
 Step = Literal["check", "load", "write", "changes", "position"]
@@ -122,7 +124,11 @@ class FakeStore:
         await self._pass("load")
         return Loaded(rows, horizon)
 
-    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+    def changes(
+        self,
+        since: int | None = None,
+        is_wanted: IsWanted = every_key,  # noqa: ARG002 - all changes are told
+    ) -> AsyncIterator[Event]:
         """Yield what happens after a position."""
         everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
         backoff = Backoff(first_s=0.001, most_s=0.01)

@@ -79,6 +79,10 @@ class Health:
         failures = self.status.failure_count + 1
         self.status = replace(self.status, state="down", since_s=since_s, error=error, lag=None, failure_count=failures)
 
+    def trouble(self, error: str) -> None:
+        """Note that the feed could not tell something, and goes on."""
+        self.status = replace(self.status, error=error)
+
     def closed(self) -> None:
         """Note that the store was closed."""
         self.status = replace(self.status, state="closed", since_s=self._clock(), lag=None)

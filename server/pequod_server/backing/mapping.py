@@ -67,7 +67,8 @@ class Mapping:
     #: Hold the database to it that no two rows have one key.
     is_unique: bool
     _matcher: Matcher = field(repr=False, compare=False)
-    _build: Callable[[Sequence[bytes]], bytes] = field(repr=False, compare=False)
+    #: Makes a key of its packed slots, in their order.
+    build: Callable[[Sequence[bytes]], bytes] = field(repr=False, compare=False)
     _cutter: Cutter = field(repr=False, compare=False)
 
     @staticmethod
@@ -140,7 +141,7 @@ class Mapping:
                 packed.append(slot.column.pack(text))
             except PackError as error:
                 raise PackError(place, error.reason) from error
-        return self._build(packed)
+        return self.build(packed)
 
     def columns_of(self, key: bytes) -> dict[str, str] | None:
         """Return the texts of the slots' columns for ``key``; None if no row can have it."""

@@ -122,16 +122,14 @@ class Lookout:
         asked_s = self._session.health.now()
         (row,) = await self.fetch(_ASK, self._sender)
         position = row["position"]
-        answer = Answer(asked_s, position, SnapshotHorizon.parse(row["seen"], position), row["is_at_work"])
-        if not self._asked or answer.asked_s >= self._asked[-1].asked_s:
-            self._asked.append(answer)
-        return answer
+        return Answer(asked_s, position, SnapshotHorizon.parse(row["seen"], position), row["is_at_work"])
 
     async def run(self) -> None:
         """Ask for as long as the database answers."""
         try:
             while True:
                 self._new = await self.ask()
+                self._asked.append(self._new)
                 self._wake()
                 await self._check()
                 await asyncio.sleep(ASK_S)

@@ -19,7 +19,7 @@ from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.pg_schema import EVERYTHING
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges, told
-from pequod_server.backing.store import Change, Changes, Event, KeyRange, Progress, Reload
+from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload
 
 #: How often the feed asks how far the database is, and whether the triggers are still there.
 _PROGRESS_S: Final = 0.1
@@ -29,7 +29,7 @@ _QUEUE_USAGE_MAX: Final = 0.5
 _MANY: Final = "a table was truncated, or more rows changed than are worth telling apart"
 
 
-async def notify_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
+async def notify_feed(session: PostgresSession, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
     """Yield what triggers tell from now on; after ``since`` everything has to be read again."""
     async with _listening(session) as listener:
         # What is compared is read after the feed listens: a trigger that goes later changes the fingerprint.
@@ -44,7 +44,7 @@ async def notify_feed(session: PostgresSession, since: int | None) -> AsyncGener
             asked_s = session.health.now()
             progress = await listener.progress()
             notes = listener.take()
-            async for event in _events(session, notes, position, progress):
+            async for event in _events(session, notes, position, progress, is_wanted):
                 yield event
             position = progress
             session.health.stands(asked_s, 0)
@@ -57,10 +57,12 @@ async def notify_feed(session: PostgresSession, since: int | None) -> AsyncGener
 
 
 async def _events(
-    session: PostgresSession, notes: list[str], before: int, position: int
+    session: PostgresSession, notes: list[str], before: int, position: int, is_wanted: IsWanted
 ) -> AsyncGenerator[Event, None]:
     """Yield what the notes tell; only the last event is at ``position``."""
-    keys, ranges, failure = _noted(session, notes)
+    noted, ranges, failure = _noted(session, notes)
+    # Loads that begin from here on see what was committed before its note came.
+    keys = [key for key in noted if is_wanted(key)]
     if ranges:
         yield Reload(before, tuple(ranges), failure or _MANY)
     if failure:

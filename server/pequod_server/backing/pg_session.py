@@ -108,6 +108,7 @@ class PostgresSession:
         *,
         connections_max: int,
         timeout_s: float,
+        held_bytes_max: int,
     ) -> None:
         self.dsn = dsn
         self.mappings = tuple(mappings)
@@ -115,6 +116,8 @@ class PostgresSession:
         #: The publication and the slot, or the channel.
         self.feed_name = feed_name
         self.timeout_s = timeout_s
+        #: How much of one commit the feed holds.
+        self.held_bytes_max = held_bytes_max
         self.health = Health()
         self.closing = asyncio.Event()
         self._connections_max = connections_max
@@ -123,6 +126,8 @@ class PostgresSession:
         self._facts: Facts | None = None
         #: Of what the last feed needed: what was away for a while may have cost changes.
         self.fingerprint: str | None = None
+        #: How often in a row the feed broke within one commit, or at one that the database cannot send.
+        self.broken_commits = 0
         self._number = 0
         #: Held while a snapshot is taken, so that numbers are in the order of snapshots.
         self._order = asyncio.Lock()

@@ -6,41 +6,46 @@ to the limit that the database sets (`max_slot_wal_keep_size`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
+from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.pg_decoder import Decoder
 from pequod_server.backing.pg_lookout import looking_out
 from pequod_server.backing.pg_schema import Facts
 from pequod_server.backing.pg_session import PostgresSession, flushed
-from pequod_server.backing.pg_stream import streaming
-from pequod_server.backing.store import Event, Progress, Reload
-from pequod_server.backing.turn import Turn
+from pequod_server.backing.pg_stream import SenderError, streaming
+from pequod_server.backing.store import Event, IsWanted, Progress, Reload
+from pequod_server.backing.turns import Turns
+
+#: When the feed breaks so often at one commit, everything is read again.
+_ATTEMPTS: Final = 3
 
 
-async def slot_feed(session: PostgresSession, since: int | None) -> AsyncGenerator[Event, None]:
+async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
     """Yield what the slot tells after ``since``; None starts it anew."""
     facts, fingerprint, first = await _begin(session, since)
     yield first
-    decoder = Decoder(session, facts, first.position)
     async with (
         streaming(session, first.position) as stream,
         looking_out(session, fingerprint, stream.process_id, stream.wake) as lookout,
     ):
+        decoder = Decoder(session, facts, lookout, first.position, is_wanted)
         position = first.position
-        turn = Turn()
+        turns = Turns()
         try:
             while not session.closing.is_set():
                 message = stream.read()
                 if message is None:
                     decoder.pass_by(stream.wal_end)
-                else:
+                elif not decoder.note(message):
                     for event in await decoder.events(message):
                         position = event.position
+                        session.broken_commits = 0
                         yield event
-                    if not turn.is_over():
-                        continue
+                if message is not None and not turns.are_due():
+                    continue
                 if decoder.position > position:
                     position = decoder.position
                     yield Progress(position)
@@ -54,14 +59,23 @@ async def slot_feed(session: PostgresSession, since: int | None) -> AsyncGenerat
                 if message is None:
                     stream.refuse_silence()
                     await stream.wait()
+                    turns = Turns()
                 else:
-                    await asyncio.sleep(0)
-                turn.begin()
-        except BackingUnavailableError:
+                    await turns.give()
+        except BackingUnavailableError as error:
             # The connection may have told the database of a position by itself, and the slot goes on from there.
             if decoder.position > position:
                 yield Progress(decoder.position)
+            _give_up(session, error, is_open=decoder.is_open)
             raise
+
+
+def _give_up(session: PostgresSession, error: BackingUnavailableError, *, is_open: bool) -> None:
+    """Raise FeedBrokenError if this has happened at one commit too often."""
+    session.broken_commits += is_open or isinstance(error, SenderError)
+    if session.broken_commits >= _ATTEMPTS:
+        session.broken_commits = 0
+        raise FeedBrokenError(f"{error}; it has broken {_ATTEMPTS} times at one commit", is_lost=True) from error
 
 
 async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, str, Progress | Reload]:

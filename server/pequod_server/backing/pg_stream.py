@@ -25,6 +25,14 @@ _PING_S: Final = 1.0
 _PING_AGAIN_S: Final = 0.1
 
 
+#: Classes of errors that say nothing of the commit: the connection, resources, an operator, the state of the server.
+_AWAY: Final = frozenset(["08", "53", "55", "57"])
+
+
+class SenderError(BackingUnavailableError):
+    """The database says that it cannot go on with the stream."""
+
+
 class Stream:
     """A replication connection as an asyncio reader."""
 
@@ -180,6 +188,8 @@ def _close_late(opened: asyncio.Future[ReplicationCursor]) -> None:
 
 def _broken(session: PostgresSession, error: psycopg2.Error) -> Exception:
     text = " ".join(str(error).split())
-    if error.pgcode is not None and error.pgcode[:2] == "42":
+    if error.pgcode is None or error.pgcode[:2] in _AWAY:
+        return BackingUnavailableError(session.name, text)
+    if error.pgcode[:2] == "42":
         return SchemaError(session.name, [text])
-    return BackingUnavailableError(session.name, text)
+    return SenderError(session.name, text)

@@ -21,8 +21,11 @@ class _Unchanged:
 
 
 UNCHANGED: Final = _Unchanged()
-#: A column as text, NULL, or not sent.
-Field = str | None | _Unchanged
+#: A column as the bytes of its text, NULL, or not sent.
+Field = bytes | None | _Unchanged
+_TEXT, _NULL, _SAME = b"tnu"
+_LENGTH: Final = struct.Struct(">i").unpack_from
+_TABLE: Final = struct.Struct(">I").unpack_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,6 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
-    """One row: an insert has no old one, a delete no new one, and an update an old one if its identity changed."""
-
-    oid: int
-    old: tuple[Field, ...] | None
-    new: tuple[Field, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Truncate:
     """These tables were emptied."""
 
@@ -74,11 +68,17 @@ class Other:
     """Something that says nothing about rows."""
 
 
-Message = Begin | Commit | Relation | RowChange | Truncate | Other
+Message = Begin | Commit | Relation | Truncate | Other
+#: The kinds of messages that tell of one row: an insert has no old one, a delete no new one, and an update an old one
+#: if its identity changed. They are read by `read_columns`, and only as far as need be, since there are so many.
+INSERT, UPDATE, DELETE, NEW_ROW, WHOLE_ROW = b"IUDNO"
+ROWS: Final = frozenset([INSERT, UPDATE, DELETE])
+#: Where the first row of such a message begins, after its kind, its table and the kind of row.
+ROW_AT: Final = 6
 
 
 def parse_message(data: bytes) -> Message:
-    """Return the message in ``data``."""
+    """Return the message in ``data``, which is not of a row."""
     reader = _Reader(data)
     match reader.byte():
         case b"B":
@@ -89,26 +89,36 @@ def parse_message(data: bytes) -> Message:
             return Commit(end)
         case b"R":
             return _relation(reader)
-        case b"I":
-            (oid,) = reader.take(">I")
-            reader.byte()
-            return RowChange(oid, None, reader.row())
-        case b"U":
-            (oid,) = reader.take(">I")
-            old = None
-            if reader.byte() in {b"K", b"O"}:
-                old = reader.row()
-                reader.byte()
-            return RowChange(oid, old, reader.row())
-        case b"D":
-            (oid,) = reader.take(">I")
-            reader.byte()
-            return RowChange(oid, reader.row(), None)
         case b"T":
             count, _ = reader.take(">Ib")
             return Truncate(reader.take(f">{count}I"))
         case _:
             return Other()
+
+
+def table_of(data: bytes) -> int:
+    """Return the number of the table that a message of a row is about."""
+    number: int = _TABLE(data, 1)[0]
+    return number
+
+
+def read_columns(data: bytes, at: int, count: int) -> tuple[list[Field], int]:
+    """Return the first ``count`` columns of a row that begins at ``at``, and where the next one begins."""
+    at += 2
+    row: list[Field] = []
+    for _ in range(count):
+        kind = data[at]
+        at += 1
+        if kind == _TEXT:
+            start = at + 4
+            at = start + _LENGTH(data, at)[0]
+            row.append(data[start:at])
+        elif kind == _NULL:
+            row.append(None)
+        else:
+            assert kind == _SAME, f"{kind!r} was not asked for"
+            row.append(UNCHANGED)
+    return row, at
 
 
 def _relation(reader: _Reader) -> Relation:
@@ -145,19 +155,3 @@ class _Reader:
         text = self._data[self._at : end].decode()
         self._at = end + 1
         return text
-
-    def row(self) -> tuple[Field, ...]:
-        (count,) = self.take(">h")
-        return tuple(self._field() for _ in range(count))
-
-    def _field(self) -> Field:
-        match self.byte():
-            case b"n":
-                return None
-            case b"u":
-                return UNCHANGED
-            case kind:
-                assert kind == b"t", f"{kind!r} was not asked for"
-        (length,) = self.take(">i")
-        self._at += length
-        return self._data[self._at - length : self._at].decode()

@@ -40,7 +40,16 @@ from pequod_server.backing.pg_schema import (
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges
 from pequod_server.backing.pg_slot import slot_feed
 from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
-from pequod_server.backing.store import Change, Event, KeyRange, Loaded, SequenceHorizon, Status
+from pequod_server.backing.store import (
+    Change,
+    Event,
+    IsWanted,
+    KeyRange,
+    Loaded,
+    SequenceHorizon,
+    Status,
+    every_key,
+)
 from pequod_server.backing.values import Cell, decompose
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
@@ -64,6 +73,7 @@ class PostgresStore:
         feed_name: str = "pequod",
         connections_max: int = 4,
         timeout_s: float = 10.0,
+        held_bytes_max: int = 64 << 20,
         backoff: Backoff | None = None,
     ) -> None:
         if not _FEED_NAME(feed_name):
@@ -71,7 +81,13 @@ class PostgresStore:
         self.mappings = tuple(mappings)
         self._backoff = backoff or Backoff()
         self._session = PostgresSession(
-            dsn, mappings, mode, feed_name, connections_max=connections_max, timeout_s=timeout_s
+            dsn,
+            mappings,
+            mode,
+            feed_name,
+            connections_max=connections_max,
+            timeout_s=timeout_s,
+            held_bytes_max=held_bytes_max,
         )
 
     @property
@@ -158,10 +174,14 @@ class PostgresStore:
         )
         return Loaded(tuple(sorted(rows.items())), horizon)
 
-    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+    def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
         """Yield what happens after a position."""
         session = self._session
-        return mended(self._feed, since, session.everything, session.health, self._backoff, session.closing)
+
+        def feed(since: int | None) -> AsyncGenerator[Event, None]:
+            return self._feed(since, is_wanted)
+
+        return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
     async def write(self, changes: Sequence[Change]) -> int:
         """Carry changes out in one transaction."""
@@ -220,11 +240,11 @@ class PostgresStore:
         await self._session.close()
         self._session.health.closed()
 
-    async def _feed(self, since: int | None) -> AsyncGenerator[Event, None]:
+    async def _feed(self, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
         session = self._session
         session.forget_facts()
         feed = slot_feed if session.mode == "slot" else notify_feed
-        async with aclosing(feed(session, since)) as events:
+        async with aclosing(feed(session, since, is_wanted)) as events:
             try:
                 async for event in events:
                     yield event

@@ -32,12 +32,14 @@ from pequod_server.backing.store import (
     Change,
     Changes,
     Event,
+    IsWanted,
     KeyRange,
     Loaded,
     Progress,
     Reload,
     SequenceHorizon,
     Status,
+    every_key,
 )
 from pequod_server.backing.values import Cell, decompose
 
@@ -166,7 +168,11 @@ class SqliteStore:
 
         return await self._loads.run(load)
 
-    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+    def changes(
+        self,
+        since: int | None = None,
+        is_wanted: IsWanted = every_key,  # noqa: ARG002 - all changes are told
+    ) -> AsyncIterator[Event]:
         """Yield what happens after a position."""
         everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
         return mended(self._session, since, everything, self._health, self._backoff, self._closing)

@@ -12,7 +12,7 @@ in another order than they log them, so that a position alone could not tell.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -127,6 +127,15 @@ class Status:
     unpackable: str
 
 
+#: Tells whether changes of a key are wanted.
+IsWanted = Callable[[bytes], bool]
+
+
+def every_key(_key: bytes) -> bool:
+    """Want the changes of all keys."""
+    return True
+
+
 class BackingStore(Protocol):
     """A database behind the cache."""
 
@@ -161,8 +170,12 @@ class BackingStore(Protocol):
         """
         ...
 
-    def changes(self, since: int | None = None) -> AsyncIterator[Event]:
+    def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
         """Yield what happens after position ``since``, or (None) from now on, until the store is closed.
+
+        Args:
+            is_wanted: Tells whether a key is loaded, or may be in a load that has begun. Changes of other keys may be
+                left out.
 
         The first event says that the feed stands. Asking for the next event says that the last one is taken care
         of. A break is not an error here: the feed mends itself, `status` tells of it, and a `Reload` follows if

@@ -1,0 +1,102 @@
+"""The rows of a table in a slot's messages, as a mapping reads them: the key first, the rest only if it is wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pequod_server.backing.errors import PackError
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.pg_schema import TableFacts
+from pequod_server.backing.pgoutput import UNCHANGED, Field
+from pequod_server.backing.values import Cell, Kind, compose
+
+#: Kinds of columns whose bytes are the value as they are.
+_AS_SENT: frozenset[Kind] = frozenset(["text", "number", "json"])
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRows:
+    """How one mapping reads the rows of a table that has these columns, in the order of the stream."""
+
+    mapping: Mapping
+    #: Its place among the mappings.
+    number: int
+    columns: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    #: What packs each slot, and the place of its column.
+    packs: tuple[tuple[Callable[[bytes], bytes], int], ...]
+    #: How many columns have to be read for a key.
+    key_count: int
+    #: The places of the columns that the value needs, and of all that have to be there.
+    value_at: tuple[int, ...]
+    needed_at: tuple[int, ...]
+
+    @staticmethod
+    def of(mapping: Mapping, number: int, columns: tuple[str, ...], facts: TableFacts) -> MappedRows:
+        """Return how a mapping reads rows with these columns, which have all that it needs."""
+        packs = tuple((slot.column.pack_sent, columns.index(slot.name)) for slot in mapping.slots)
+        value_at = tuple(columns.index(name) for name in mapping.value)
+        return MappedRows(
+            mapping,
+            number,
+            columns,
+            tuple(facts.columns[name].kind if name in facts.columns else "text" for name in columns),
+            packs,
+            max(at for _, at in packs) + 1,
+            value_at,
+            tuple(range(len(columns))) if mapping.condition else value_at,
+        )
+
+    def key(self, row: list[Field]) -> bytes | None:
+        """Return the key of a row of which at least the first ``key_count`` columns are known.
+
+        Returns:
+            None if a column of the key was not sent.
+
+        Raises:
+            PackError: The row has no key.
+        """
+        try:
+            # What is not bytes has no such text, and is told apart below.
+            return self.mapping.build([pack(row[at]) for pack, at in self.packs])  # type: ignore[arg-type]
+        except (PackError, TypeError, AttributeError):
+            fields = [row[at] for _, at in self.packs]
+        if UNCHANGED in fields:
+            return None
+        texts = [field.decode() if isinstance(field, bytes) else None for field in fields]
+        # This says which column it is.
+        return self.mapping.key({slot.name: text for slot, text in zip(self.mapping.slots, texts, strict=True)})
+
+    def is_whole(self, row: list[Field]) -> bool:
+        """Tell whether all columns that the value and the condition need were sent."""
+        return all(row[at] is not UNCHANGED for at in self.needed_at)
+
+    def value(self, row: list[Field]) -> bytes:
+        """Return the value of a whole row."""
+        mapping = self.mapping
+        if len(self.value_at) == 1 and not mapping.as_object and self.kinds[self.value_at[0]] in _AS_SENT:
+            field = row[self.value_at[0]]
+            assert field is None or isinstance(field, bytes), "the row is whole"
+            return field or b""
+        return compose(mapping.value, mapping.as_object, [Cell(_text(row[at]), self.kinds[at]) for at in self.value_at])
+
+    def as_json(self, row: list[Field]) -> str:
+        """Return a whole row as `json_populate_recordset` takes it."""
+        members = (
+            f"{json.dumps(name)}:{_fragment(_text(field), kind)}"
+            for name, kind, field in zip(self.columns, self.kinds, row, strict=True)
+        )
+        return "{" + ",".join(members) + "}"
+
+
+def _text(field: Field) -> str | None:
+    assert field is None or isinstance(field, bytes), "the row is whole"
+    return None if field is None else field.decode()
+
+
+def _fragment(text: str | None, kind: Kind) -> str:
+    if text is None:
+        return "null"
+    return text if kind == "json" else json.dumps(text, ensure_ascii=False)
