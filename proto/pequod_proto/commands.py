@@ -20,4 +20,4 @@ STOPPING: Final = "ServerStopping"
 
 #: A server refuses messages beyond `message_bytes_max` with the name of the setting; those beyond so much more are
 #: refused by gRPC, which tells this sum instead.
-MESSAGE_SLACK_BYTES: Final = 16 << 20
+MESSAGE_SLACK_BYTES: Final = 1 << 20

@@ -18,6 +18,7 @@ from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 from pequod.engine import UNLIMITED, Engine
 from pequod.errors import SettingError, SnapshotError
 from pequod_server import logs
+from pequod_server.admission import Admission, message_bytes_max
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
 from pequod_server.calls import Calls
 from pequod_server.config import ServerConfig, without_passwords
@@ -28,6 +29,7 @@ from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
 from pequod_server.memory import MemoryKeeper, limit_bytes, priorities, tame_allocator
+from pequod_server.reading import Reading
 from pequod_server.service import PequodService
 from pequod_server.snapshots import Snapshots
 from pequod_server.standard import StandardServices
@@ -70,6 +72,7 @@ class PequodServer:
         self._keeper = MemoryKeeper(self.engine, limit_bytes(config.memory_limit) if engine is None else UNLIMITED)
         #: What keeps the engine in step with the database behind it, if there is one.
         self.loader = None if store is None else make_loader(config, self.engine, store)
+        admission = Admission(config)
         self._calls = Calls(config)
         self.guard = make_guard(config, self.engine)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
@@ -77,6 +80,7 @@ class PequodServer:
         self.is_ready = False
         connections = Connections(config.connections_max)
         interceptors: list[aio.ServerInterceptor] = [
+            Reading(admission),
             self.instruments.interceptor,
             Endings(),
             self._calls,
@@ -87,8 +91,10 @@ class PequodServer:
         self._server = aio.server(
             interceptors=interceptors,
             options=[
-                ("grpc.max_receive_message_length", receive_bytes_max(config)),
+                ("grpc.max_receive_message_length", receive_bytes_max(message_bytes_max(config))),
                 ("grpc.max_send_message_length", -1),
+                # What waits to be read stays with its client; a longer message is let in once it is asked for.
+                ("grpc.http2.bdp_probe", 0),
                 # Two servers on one port would share its connections at random.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
@@ -97,7 +103,9 @@ class PequodServer:
             ],
         )
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.loader)
-        self.service = PequodService(self.engine, config, self.instruments.executed, self.snapshots, self.loader)
+        self.service = PequodService(
+            self.engine, config, self.instruments.executed, self.snapshots, self.loader, admission=admission
+        )
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: What the start waits for, in words.

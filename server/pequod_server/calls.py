@@ -17,6 +17,7 @@ import grpc
 from grpc import aio
 
 from pequod.engine import LimitExceededError
+from pequod_server.admission import message_bytes_max
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of, stopping_status
 from pequod_server.handlers import SERVICE_PATH, Handler, Wrapped, refusing
@@ -38,7 +39,8 @@ class Calls(aio.ServerInterceptor):
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
-        self._checked = Wrapped(lambda _method, handler: refusing_undecodable(handler, config.message_bytes_max))
+        bytes_max = message_bytes_max(config)
+        self._checked = Wrapped(lambda _method, handler: refusing_undecodable(handler, bytes_max))
 
     async def intercept_service(
         self,

@@ -124,6 +124,7 @@ def _paths(value: object) -> object:
 Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
 OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _address(value)), Metavar("HOST:PORT")]
 Size = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
+SizeOrShare = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=0, lt=1 << 31), Metavar("SIZE")]
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
 Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
@@ -145,8 +146,13 @@ class ServerConfig(BaseModel):
     listen: Address = Field(default="127.0.0.1:7744", description="Where to listen; port 0 takes a free one.")
     key_bytes_max: Size = Field(default=4 * KIB, description="Longest key that is taken.")
     value_bytes_max: Size = Field(default=MIB, description="Longest value that is taken.")
-    message_bytes_max: Size = Field(
-        default=64 * MIB, description="Longest message that is taken; a batch of commands is one message."
+    message_bytes_max: SizeOrShare = Field(
+        default=0,
+        description="Longest message that is taken; a batch of commands is one message. "
+        "0 for a share of memory_limit: 1/64, from 4MiB to 64MiB.",
+    )
+    messages_bytes_max: SizeOrShare = Field(
+        default=0, description="What requests and scans on their way may take together. 0 for 1/16 of memory_limit."
     )
     # Clients of gRPC take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
     reply_bytes_max: Size = Field(
@@ -261,7 +267,7 @@ def written(name: str, value: Any) -> str:
     """Return a value as a flag takes it: sizes in the largest unit that is exact, files with a colon between."""
     if value is None:
         return ""
-    if metavar(name) == "SIZE":
+    if value and metavar(name) == "SIZE":
         for unit, text in ((KIB * MIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
             if value % unit == 0:
                 return f"{value // unit}{text}"

@@ -1,6 +1,6 @@
 """Where calls end with a status: one wrapper around the handlers of all services.
 
-    handler raises CallEnded -> frames on the way -> Endings empties the frames -> status -> gRPC
+    handler raises CallEnded or a PequodError -> frames on the way -> Endings empties them -> status -> gRPC
 
 A handler never aborts by itself: gRPC keeps the error of an abort with the call, the error keeps its traceback, the
 traceback its frames, and the frames the request and the context, which knows the call. Such a ring is garbage that only
@@ -20,6 +20,8 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from pequod.engine import PequodError
+from pequod_server.errors import status_of
 from pequod_server.handlers import CallEnded, Context, Handler, Wrapped, end_with, method_of
 
 
@@ -52,9 +54,9 @@ def _ending(handler: Handler) -> Handler:
                     async for reply in replies:
                         yield reply
                 return
-            except CallEnded as end:
+            except (CallEnded, PequodError) as end:
                 _forget(end)
-                status = end.status
+                status = end.status if isinstance(end, CallEnded) else status_of(end)
             except BaseException as error:
                 _forget(error)
                 raise
@@ -66,9 +68,9 @@ def _ending(handler: Handler) -> Handler:
         async def reply_to(request: object, context: Context) -> Any:
             try:
                 return await behaviour(request, context)
-            except CallEnded as end:
+            except (CallEnded, PequodError) as end:
                 _forget(end)
-                status = end.status
+                status = end.status if isinstance(end, CallEnded) else status_of(end)
             except BaseException as error:
                 _forget(error)
                 raise

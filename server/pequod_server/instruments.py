@@ -58,7 +58,7 @@ class Instruments:
                 raise ImportError("traces need OpenTelemetry: pip install 'pequod[otel]'") from error
             self._provider = traces.provider_from_environment()
             sinks.append(traces.CallTraces(self._provider))
-        #: To stand before all other interceptors.
+        #: To stand before all interceptors that may refuse a call.
         self.interceptor: aio.ServerInterceptor = CallObserver(sinks)
         #: Where metrics and health are served, while they are.
         self.url: str | None = None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from itertools import accumulate, zip_longest
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, assert_never
 
 from google.protobuf.message import DecodeError
@@ -18,6 +16,7 @@ from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingErr
 from pequod.engine.ranges import united
 from pequod.errors import BadRequestError
 from pequod_server.administration import AdministrationHandlers
+from pequod_server.admission import Admission
 from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
 from pequod_server.batch import ROW_BYTES
@@ -31,19 +30,18 @@ from pequod_server.guard import present_caller
 from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import NOTHING_TOLD, BatchSink, Told
+from pequod_server.scanning import ScanHandlers
 from pequod_server.snapshots import Snapshots
 from pequod_server.undecodable import undecodable
 from pequod_server.watches import Bounds, Watches
 from pequod_server.watching import WatchHandlers
 from pequod_server.write_through import WriteThrough
 
-#: Rows that a scan reads before it knows how large they are.
-_FIRST_ROWS: Final = 1024
 #: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: others wait for a few ms at most.
 _REMOVED_AT_A_TIME: Final = 256
 
 
-class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
+class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, BackfillHandlers):
     """One engine behind the wire contract."""
 
     def __init__(
@@ -53,12 +51,15 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         on_batch: BatchSink,
         snapshots: Snapshots,
         loader: Loader | None = None,
+        *,
+        admission: Admission | None = None,
     ) -> None:
         self._engine = engine
         self._snapshots = snapshots
         self._loader = loader
         self._on_batch = on_batch
         self._config = config
+        self._admission = admission or Admission(config)
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
         #: Batch streams that wait for a batch; they would hold up the end of the server.
@@ -193,43 +194,6 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         await answer(context, lambda: self._refuse_many(request.count))
         keys = self._engine.splits(*range_of(request), request.count)
         return pb.SplitsReply(header=self._header(), keys=keys)
-
-    async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanReply]:
-        """Read a range in chunks; between them, others have their turn."""
-        first, last = range_of(request)
-        rows_max = self._config.rows_max
-        # However much is asked for: a chunk is in memory as a whole.
-        chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
-        remaining = request.limit if request.HasField("limit") else None
-        wanted = min(_FIRST_ROWS, rows_max)
-        while remaining is None or remaining > 0:
-            limit = wanted if remaining is None else min(remaining, wanted)
-            # One row more tells whether there is anything behind the chunk.
-            found = await self._read(
-                context,
-                lambda first=first, last=last, limit=limit: self._engine.scan(  # type: ignore[misc]
-                    first, last, limit=limit + 1, reverse=request.reverse, now=time.monotonic()
-                ),
-                (first, last),
-            )
-            keys, values = found.keys[:limit], [] if request.keys_only else found.values[:limit]
-            count, size = _fitting(keys, values, chunk_bytes)
-            reply = pb.ScanReply(header=self._header(), keys=keys[:count], values=values[:count])
-            has_more = count < len(found.keys)
-            if has_more:
-                reply.resume_key = keys[count - 1] if request.reverse else keys[count - 1] + b"\0"
-            yield reply
-            if request.one_chunk or not has_more:
-                return
-            if request.reverse:
-                last = reply.resume_key
-            else:
-                first = reply.resume_key
-            if remaining is not None:
-                remaining -= count
-            # As many as fill a chunk if the next rows are like these: to read more would be for nothing.
-            wanted = max(1, min(rows_max, count * chunk_bytes // size))
-            await asyncio.sleep(0)
 
     async def Execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
@@ -377,16 +341,3 @@ class PequodService(WatchHandlers, AdministrationHandlers, BackfillHandlers):
         self._watches.close()
         for task in tuple(self._idle):
             task.cancel()
-
-
-def _fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
-    """Return how many of the first rows fit, at least one if there is one, and how many bytes these take.
-
-    Without values, if only keys are wanted, the keys alone count.
-    """
-    if not keys:
-        return 0, 0
-    rows = zip_longest(keys, values, fillvalue=b"")
-    sizes = list(accumulate(len(key) + len(value) + ROW_BYTES for key, value in rows))
-    count = max(1, bisect_right(sizes, bytes_max))
-    return count, sizes[count - 1]

@@ -17,13 +17,12 @@ from pequod_proto.commands import MESSAGE_SLACK_BYTES
 
 from pequod.engine import LimitExceededError, PequodError
 from pequod.errors import BadRequestError
-from pequod_server.config import ServerConfig
 from pequod_server.handlers import Context, Handler, checked_first, method_of, refuse
 
 
-def receive_bytes_max(config: ServerConfig) -> int:
-    """Return how long a message may be before gRPC itself refuses it."""
-    return min(config.message_bytes_max + MESSAGE_SLACK_BYTES, (1 << 31) - 1)
+def receive_bytes_max(bytes_max: int) -> int:
+    """Return how long a message may be before gRPC itself refuses it, by its length, unread."""
+    return min(bytes_max + MESSAGE_SLACK_BYTES, (1 << 31) - 1)
 
 
 def refusing_undecodable(handler: Handler, bytes_max: int) -> Handler:

@@ -25,8 +25,8 @@ from pequod.engine.spec import JoinSpec
 
 #: A request holds about so many rows: the server takes in a piece of so many within some 20 ms.
 ROWS_MAX: Final = 1 << 16
-#: And not much more than so many bytes.
-BYTES_MAX: Final = 8 << 20
+#: And not much more than so many bytes: servers with little memory take messages of 4 MiB.
+BYTES_MAX: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def test_the_help_of_serve_loads_no_server(process: Pequod) -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from pequod.cli.app import app;"
         "text = CliRunner().invoke(app, ['serve', '--help']).stdout;"
-        "assert 'default: 64MiB' in text, text;"
+        "assert 'default: 1MiB' in text, text;"
         "print(*sorted({'grpc', 'pydantic_settings', 'pequod.engine', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

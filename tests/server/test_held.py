@@ -1,10 +1,12 @@
 """What callers make a process hold, with clients that are not ours; server and clients are processes of their own."""
 
+import asyncio
 from pathlib import Path
 
 import psutil
 import pytest
 from pequod_bench.process import started_server
+from pequod_proto import pequod_pb2 as pb
 
 from tests.soak import heavy
 
@@ -12,6 +14,30 @@ from tests.soak import heavy
 WARM, COUNT = 100, 500
 #: A server that kept the requests would grow by 50 MB or more with each trick.
 GROWTH_BYTES_MAX = 16 << 20
+
+
+LIMIT_MIB = 256
+
+
+def _peak_bytes(pid: int) -> int:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10
+
+
+async def test_the_process_keeps_the_limit_whatever_is_sent_and_left_unread() -> None:
+    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+        with heavy.connected(target) as channel:
+            for number in range(100):
+                rows = {b"d|%03d|%02d" % (number, row): bytes(100_000) for row in range(10)}
+                request = pb.MultiPutRequest(keys=list(rows), values=list(rows.values()))
+                assert list(heavy.call(channel, "MultiPut", request.SerializeToString()))
+        outcomes = [await heavy.in_a_process(target, name, count) for name, (_, count) in heavy.LARGE.items()]
+        assert outcomes == [{"RESOURCE_EXHAUSTED": 1}, {"RESOURCE_EXHAUSTED": 8}, {"OK": 60}, {"OK": 60}]
+        assert await heavy.in_a_process(target, "leave-unread", 400) == {"OK": 200}
+        tricks = [heavy.in_a_process(target, name, count) for name, (_, count) in heavy.LARGE.items()]
+        *_, codes = await asyncio.gather(*tricks, heavy.in_a_process(target, "leave-unread", 400))
+        assert codes == {"OK": 200}
+        assert _peak_bytes(pid) <= 1.1 * LIMIT_MIB * heavy.MIB
 
 
 @pytest.mark.parametrize("tricks", [heavy.REFUSED, heavy.REFUSED_BY_ACCESS])

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -79,6 +80,28 @@ REFUSED_BY_ACCESS: Final[dict[str, Trick]] = {
 }
 
 
+def _padded_get(size: int) -> bytes:
+    """Return a Get with a field that no version knows, of so many bytes."""
+    length, left = bytearray(), size
+    while left > 127:
+        length.append(left & 127 | 128)
+        left >>= 7
+    length.append(left)
+    return pb.GetRequest(key=b"k").SerializeToString() + b"\xfa\x7f" + bytes(length) + bytes(size)
+
+
+#: What a server has to hold for a moment: beyond any message that it takes under 256 MiB, and just below.
+LARGE: Final[dict[str, tuple[Trick, int]]] = {
+    "put-too-much": (_to_its_end("MultiPut", pb.MultiPutRequest(keys=[b"x"] * 60, values=[bytes(MIB)] * 60)), 1),
+    "get-too-much": (_to_its_end("Get", _padded_get(60 * MIB)), 8),
+    "put-much": (
+        _to_its_end("MultiPut", pb.MultiPutRequest(keys=[b"x|%d" % n for n in range(60)], values=[bytes(60_000)] * 60)),
+        60,
+    ),
+    "get-much": (_to_its_end("Get", _padded_get(3_900_000)), 60),
+}
+
+
 @contextmanager
 def connected(target: str) -> Iterator[Any]:
     """Yield a connection of its own."""
@@ -100,6 +123,20 @@ def codes_of(target: str, trick: Trick, count: int, at_a_time: int = 4) -> Count
         return Counter(threads.map(once, range(count)))
 
 
+def leave_unread(target: str, count: int) -> Counter[str]:
+    """Begin scans of everything on twenty connections and read nothing; then read and write like others."""
+    channels = [grpc.insecure_channel(target, _OPTIONS) for _ in range(20)]
+    scans = [call(channels[number % 20], "Scan", b"") for number in range(count)]
+    time.sleep(3)
+    codes = codes_of(target, _to_its_end("Get", pb.GetRequest(key=b"k")), 100)
+    codes += codes_of(target, _to_its_end("Put", pb.PutRequest(key=b"k", value=b"v")), 100)
+    for scan in scans:
+        scan.cancel()
+    for channel in channels:
+        channel.close()
+    return codes
+
+
 async def in_a_process(target: str, trick: str, count: int) -> dict[str, int]:
     """Play a trick in a process of its own, and return the codes."""
     process = await asyncio.create_subprocess_exec(
@@ -116,6 +153,11 @@ def main() -> None:
         name: partial(lambda trick, target, count: codes_of(target, trick, count), trick)
         for name, trick in (REFUSED | REFUSED_BY_ACCESS).items()
     }
+    tricks |= {
+        name: partial(lambda trick, target, count: codes_of(target, trick, count, count), trick)
+        for name, (trick, _) in LARGE.items()
+    }
+    tricks["leave-unread"] = leave_unread
     parser = argparse.ArgumentParser(prog="python -m tests.soak.heavy", description="A client that sends too much.")
     parser.add_argument("target", help="host and port of the server")
     parser.add_argument("trick", choices=tricks)

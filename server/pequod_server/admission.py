@@ -1,0 +1,145 @@
+"""What messages on their way may take: admitted by their bytes, one pool for all calls.
+
+    request -> read() -------------------> parsed, handled -> reply
+               places for unread requests
+    scan ----> some() or bytes() --------> chunk made, sent and taken -> given back
+
+The size of a request is not known before gRPC has all of it, so each that is being read stands for the longest. A
+client that begins a call and sends nothing would keep its place: places are given back after a moment, since what
+comes at once has come by then.
+
+A chunk that its client does not take keeps its bytes, for as long as the client likes: gRPC cannot take it back. So a
+scan gets a small share of what is free. The more lies unread, the smaller the chunks of others are; when there is
+nothing left, scans wait for a while and are refused. Whoever waits holds nothing that others wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from pequod.engine import UNLIMITED, LimitExceededError
+from pequod_server.config import MIB, ServerConfig
+from pequod_server.memory import limit_bytes
+
+#: How long a request may be by default, as a share of the limit of memory and in bytes.
+_LONGEST_SHARE: Final = 1 / 64
+_LONGEST_BYTES: Final = (4 * MIB, 64 * MIB)
+#: The pool's share of the limit, and what it is without one.
+_POOL_SHARE: Final = 1 / 16
+_POOL_BYTES: Final = 1024 * MIB
+#: A message is in memory so many times while it is read or sent: in gRPC's buffers, as bytes and as a message.
+COPIES: Final = 4
+#: A request that has not come after this gives its place to the next.
+_PLACE_S: Final = 0.02
+#: How long a reply waits for memory before it is refused.
+_WAIT_S: Final = 5.0
+#: A scan gets this share of what is free, and this at least; so much of the pool is left for those.
+_SOME_SHARE: Final = 1 / 8
+_SOME_BYTES_MIN: Final = 16 << 10
+_SMALLEST_SHARE: Final = 1 / 3
+
+
+def message_bytes_max(config: ServerConfig) -> int:
+    """Return how long a message may be."""
+    if config.message_bytes_max:
+        return config.message_bytes_max
+    least, most = _LONGEST_BYTES
+    return int(min(max(limit_bytes(config.memory_limit) * _LONGEST_SHARE, least), most))
+
+
+def messages_bytes_max(config: ServerConfig) -> int:
+    """Return what messages on their way may take together."""
+    if config.messages_bytes_max:
+        return config.messages_bytes_max
+    limit = limit_bytes(config.memory_limit)
+    return _POOL_BYTES if limit >= UNLIMITED else int(limit * _POOL_SHARE)
+
+
+class Admission:
+    """A pool of bytes; those who wait are served in their order.
+
+    Invariants:
+        1. ``free_bytes`` and what is held make ``bytes_max``.
+        2. At most ``_places`` requests are being read that began less than 20 ms ago.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.bytes_max = messages_bytes_max(config)
+        self.free_bytes = self.bytes_max
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._places = asyncio.Semaphore(max(self.bytes_max // (COPIES * message_bytes_max(config)), 1))
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Wait for a place to read a request in, and keep it until the request is there, or for a moment."""
+        await self._places.acquire()
+        timer = asyncio.get_running_loop().call_later(_PLACE_S, self._places.release)
+        try:
+            yield
+        finally:
+            if timer.when() > asyncio.get_running_loop().time():
+                timer.cancel()
+                self._places.release()
+
+    @asynccontextmanager
+    async def some(self, wanted_bytes: int) -> AsyncIterator[int]:
+        """Hold bytes for a part of a longer reply; yield how many, ``wanted_bytes`` at most.
+
+        Raises:
+            LimitExceededError: There was no room for a while.
+        """
+        spare_bytes = self.free_bytes - self.bytes_max * _SMALLEST_SHARE
+        granted = min(wanted_bytes, max(int(spare_bytes * _SOME_SHARE), _SOME_BYTES_MIN))
+        async with self.bytes(granted):
+            yield granted
+
+    @asynccontextmanager
+    async def bytes(self, count: int) -> AsyncIterator[int]:
+        """Hold bytes, and yield how many: one who needs more than all of the pool gets all of it.
+
+        Raises:
+            LimitExceededError: There was no room for a while.
+        """
+        count = min(count, self.bytes_max)
+        await self._acquire(count)
+        try:
+            yield count
+        finally:
+            self._release(count)
+
+    async def _acquire(self, count: int) -> None:
+        if not self._waiting and count <= self.free_bytes:
+            self.free_bytes -= count
+            return
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = count, admitted
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(_WAIT_S):
+                await admitted
+        except BaseException as error:
+            if admitted.done() and not admitted.cancelled():
+                self._release(count)
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(entry)
+                self._admit()
+            if isinstance(error, TimeoutError):
+                used_bytes = self.bytes_max - self.free_bytes
+                raise LimitExceededError("messages_bytes_max", used_bytes + count, self.bytes_max) from None
+            raise
+
+    def _release(self, count: int) -> None:
+        self.free_bytes += count
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self.free_bytes:
+            count, admitted = self._waiting.popleft()
+            if not admitted.done():
+                self.free_bytes -= count
+                admitted.set_result(None)

@@ -1,0 +1,100 @@
+"""The call that reads a range in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import accumulate, zip_longest
+from typing import Any, Final
+
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodServicer
+
+from pequod.engine import Engine, Rows
+from pequod_server.admission import COPIES, Admission
+from pequod_server.batch import ROW_BYTES
+from pequod_server.bounds import range_of
+from pequod_server.config import ServerConfig
+from pequod_server.handlers import Context
+from pequod_server.watches import Bounds
+
+#: Rows that a scan reads before it knows how large they are.
+_FIRST_ROWS: Final = 1024
+
+
+class ScanHandlers(PequodServicer):
+    """The call of scans, a part of the service."""
+
+    _admission: Admission
+    _config: ServerConfig
+    _engine: Engine
+    _header: Callable[[], pb.Header]
+    _read: Callable[..., Awaitable[Any]]
+
+    async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanReply]:
+        """Read a range in chunks; between them, others have their turn.
+
+        A chunk is made once there is memory for it, and keeps that until its client has taken it.
+        """
+        bounds = range_of(request)
+        # However much is asked for: a chunk is in memory as a whole.
+        chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
+        remaining = request.limit if request.HasField("limit") else None
+        wanted = min(_FIRST_ROWS, self._config.rows_max)
+        #: What the next row needs, if a part of the memory is too small for it.
+        row_bytes = 0
+        while remaining is None or remaining > 0:
+            parts = self._admission
+            async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * chunk_bytes) as room_bytes:
+                limit = wanted if remaining is None else min(remaining, wanted)
+                rows, count, size = await self._chunk(request, context, bounds, limit, room_bytes // COPIES)
+                if size > room_bytes // COPIES and not row_bytes:
+                    row_bytes = size
+                    del rows
+                    continue
+                reply = pb.ScanReply(header=self._header(), keys=rows.keys[:count])
+                if not request.keys_only:
+                    reply.values.extend(rows.values[:count])
+                if count < len(rows.keys):
+                    reply.resume_key = reply.keys[-1] if request.reverse else reply.keys[-1] + b"\0"
+                del rows
+                yield reply
+            row_bytes = 0
+            if request.one_chunk or not reply.HasField("resume_key"):
+                return
+            bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
+            if remaining is not None:
+                remaining -= count
+            # As many as fill a chunk if the next rows are like these: to read more would be for nothing.
+            wanted = max(1, min(self._config.rows_max, count * chunk_bytes // size))
+            await asyncio.sleep(0)
+
+    async def _chunk(
+        self, request: pb.ScanRequest, context: Context, bounds: Bounds, limit: int, bytes_max: int
+    ) -> tuple[Rows, int, int]:
+        """Return the first rows of a range, one more than ``limit`` at most, how many fit, and their size on the wire.
+
+        One fits always. What is behind those that fit tells whether there is more to read.
+        """
+        found: Rows = await self._read(
+            context,
+            lambda: self._engine.scan(*bounds, limit=limit + 1, reverse=request.reverse, now=time.monotonic()),
+            bounds,
+        )
+        count, size = _fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
+        return found, count, size
+
+
+def _fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
+    """Return how many of the first rows fit, at least one if there is one, and how many bytes these take.
+
+    Without values, if only keys are wanted, the keys alone count.
+    """
+    if not keys:
+        return 0, 0
+    rows = zip_longest(keys, values, fillvalue=b"")
+    sizes = list(accumulate(len(key) + len(value) + ROW_BYTES for key, value in rows))
+    count = max(1, bisect_right(sizes, bytes_max))
+    return count, sizes[count - 1]
