@@ -61,6 +61,10 @@ NOT_RUN = (
     "def read(",
     ">>> from pequod_spark",
     ">>> hours",
+    ">>> from pyspark_pequod",  # the same is done in tests/spark/test_source.py
+    "$ spark-submit",
+    ">>> feed",  # the same is done in tests/spark/test_stream.py
+    ">>> counts",  # the same
     "$ pequod spark load",  # the same is done in tests/spark/test_load.py
     "$ pequod backing install",  # the same is done in tests/backing
 )

@@ -1,7 +1,7 @@
 """The Spark data source `pequod`: ranges of a server as DataFrames, and DataFrames into a server.
 
 Spark looks for modules whose names begin with `pyspark_` and takes their `DefaultSource`, so there is nothing to
-register: `spark.read.format("pequod")` works where this is installed.
+register: `spark.read.format("pequod")` works where this is installed. `register(spark)` takes a session's settings.
 
 source.py   DefaultSource: options in, readers and writers out
 options.py    what the options say: the server, the pattern
@@ -14,6 +14,6 @@ stream.py     streaming reads: a watch beside the query
 loading.py    bulk loads: shuffled by key, written in order
 """
 
-from pyspark_pequod.source import DefaultSource
+from pyspark_pequod.source import DefaultSource, register
 
-__all__ = ["DefaultSource"]
+__all__ = ["DefaultSource", "register"]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 from pequod_grammar.patterns import parse_pattern
@@ -18,11 +19,14 @@ from pequod.errors import JoinError, PequodError
 
 #: Every option, in the words that messages use; Spark does not mind upper and lower case.
 OPTIONS: Final = (
-    "target", "tls", "ca", "certificate", "key", "token", "insecure", "timeout",
-    "first", "last", "prefix", "where.SLOT", "pattern", "keys_only", "partitions", "compacted",
+    "target", "tls", "ca", "certificate", "key", "token", "token_file", "insecure", "timeout",
+    "first", "last", "prefix", "where.SLOT", "pattern", "keys_only", "partitions", "compacted", "nulls", "rows_per_s",
 )  # fmt: skip
+#: Those that a session's settings `spark.pequod.*` may hold. Spark shows its settings to whoever sees its pages.
+SETTINGS: Final = ("target", "tls", "ca", "certificate", "key", "token_file", "insecure", "timeout")
 #: What options that narrow a read by a slot begin with.
 WHERE: Final = "where."
+_SETTING: Final = "spark.pequod."
 #: Spark's own, which it hands on; the paths are what `load` is given.
 _SPARKS: Final = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
 #: What says where to read.
@@ -65,21 +69,36 @@ def refuse_range(options: Mapping[str, str]) -> None:
 
 
 def connection(options: Mapping[str, str]) -> Connection:
-    """Return how to reach the server; without a token in the options that of PEQUOD_TOKEN.
+    """Return how to reach the server; what the options do not say, the variables of the commands do.
 
     Raises:
-        OptionError: An option is malformed.
+        OptionError: An option is malformed, or the token's file cannot be read.
     """
     return Connection(
-        target=options.get("target", os.environ.get("PEQUOD_TARGET") or DEFAULT_TARGET),
-        tls=boolean(options, "tls"),
-        ca=options.get("ca"),
-        certificate=options.get("certificate"),
-        key=options.get("key"),
-        token=options.get("token", os.environ.get("PEQUOD_TOKEN") or None),
-        insecure=boolean(options, "insecure"),
+        target=_said(options, "target", "PEQUOD_TARGET") or DEFAULT_TARGET,
+        tls=boolean(options, "tls", "PEQUOD_TLS"),
+        ca=_said(options, "ca", "PEQUOD_CA"),
+        certificate=_said(options, "certificate", "PEQUOD_CERTIFICATE"),
+        key=_said(options, "key", "PEQUOD_KEY"),
+        token=_token(options),
+        insecure=boolean(options, "insecure", "PEQUOD_INSECURE_TOKEN"),
         timeout_s=positive(options, "timeout", 60.0),
     )
+
+
+def session_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that the settings `spark.pequod.*` of a session hold.
+
+    Raises:
+        OptionError: There is one that cannot be a setting.
+    """
+    found = {name.removeprefix(_SETTING): value for name, value in conf.items() if name.startswith(_SETTING)}
+    for name in found:
+        if name == "token":
+            raise OptionError(_SETTING + name, f"Spark shows its settings; name a file by {_SETTING}token_file")
+        if name not in SETTINGS:
+            raise OptionError(_SETTING + name, f"there is none; there are {', '.join(SETTINGS)}")
+    return found
 
 
 def connecting(connection: Connection) -> dict[str, str]:
@@ -106,6 +125,11 @@ def key_pattern(options: Mapping[str, str]) -> Pattern | None:
         if slot.name in {"key", "value", "old", "revision"}:
             raise OptionError("pattern", f"a slot cannot be named {slot.name!r}: that is another column")
     return pattern
+
+
+def rate(options: Mapping[str, str]) -> int | None:
+    """Return how many rows a second a task may write; None for no limit."""
+    return count(options, "rows_per_s", 0) if "rows_per_s" in options else None
 
 
 def count(options: Mapping[str, str], name: str, default: int) -> int:
@@ -136,12 +160,28 @@ def choice(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str
     return text
 
 
-def boolean(options: Mapping[str, str], name: str) -> bool:
+def boolean(options: Mapping[str, str], name: str, variable: str = "") -> bool:
     """Return whether something is wanted; by default not."""
-    text = options.get(name, "false").lower()
-    if text not in {"true", "false"}:
+    text = (_said(options, name, variable) or "false").lower()
+    if text not in {"true", "false", "1", "0"}:
         raise OptionError(name, f"{text!r} is neither true nor false")
-    return text == "true"
+    return text in {"true", "1"}
+
+
+def _said(options: Mapping[str, str], name: str, variable: str) -> str | None:
+    """Return what an option says, else what a variable says; a variable that is empty says nothing."""
+    return options[name] if name in options else os.environ.get(variable) or None
+
+
+def _token(options: Mapping[str, str]) -> str | None:
+    """Return the token, which the driver reads, so that the workers need no file."""
+    path = _said(options, "token_file", "PEQUOD_TOKEN_FILE")
+    if "token" in options or path is None:
+        return _said(options, "token", "PEQUOD_TOKEN")
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise OptionError("token_file", f"{path!r} cannot be read: {error}") from None
 
 
 def _spelt(value: object) -> str:

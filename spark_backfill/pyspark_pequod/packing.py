@@ -37,11 +37,15 @@ class RowError(PequodError):
 class Packing:
     """Makes keys and values of batches.
 
+    Args:
+        takes_nulls: Let values be null, of keys to be removed.
+
     Raises:
         ColumnError: The columns do not give a key and a value.
     """
 
-    def __init__(self, schema: StructType, pattern: Pattern | None) -> None:
+    def __init__(self, schema: StructType, pattern: Pattern | None, *, takes_nulls: bool = False) -> None:
+        self._takes_nulls = takes_nulls
         names = set(schema.names)
         slots = [] if pattern is None else list(dict.fromkeys(slot.name for slot in pattern.slots()))
         #: None: the column `key` has them.
@@ -54,6 +58,8 @@ class Packing:
         for name in schema.names:
             if name not in {"key", "value", *slots}:
                 raise ColumnError(name, f"nobody reads it; drop it, or select {', '.join(needed)}")
+            if name in slots and self._pattern is None:
+                raise ColumnError(name, "the column `key` says where a row goes; drop one of the two")
 
     def pack(self, batch: Any) -> Any:
         """Return a table of keys and values, both binary.
@@ -61,8 +67,12 @@ class Packing:
         Raises:
             ColumnError, RowError: A column or a row cannot be written.
         """
-        value = _bytes_of(batch, "value", batch.column("value"))
+        column = batch.column("value")
+        if not self._takes_nulls:
+            _refuse_null(batch, "value", column)
+        value = _bytes_of(batch, "value", column)
         if self._pattern is None:
+            _refuse_null(batch, "key", batch.column("key"))
             key = _bytes_of(batch, "key", batch.column("key"))
             _refuse(batch, "key", "it is empty", pc.equal(pc.binary_length(key), 0))
         else:
@@ -74,6 +84,7 @@ class Packing:
         if isinstance(part, bytes):
             return pa.scalar(part, pa.binary())
         column = batch.column(part.name)
+        _refuse_null(batch, part.name, column)
         if part.width is not None and pa.types.is_integer(column.type):
             _refuse(batch, part.name, "it is negative, and has a width", pc.less(column, 0))
             column = pc.ascii_lpad(column.cast(pa.string()), part.width, "0")
@@ -108,7 +119,6 @@ def sorted_once(tables: list[Any]) -> Any:
 
 
 def _bytes_of(batch: Any, name: str, column: Any) -> Any:
-    _refuse(batch, name, "it is null", column.is_null())
     kind = column.type
     if pa.types.is_integer(kind):
         column = column.cast(pa.string())
@@ -132,6 +142,10 @@ def _plain_decimals(batch: Any, column: Any) -> Any:
     reason = f"joins take text of more than {NUMBER_BYTES_MAX} bytes for no number; round it, or write it as text"
     _refuse(batch, "value", reason, too_long)
     return text
+
+
+def _refuse_null(batch: Any, name: str, column: Any) -> None:
+    _refuse(batch, name, "it is null", column.is_null())
 
 
 def _holds_delimiter(column: Any) -> Any:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -16,10 +20,33 @@ from pyspark_pequod.writer import StreamWriter, TaskWriter, Writer
 
 #: Tasks of a read that does not say how many.
 _PARTITIONS = 8
+#: How to replace what is there.
+_ROUND = "a put replaces the value of its key, and `pequod rm --prefix` removes what is there"
+
+
+def register(spark: SparkSession) -> None:
+    """Have all reads and writes of a session begin with what its settings `spark.pequod.*` say.
+
+    Spark hands no settings to data sources, so that they are taken now; call it again if they change.
+
+    Raises:
+        OptionError: There is no such setting.
+    """
+    settings = read_options.session_settings(spark.conf.getAll)
+    spark.dataSource.register(type("DefaultSource", (DefaultSource,), {"settings": settings}))
 
 
 class DefaultSource(DataSource):
     """Ranges of a Pequod server, base or computed."""
+
+    #: Options of all reads and writes whose own do not say otherwise.
+    settings: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, options: dict[str, str]) -> None:
+        for name, value in self.settings.items():
+            if name not in options:
+                options[name] = value
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
@@ -34,24 +61,26 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: FBT001 - Spark's signature
         """Write a DataFrame."""
-        self._refuse_overwrite(is_wanted=overwrite)
+        if overwrite:
+            raise read_options.OptionError("mode", f"there is only append; {_ROUND}")
         return Writer(self._task_writer(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802 - Spark's
         """Write a stream."""
-        self._refuse_overwrite(is_wanted=overwrite)
+        if overwrite:
+            raise read_options.OptionError(
+                "outputMode",
+                f"there is only append; write each batch with `foreachBatch`, as docs/spark.md shows, or {_ROUND}",
+            )
         return StreamWriter(self._task_writer(schema))
 
     def _task_writer(self, schema: StructType) -> TaskWriter:
         read_options.refuse_unknown(self.options)
         read_options.refuse_range(self.options)
         pattern = read_options.key_pattern(self.options)
-        return TaskWriter(read_options.connection(self.options), Packing(schema, pattern))
-
-    @staticmethod
-    def _refuse_overwrite(*, is_wanted: bool) -> None:
-        if is_wanted:
-            raise read_options.OptionError("mode", "there is only append; `pequod rm --prefix` removes what is there")
+        takes_nulls = read_options.choice(self.options, "nulls", ("refuse", "remove")) == "remove"
+        packing = Packing(schema, pattern, takes_nulls=takes_nulls)
+        return TaskWriter(read_options.connection(self.options), packing, read_options.rate(self.options))
 
     def simpleStreamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Read the changes of a range."""

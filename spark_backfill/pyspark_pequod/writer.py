@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
+import pyarrow.compute as pc
 from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -30,6 +32,8 @@ ROWS_MAX: Final = 8192
 BYTES_MAX: Final = 1 << 20
 #: Messages under way at once, so that the server never waits for the next one.
 WINDOW: Final = 4
+#: Of a task with a limit of rows a second, how many messages they come in: others are not to meet all at once.
+_TURNS_PER_S: Final = 10
 
 
 class RefusedError(PequodError):
@@ -43,6 +47,13 @@ class RefusedError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """Keys to be removed."""
+
+    keys: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
     """What a task wrote."""
 
@@ -52,11 +63,16 @@ class Written(WriterCommitMessage):
 
 
 class TaskWriter:
-    """Writes the rows of one task."""
+    """Writes the rows of one task; a value that is null removes its key.
 
-    def __init__(self, connection: Connection, packing: Packing) -> None:
+    Args:
+        rows_per_s: At most so many a second; None for no limit.
+    """
+
+    def __init__(self, connection: Connection, packing: Packing, rows_per_s: int | None = None) -> None:
         self._connection = connection
         self._packing = packing
+        self._rows_per_s = rows_per_s
 
     def write(self, batches: Iterator[Any]) -> Written:
         """Write the rows of a task, none before all have been looked at.
@@ -89,15 +105,24 @@ class TaskWriter:
 
     async def _send(self, rows: Any) -> int:
         """Write rows and return the number of the server that took them."""
-        waiting = messages(rows)
+        is_there = rows.column("value").is_valid()
+        gone = rows.column("key").filter(pc.invert(is_there))
+        rows_max = ROWS_MAX if self._rows_per_s is None else max(1, min(ROWS_MAX, self._rows_per_s // _TURNS_PER_S))
+        waiting: Iterator[Rows | Removal] = chain(messages(rows.filter(is_there), rows_max), removals(gone, rows_max))
         async with self._connection.async_client() as client:
             await client.joins()
             server_id = client.server_id
+            clock = asyncio.get_running_loop().time
+            due_s = clock()
 
             async def send() -> None:
+                nonlocal due_s
                 # Each takes the next message as soon as its last one is written.
                 for message in waiting:
-                    await _put(client, message)
+                    if self._rows_per_s is not None:
+                        begin_s, due_s = due_s, max(due_s, clock()) + len(message.keys) / self._rows_per_s
+                        await asyncio.sleep(begin_s - clock())
+                    await _apply(client, message)
                     # A put that was certainly not applied is tried again, perhaps at the next server.
                     if client.server_id != server_id:
                         raise self._changed()
@@ -111,9 +136,9 @@ class TaskWriter:
         return server_id
 
 
-def messages(rows: Any) -> Iterator[Rows]:
+def messages(rows: Any, rows_max: int = ROWS_MAX) -> Iterator[Rows]:
     """Cut rows into what messages hold, one row at least."""
-    for batch in rows.to_batches(max_chunksize=ROWS_MAX):
+    for batch in rows.to_batches(max_chunksize=rows_max):
         todo = [batch]
         while todo:
             piece = todo.pop()
@@ -125,16 +150,36 @@ def messages(rows: Any) -> Iterator[Rows]:
                 yield Rows(keys.to_pylist(), values.to_pylist())
 
 
-async def _put(client: AsyncClient, rows: Rows) -> None:
+def removals(keys: Any, keys_max: int) -> Iterator[Removal]:
+    """Cut keys that are to be removed into what messages hold."""
+    for start in range(0, len(keys), keys_max):
+        yield Removal(keys.slice(start, keys_max).to_pylist())
+
+
+async def _apply(client: AsyncClient, message: Rows | Removal) -> None:
     try:
-        await client.multi_put(rows)
+        if isinstance(message, Removal):
+            await _remove(client, message.keys)
+        else:
+            await client.multi_put(message)
     except LimitExceededError as error:
         # The server names the limit; which row is over it can be seen here.
-        sizes = {"key_bytes_max": rows.keys, "value_bytes_max": rows.values}.get(error.setting, [])
+        columns = {"key_bytes_max": message.keys, "value_bytes_max": getattr(message, "values", [])}
+        sizes = columns.get(error.setting, [])
         longest = max(range(len(sizes)), key=lambda at: len(sizes[at]), default=None)
-        raise RefusedError(error, "" if longest is None else f", the key {rows.keys[longest]!r:.200}") from None
+        row = "" if longest is None else f", the key {message.keys[longest]!r:.200}"
+        raise RefusedError(error, row) from None
     except PequodError as error:
         raise RefusedError(error, "") from None
+
+
+async def _remove(client: AsyncClient, keys: list[bytes]) -> None:
+    batch = client.batch()
+    for key in keys:
+        batch.remove(key)
+    for result in await batch.send():
+        if isinstance(result, PequodError):
+            raise result
 
 
 class Writer(DataSourceArrowWriter):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pequod_spark.connection import Connection
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 from pyspark_pequod import DefaultSource
 from pyspark_pequod.columns import ColumnError, Columns
-from pyspark_pequod.options import OptionError, key_pattern
+from pyspark_pequod.options import OptionError, connection, key_pattern, session_settings
 from pyspark_pequod.packing import Packing, RowError, sorted_once
 from pyspark_pequod.writer import BYTES_MAX, ROWS_MAX, messages
 
@@ -58,8 +60,49 @@ def test_a_column_that_is_no_slot_is_refused() -> None:
 
 
 def test_overwriting_is_refused() -> None:
-    with pytest.raises(OptionError, match="there is only append"):
+    with pytest.raises(OptionError, match=r"there is only append; a put replaces .* `pequod rm --prefix` removes"):
         DefaultSource({}).writer(ROWS, overwrite=True)
+    with pytest.raises(OptionError, match="'outputMode': there is only append; write each batch with `foreachBatch`"):
+        DefaultSource({}).streamWriter(ROWS, overwrite=True)
+
+
+def test_options_come_before_settings_and_those_before_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("of the file\n")
+    conf = {"spark.pequod.target": "setting:1", "spark.pequod.token_file": str(token), "spark.executor.cores": "1"}
+    monkeypatch.setenv("PEQUOD_TARGET", "variable:1")
+    monkeypatch.setenv("PEQUOD_TOKEN", "of the variable")
+    monkeypatch.setenv("PEQUOD_CA", "ca.pem")
+    monkeypatch.setenv("PEQUOD_TLS", "1")
+    assert connection({}) == Connection("variable:1", tls=True, ca="ca.pem", token="of the variable")
+
+    class Set(DefaultSource):
+        settings = session_settings(conf)
+
+    source = Set({"timeout": "7"})
+    found = connection(source.options)
+    assert found == Connection("setting:1", 7.0, tls=True, ca="ca.pem", token="of the file")
+    assert "of the" not in repr(found)
+    assert connection(Set({"target": "option:1", "token": "of the option"}).options).token == "of the option"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("token", r"Spark shows its settings; name a file by spark\.pequod\.token_file"),
+        ("prefix", "there is none; there"),
+    ],
+)
+def test_a_setting_that_cannot_be_one_is_refused(name: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        session_settings({f"spark.pequod.{name}": "x"})
+
+
+def test_a_token_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(OptionError, match="option 'token_file': '/no/such' cannot be read"):
+        connection({"token_file": "/no/such"})
 
 
 def test_keys_that_are_not_of_the_pattern_are_left_out() -> None:
@@ -108,12 +151,16 @@ def test_a_row_that_makes_no_key_is_refused(row: dict[str, object], message: str
     [
         ("key binary", "column 'value': there is none"),
         ("value binary", "column 'key': there is none; a key, or the option `pattern`"),
+        (
+            "key binary, poster string, value binary",
+            "column 'poster': the column `key` says where a row goes; drop one",
+        ),
         ("key binary, value binary, extra int", "column 'extra': nobody reads it; drop it, or select value, key"),
     ],
 )
 def test_columns_that_give_no_rows_are_refused(schema: str, message: str) -> None:
     with pytest.raises(ColumnError, match=message):
-        Packing(columns_of(schema), None)
+        Packing(columns_of(schema), PATTERN if "poster" in schema else None)
 
 
 def test_rows_are_sorted_and_of_equal_keys_the_last_stays() -> None:

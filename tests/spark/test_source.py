@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pequod_spark.connection import Connection
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark_pequod import register
+from pyspark_pequod.packing import Packing
+from pyspark_pequod.writer import TaskWriter
 
 from pequod.client import Client
 from tests.spark.served import served
@@ -116,3 +124,60 @@ def test_a_computed_key_is_refused(spark: SparkSession, target: str) -> None:
     frame = spark.createDataFrame([("t|ann|0001|bob", "1")], "key string, value string")
     with pytest.raises(PythonException, match="is computed by the join"):
         frame.write.format("pequod").option("target", target).mode("append").save()
+
+
+def test_nulls_remove_keys_if_asked_to(spark: SparkSession, target: str) -> None:
+    rows = [(f"gone|{number:05d}", "1" if number % 3 else None) for number in range(9000)]
+    frame = spark.createDataFrame(rows, "key string, value string").coalesce(1)
+    writing = frame.write.format("pequod").option("target", target)
+    with Client(target) as client:
+        client.multi_put({key: "0" for key, _ in rows})
+        with pytest.raises(PythonException, match="column 'value': it is null, in the row key='gone"):
+            writing.mode("append").save()
+        writing.option("nulls", "remove").mode("append").save()
+        assert client.scan(prefix="gone|") == [(key.encode(), b"1") for key, value in rows if value]
+
+
+def test_a_computed_key_is_not_removed(spark: SparkSession, target: str) -> None:
+    frame = spark.createDataFrame([("t|ann|0001|bob", None)], "key string, value string")
+    with pytest.raises(PythonException, match="is computed by the join"):
+        frame.write.format("pequod").options(target=target, nulls="remove").mode("append").save()
+
+
+def test_a_task_keeps_to_its_rows_a_second(target: str) -> None:
+    """It may begin at once; the last of its messages waits for those before."""
+    batch = pa.RecordBatch.from_pylist([{"key": b"slow|%03d" % number, "value": b""} for number in range(300)])
+    schema = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+    task = TaskWriter(Connection(target), Packing(schema, None), rows_per_s=1000)
+    begin_s = time.monotonic()
+    assert task.write(iter([batch])).row_count == 300
+    assert time.monotonic() - begin_s >= 0.2
+    with Client(target) as client:
+        assert client.count(prefix="slow|") == 300
+
+
+def test_a_session_s_settings_say_where_the_server_is(spark: SparkSession, target: str, tmp_path: Path) -> None:
+    """A read names its range alone, and neither plans nor what Spark tells of its jobs shows a token."""
+    token = tmp_path / "token"
+    token.write_text("very-secret-1")
+    settings = {"spark.pequod.target": target, "spark.pequod.token_file": str(token)}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        register(spark)
+        posts = spark.read.format("pequod").option("partitions", 2).load("p|u03|")
+        assert posts.count() == 100
+        given = spark.read.format("pequod").option("token", "very-secret-2").load("odd")
+        given.selectExpr("concat(key, key) key", "value").write.format("pequod").mode("append").save()
+        spark.sql("create or replace temporary view odd using pequod options (prefix 'odd', token 'very-secret-2')")
+        shown = [spark.sql("select * from odd")._jdf, posts._jdf, given._jdf]
+        told = [frame.queryExecution().toString() for frame in shown]
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+        register(spark)
+    assert spark._jsparkSession is not None
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    latest = range(executions.size() - 3, executions.size())
+    told += [executions.apply(at).physicalPlanDescription() for at in latest]
+    assert not any("very-secret" in text for text in told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 from pequod_spark.connection import Connection
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 from pyspark_pequod.columns import Columns
 from pyspark_pequod.options import key_pattern
@@ -121,3 +123,56 @@ def test_columns_of_a_stream() -> None:
     schema = StructType([StructField("revision", LongType()), StructField("key", BinaryType())])
     batch = Columns(schema, None, more=("old", "revision")).batch_of({"key": [b"k"], "revision": [7]})
     assert batch.to_pylist() == [{"revision": 7, "key": b"k"}]
+
+
+def test_the_changes_of_one_server_are_written_to_another(spark: SparkSession, target: str, tmp_path: Path) -> None:
+    """Rows that were there, puts, and removals; of several changes of a key the last."""
+    feed = spark.readStream.format("pequod").option("target", target).load("p|")
+    with served() as copy, Client(target) as client, Client(copy) as reader:
+        client.multi_put({"p|bob|0002": "two", "p|liz|0001": "one"})
+        writing = feed.writeStream.format("pequod").options(target=copy, nulls="remove")
+        query = writing.option("checkpointLocation", str(tmp_path / "at")).start()
+        try:
+            query.processAllAvailable()
+            client.put("p|bob|0002", "never seen")
+            client.remove("p|bob|0002")
+            client.remove("p|liz|0001")
+            client.put("p|liz|0001", "again")
+            client.put("p|tom|0001", "new")
+            while reader.get("p|tom|0001") is None or reader.get("p|bob|0002") is not None:
+                if (error := query.exception()) is not None:
+                    raise error
+                time.sleep(0.05)
+            assert reader.scan(prefix="p|") == client.scan(prefix="p|")
+        finally:
+            query.stop()
+
+
+def test_an_aggregate_is_kept_by_each_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark refuses the output mode `update` for sinks in Python; a put replaces the value of its key."""
+    source = tmp_path / "source"
+    for number in range(2):
+        posts = spark.createDataFrame(
+            [("ann", f"{number}{post}") for post in range(3 + number)], "user string, post string"
+        )
+        posts.coalesce(1).write.mode("append").json(str(source))
+    counts = spark.readStream.schema("user string, post string").option("maxFilesPerTrigger", 1).json(str(source))
+    counts = counts.groupBy("user").count().withColumnRenamed("count", "value")
+
+    with served() as target, Client(target) as client:
+        told = []
+
+        def write(batch: DataFrame, _: int) -> None:
+            batch.write.format("pequod").options(target=target, pattern="n|<user>").mode("append").save()
+            told.append(client.get("n|ann"))
+
+        query = counts.writeStream.outputMode("update").foreachBatch(write).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert told in ([b"3", b"7"], [b"4", b"7"])
+        sink = counts.writeStream.format("pequod").options(target=target, pattern="n|<user>")
+        for mode, said in (
+            ("update", "does not support Update mode"),
+            ("complete", "write each batch with `foreachBatch`"),
+        ):
+            with pytest.raises(StreamingQueryException, match=said):
+                sink.outputMode(mode).option("checkpointLocation", str(tmp_path / mode)).start().awaitTermination()
