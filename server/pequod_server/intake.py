@@ -14,22 +14,23 @@ import asyncio
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from pequod.engine import Engine, LimitExceededError, Range
 from pequod_server.backing import Change, Changes, Event, KeyRange, Landing, Loaded, Progress, Reload
 from pequod_server.backing.rows import Clip
-from pequod_server.backing.turns import SLICE_S, Turns
+from pequod_server.backing.turns import SLICE_S, Turns, in_turns
 from pequod_server.gate import Gate
 
 log = logging.getLogger("pequod.backing")
 
-Result = TypeVar("Result")
 #: Ranges for which there was no memory.
 Refused = dict[Range, LimitExceededError]
 Rows = list[tuple[bytes, bytes]]
+#: Reads ranges of the database.
+Read = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
 
 #: Changes that are looked at between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128
@@ -112,26 +113,34 @@ class Intake:
             self.landing.reload(everything)
             await self._forget(everything)
 
-    async def land(self, token: int, loaded: Loaded, ranges: Sequence[Range]) -> Refused | None:
-        """Take in what a load brought; None if changes of it may have been missed meanwhile.
+    async def load(self, ranges: Sequence[Range], read: Read) -> Refused | None:
+        """Read ranges of the database and take them in; None if changes of them may have been missed meanwhile.
 
         Returns:
             The ranges for which there is no memory; they are not loaded.
+
+        Raises:
+            BackingUnavailableError, SchemaError: As ``read`` says.
         """
+        wanted = [KeyRange(*one) for one in ranges]
+        token = self.landing.start(wanted)
         try:
+            loaded = await read(wanted)
             async with self._one_at_a_time:
-                return await self._land(token, loaded, ranges)
+                turns = Turns()
+                rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
+                if rows is None:
+                    return None
+                # So that the rows go piece by piece below. To free a million at once takes 0.1 s.
+                del loaded
+                self._arriving = Clip(wanted)
+                return await self._take_rows(ranges, rows, turns)
         finally:
             self.landing.abandon(token)
 
-    async def _land(self, token: int, loaded: Loaded, ranges: Sequence[Range]) -> Refused | None:
-        turns = Turns()
+    async def _take_rows(self, ranges: Sequence[Range], rows: Rows, turns: Turns) -> Refused:
         refused: Refused = {}
-        self._arriving = Clip([KeyRange(*one) for one in ranges])
         try:
-            rows = await _slowly(self.landing.land_in_steps(token, loaded), turns)
-            if rows is None:
-                return None
             for one in ranges:
                 start, stop = bisect_left(rows, (one.first,)), bisect_left(rows, (one.last,))
                 try:
@@ -143,6 +152,10 @@ class Intake:
         self.counters.flights += 1
         self.counters.ranges += len(ranges)
         self.counters.rows += len(rows)
+        while rows:
+            del rows[-_ROWS_MAX:]
+            if turns.are_due():
+                await turns.give()
         return refused
 
     async def _bring_in(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
@@ -233,15 +246,3 @@ class Intake:
                 self.gate.close()
                 await turns.give()
         self.gate.open()
-
-
-async def _slowly(steps: Generator[None, None, Result], turns: Turns) -> Result:
-    """Run steps to their end and return what they return; between them others have their turn."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if turns.are_due():
-            await turns.give()

@@ -24,7 +24,6 @@ from pequod_server.backing import (
     BackingUnavailableError,
     Backoff,
     Change,
-    KeyRange,
     Status,
 )
 from pequod_server.gate import Gate
@@ -271,15 +270,8 @@ class Loader:
     async def _load(self, ranges: Sequence[Range]) -> Refused:
         if self._failure:
             raise BackingUnavailableError(_FEED, self._failure)
-        wanted = [KeyRange(first, last) for first, last in ranges]
         for _ in range(ROUNDS_MAX):
-            token = self._intake.landing.start(wanted)
-            try:
-                loaded = await self.store.load(wanted)
-            except BaseException:
-                self._intake.landing.abandon(token)
-                raise
-            refused = await self._intake.land(token, loaded, ranges)
+            refused = await self._intake.load(ranges, self.store.load)
             if refused is not None:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")

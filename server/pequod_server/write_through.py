@@ -15,6 +15,8 @@ from pequod.engine import Engine, MissingError, PequodError, Range
 from pequod.engine.ranges import united
 from pequod.errors import MixedWriteError
 from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
+from pequod_server.backing.rows import sorted_in_steps
+from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.loader import Loader
 from pequod_server.publishing import public
 
@@ -56,10 +58,20 @@ class WriteThrough:
             BackingUnavailableError: As `Loader.write`.
             InvalidKeyError, LimitExceededError, ComputedKeyError: As the engine's `put_all`; nothing is written.
         """
-        if not all(self._engine.owned_by_database(*row) for row in zip(keys, values, strict=True)):
-            raise MixedWriteError("the call")
-        changes = [Change(key, value) for key, value in zip(keys, values, strict=True)]
-        await self._loader.write(sorted(changes, key=lambda change: change.key))
+        turns = Turns()
+        rows = dict[bytes, bytes]()
+        for row in zip(keys, values, strict=True):
+            if not self._engine.owned_by_database(*row):
+                raise MixedWriteError("the call")
+            rows[row[0]] = row[1]
+            if turns.are_due():
+                await turns.give()
+        changes: list[Change] = []
+        for row in await in_turns(sorted_in_steps(rows.items()), turns):
+            changes.append(Change(*row))
+            if turns.are_due():
+                await turns.give()
+        await self._loader.write(changes)
 
     async def remove_range(self, first: bytes, last: bytes | None) -> int:
         """Remove the keys that are there now, in transactions of ``TOGETHER_MAX``; return how many.

@@ -244,8 +244,10 @@ async def test_a_trigger_that_fails_leaves_the_write_of_the_application_alone(ds
             while (await state())[0] != "down":  # noqa: ASYNC110 - a status has no event to wait for
                 await asyncio.sleep(0.01)
         assert "has no column poster" in (await state())[1]
+        checking = make(dsn, "notify")
         with pytest.raises(SchemaError, match="has no column poster"):
-            await make(dsn, "notify").check()
+            await checking.check()
+        await checking.close()
         with pytest.raises(PequodError):
             await client.count("p|", "p}")
         await database.execute("ALTER TABLE posts RENAME COLUMN author TO poster")

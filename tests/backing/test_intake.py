@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import grpc
@@ -92,10 +92,13 @@ async def test_a_large_load_is_taken_in_slices() -> None:
     intake = Intake(engine)
     rows = tuple((key, value or b"") for key, value in sorted(posts(LARGE, b"one").items()))
     whole = Range(b"p|", b"p}")
-    token = intake.landing.start([KeyRange(*whole)])
-    intake.landing.note(Changes(1, 1, tuple(Change(key, b"two") for key, _ in rows[::2])))
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        intake.landing.note(Changes(1, 1, tuple(Change(key, b"two") for key, _ in rows[::2])))
+        return Loaded(rows, SequenceHorizon(0, 0))
+
     async with watched() as longest:
-        assert await intake.land(token, Loaded(rows, SequenceHorizon(0, 0)), [whole]) == {}
+        assert await intake.load([whole], read) == {}
     assert longest.s < TURN_S
     assert engine.scan(*whole).keys == [key for key, _ in rows]
     assert set(engine.scan(*whole).values[::2]) == {b"two"}
@@ -196,9 +199,11 @@ async def test_a_load_that_began_after_a_change_was_dropped_has_it(tiny: None) -
     intake = Intake(engine)
     await intake.take(Changes(5, 5, (Change(b"p|bob|0001", b"new"), Change(b"p|liz|0001", None)), are_seen=False))
     whole = Range(b"p|", b"p}")
-    token = intake.landing.start([KeyRange(*whole)])
-    loaded = Loaded(((b"p|bob|0001", b"old"), (b"p|liz|0001", b"old")), SequenceHorizon(4, 4))
-    assert await intake.land(token, loaded, [whole]) == {}
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        return Loaded(((b"p|bob|0001", b"old"), (b"p|liz|0001", b"old")), SequenceHorizon(4, 4))
+
+    assert await intake.load([whole], read) == {}
     assert engine.scan(*whole) == ([b"p|bob|0001"], [b"new"])
 
 
@@ -208,10 +213,14 @@ async def test_a_key_is_wanted_from_the_begin_of_a_load_to_its_end(tiny: None) -
     rows = tuple((key, b"one") for key in sorted(posts(500, b"")))
     whole = Range(b"p|", b"p}")
     assert not intake.is_wanted(rows[-1][0])
-    token = intake.landing.start([KeyRange(*whole)])
-    assert intake.is_wanted(rows[-1][0])
-    landing = asyncio.create_task(intake.land(token, Loaded(rows, SequenceHorizon(0, 0)), [whole]))
-    while not landing.done():
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        await asyncio.sleep(0)
+        return Loaded(rows, SequenceHorizon(0, 0))
+
+    loading = asyncio.create_task(intake.load([whole], read))
+    await asyncio.sleep(0)
+    while not loading.done():
         assert intake.is_wanted(rows[-1][0])
         assert intake.is_wanted(rows[0][0])
         await asyncio.sleep(0)
@@ -313,19 +322,24 @@ async def test_commits_loads_and_reloads_in_any_order_leave_what_the_database_ha
         # What goes wrong is not to be mended by a later load.
         while told[0] < COMMITS - 10:
             one = draw.choice(ranges)
-            token, least = intake.landing.start([KeyRange(*one)]), floor[0]
-            await wait()
-            # A snapshot may miss commits that were told already, if the feed said so.
-            seen = draw.choice([len(log), draw.randint(least, len(log))])
-            rows: dict[bytes, bytes] = {}
-            for changes in log[:seen]:
-                for change in changes.changes:
-                    rows.pop(change.key, None)
-                    if change.value is not None:
-                        rows[change.key] = change.value
-            await wait()
-            found = tuple(sorted((key, value) for key, value in rows.items() if one.first <= key < one.last))
-            if await intake.land(token, Loaded(found, SequenceHorizon(seen, seen)), [one]) is not None:
+            least, seen = floor[0], 0
+
+            async def read(ranges: Sequence[KeyRange], least: int = least) -> Loaded:
+                nonlocal seen
+                await wait()
+                # A snapshot may miss commits that were told already, if the feed said so.
+                seen = draw.choice([len(log), draw.randint(least, len(log))])
+                rows: dict[bytes, bytes] = {}
+                for changes in log[:seen]:
+                    for change in changes.changes:
+                        rows.pop(change.key, None)
+                        if change.value is not None:
+                            rows[change.key] = change.value
+                await wait()
+                found = tuple(sorted(row for row in rows.items() if ranges[0].holds(row[0])))
+                return Loaded(found, SequenceHorizon(seen, seen))
+
+            if await intake.load([one], read) is not None:
                 floor[0] = max(floor[0], seen)
             engine._check()
 

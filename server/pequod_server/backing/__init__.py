@@ -7,6 +7,8 @@ mapping.py        key patterns tied to relations, from TOML
 values.py         columns to values
 store.py          the protocol and what passes through it
 landing.py        loads and changes brought together
+noted.py          keys that triggers noted, as far as anybody has them
+turns.py          long work in slices
 sql.py, rows.py   statements for many ranges; records to rows
 health.py         status, backoff, feeds that mend themselves
 fake.py           a store that follows a test's script

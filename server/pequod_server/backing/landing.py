@@ -184,7 +184,7 @@ def _with_changes(
         return list(rows)
     merged: Rows = []
     at = 0
-    for number, key in enumerate((yield from sorted_in_steps(list(changes)))):
+    for number, key in enumerate((yield from sorted_in_steps(changes))):
         stop = bisect_left(rows, (key,), at)
         merged += rows[at:stop]
         at = stop + (stop < len(rows) and rows[stop][0] == key)

@@ -17,15 +17,19 @@ import asyncpg
 
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import FeedBrokenError
+from pequod_server.backing.noted import Noted
 from pequod_server.backing.pg_schema import EVERYTHING
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges, told
-from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload
+from pequod_server.backing.store import Change, Changes, Event, IsWanted, Progress, Reload
+from pequod_server.backing.turns import Turns
 
 #: How often the feed asks how far the database is, and whether the triggers are still there.
 _PROGRESS_S: Final = 0.1
 _CHECK_S: Final = 1.0
 #: Notifications that wait in the database for its slowest listener; writers fail when the queue is full.
 _QUEUE_USAGE_MAX: Final = 0.5
+#: Characters of notes that are kept until they are read: keys of a million rows or so.
+_NOTES_SIZE_MAX: Final = 32 << 20
 _MANY: Final = "a table was truncated, or more rows changed than are worth telling apart"
 
 
@@ -44,10 +48,12 @@ async def notify_feed(session: PostgresSession, since: int | None, is_wanted: Is
             asked_s = session.health.now()
             progress = await listener.progress()
             notes = listener.take()
-            async for event in _events(session, notes, position, progress, is_wanted):
-                yield event
-            position = progress
+            event = await _event(session, notes, progress, is_wanted)
+            yield event
             session.health.stands(asked_s, 0)
+            if isinstance(event, Reload):
+                # A trigger may have failed, and for a reason that the status should tell.
+                checked = 0.0
             if asyncio.get_running_loop().time() - checked >= _CHECK_S:
                 checked = asyncio.get_running_loop().time()
                 await listener.check_queue()
@@ -56,42 +62,38 @@ async def notify_feed(session: PostgresSession, since: int | None, is_wanted: Is
             await listener.wait()
 
 
-async def _events(
-    session: PostgresSession, notes: list[str], before: int, position: int, is_wanted: IsWanted
-) -> AsyncGenerator[Event, None]:
-    """Yield what the notes tell; only the last event is at ``position``."""
-    noted, ranges, failure = _noted(session, notes)
-    # Loads that begin from here on see what was committed before its note came.
-    keys = [key for key in noted if is_wanted(key)]
+async def _event(session: PostgresSession, notes: list[str], position: int, is_wanted: IsWanted) -> Event:
+    """Return what the notes tell, whole commits in one event."""
+    noted, failure = await _noted(session, notes, is_wanted)
+    ranges = noted.ranges
     if ranges:
-        yield Reload(before, tuple(ranges), failure or _MANY)
-    if failure:
-        # If a table no longer fits its mapping, the status says so from now on.
-        await session.check_installed()
+        return Reload(position, ranges, failure or _MANY)
+    keys = noted.keys
     if not keys:
-        yield Progress(position)
-        return
+        return Progress(position)
     try:
         rows, moment = await session.read(keys_as_ranges(keys))
     except BackingUnavailableError as error:
         # The notes are taken and would be forgotten.
         raise FeedBrokenError(str(error), is_lost=True) from error
-    yield Changes(position, moment.number, tuple(Change(key, rows.get(key)) for key in keys))
+    return Changes(position, moment.number, tuple([Change(key, rows.get(key)) for key in keys]))
 
 
-def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], list[KeyRange], str]:
-    """Return the keys and ranges of notes, and why a trigger failed; empty if none did."""
+async def _noted(session: PostgresSession, notes: list[str], is_wanted: IsWanted) -> tuple[Noted, str]:
+    """Return the keys of notes, and why a trigger failed; empty if none did."""
     failure = ""
     by_identity = {mapping.identity: mapping for mapping in session.mappings}
-    keys: dict[bytes, None] = {}
-    ranges: dict[KeyRange, None] = {}
+    noted = Noted(session.mappings, is_wanted)
+    turns = Turns()
     for note in notes:
+        if turns.are_due():
+            await turns.give()
         identity, _, rest = note.partition(" ")
         mapping = by_identity.get(identity)
         if mapping is None:
             continue
         if rest.startswith(EVERYTHING):
-            ranges[KeyRange(mapping.first, mapping.last)] = None
+            noted.give_up(identity)
             reason = rest.removeprefix(EVERYTHING).strip()
             if reason:
                 failure = f"the trigger of {mapping.pattern} on {mapping.table} failed: {reason}"
@@ -99,10 +101,10 @@ def _noted(session: PostgresSession, notes: list[str]) -> tuple[list[bytes], lis
         names = [slot.name for slot in mapping.slots]
         for texts in json.loads(rest):
             try:
-                keys[mapping.key(dict(zip(names, texts, strict=True)))] = None
+                noted.add(identity, mapping.key(dict(zip(names, texts, strict=True))))
             except PackError as error:
                 session.health.unpackable(error)
-    return list(keys), list(ranges), failure
+    return noted, failure
 
 
 class _Listener:
@@ -111,7 +113,9 @@ class _Listener:
     def __init__(self, session: PostgresSession, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         self._session = session
         self._connection = connection
-        self._notes: list[str] = []
+        #: In their order, each once.
+        self._notes: dict[str, None] = {}
+        self._notes_size = 0
         self._woken = asyncio.Event()
 
     async def start(self) -> None:
@@ -148,9 +152,9 @@ class _Listener:
 
     def take(self) -> list[str]:
         """Return the notes that came since the last time."""
-        notes, self._notes = self._notes, []
+        notes, self._notes, self._notes_size = self._notes, {}, 0
         self._woken.clear()
-        return notes
+        return list(notes)
 
     async def wait(self) -> None:
         """Wait for a note, or for a moment."""
@@ -163,11 +167,24 @@ class _Listener:
             woken.cancel()
 
     def _note(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        self._notes.append(str(payload))
+        note = str(payload)
+        if self._notes_size + len(note) > _NOTES_SIZE_MAX:
+            # The keys would take more memory than that.
+            self._notes = dict.fromkeys(map(_whole, self._notes))
+            self._notes_size = 0
+            note = _whole(note)
+        if note not in self._notes:
+            self._notes[note] = None
+            self._notes_size += len(note)
         self._woken.set()
 
     def _wake(self, _connection: Any) -> None:
         self._woken.set()
+
+
+def _whole(note: str) -> str:
+    """Return a note that has the pattern of another one read again."""
+    return f"{note.partition(' ')[0]} {EVERYTHING}"
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
+from pequod_server.backing.boxes import Box
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import Health
 from pequod_server.backing.mapping import Mapping
@@ -25,6 +26,7 @@ from pequod_server.backing.pg_schema import (
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.sql import boxes_of, select
 from pequod_server.backing.store import Changes, KeyRange
+from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import Cell
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -43,6 +45,9 @@ _AWAY: Final = (
 )
 _CHANGED: Final = (asyncpg.SyntaxOrAccessError, asyncpg.CannotCoerceError, asyncpg.FeatureNotSupportedError)
 _HALF: Final = 1 << 31
+#: Ranges in one statement; and ranges or rows between two looks at the clock.
+_RANGES_MAX: Final = 1000
+_DECODED: Final = 128
 
 
 @asynccontextmanager
@@ -251,18 +256,29 @@ class PostgresSession:
         return Moment(SnapshotHorizon.parse(row[0], row[1]), self._number)
 
     async def _rows(self, connection: Connection, facts: Facts, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
-        clip = Clip(ranges)
         rows: dict[bytes, bytes] = {}
-        for mapping in self.mappings:
-            query = select(PostgresDialect(facts), mapping, boxes_of(mapping, ranges))
-            if query is None:
-                continue
-            records = await connection.fetch(query.text, *query.parameters)
-            kinds = [facts[mapping.table].columns[name].kind for name in mapping.columns]
-            cells = ([Cell(*pair) for pair in zip(record, kinds, strict=True)] for record in records)
-            rows.update(
-                (key, value) for key, value in packed(mapping, cells, self.health.unpackable) if clip.holds(key)
-            )
+        turns = Turns()
+        for at in range(0, len(ranges), _RANGES_MAX):
+            some = ranges[at : at + _RANGES_MAX]
+            clip = Clip(some)
+            for mapping in self.mappings:
+                boxes: dict[Box, None] = {}
+                for start in range(0, len(some), _DECODED):
+                    boxes.update(dict.fromkeys(boxes_of(mapping, some[start : start + _DECODED])))
+                    if turns.are_due():
+                        await turns.give()
+                query = select(PostgresDialect(facts), mapping, boxes)
+                if query is None:
+                    continue
+                records = await connection.fetch(query.text, *query.parameters)
+                kinds = [facts[mapping.table].columns[name].kind for name in mapping.columns]
+                for start in range(0, len(records), _DECODED):
+                    part = records[start : start + _DECODED]
+                    cells = ([Cell(*pair) for pair in zip(record, kinds, strict=True)] for record in part)
+                    found = packed(mapping, cells, self.health.unpackable)
+                    rows.update((key, value) for key, value in found if clip.holds(key))
+                    if turns.are_due():
+                        await turns.give()
         return rows
 
 

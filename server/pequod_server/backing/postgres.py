@@ -39,6 +39,7 @@ from pequod_server.backing.pg_schema import (
 )
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges
 from pequod_server.backing.pg_slot import slot_feed
+from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
 from pequod_server.backing.store import (
     Change,
@@ -50,11 +51,14 @@ from pequod_server.backing.store import (
     Status,
     every_key,
 )
+from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.backing.values import Cell, decompose
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 #: A write meets a row that another one has just inserted: look again.
 _ATTEMPTS = 3
+#: Rows that are written or looked for in one statement: they are encoded in one go.
+_TOGETHER = 250
 
 
 class _OneByOneError(Exception):
@@ -172,7 +176,7 @@ class PostgresStore:
             if self._session.mode == "slot"
             else SequenceHorizon(moment.snapshot.position, moment.number)
         )
-        return Loaded(tuple(sorted(rows.items())), horizon)
+        return Loaded(tuple(await in_turns(sorted_in_steps(rows.items()), Turns())), horizon)
 
     def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
         """Yield what happens after a position."""
@@ -185,7 +189,12 @@ class PostgresStore:
 
     async def write(self, changes: Sequence[Change]) -> int:
         """Carry changes out in one transaction."""
-        plans = [self._mapping(change) for change in changes]
+        turns = Turns()
+        plans: list[Mapping] = []
+        for change in changes:
+            plans.append(self._mapping(change))
+            if turns.are_due():
+                await turns.give()
         session = self._session
         for attempt in range(_ATTEMPTS):
             try:
@@ -270,17 +279,28 @@ class PostgresStore:
             _OneByOneError: Something is; what it is shows when they are written one by one.
         """
         last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
-        put = keys_as_ranges(key for key, (_, change) in last.items() if change.value is not None)
-        before = await self._session._rows(connection, facts, put)
+        put = [key for key, (_, change) in last.items() if change.value is not None]
+        before = await self._there(connection, facts, put)
         rows_of: dict[str, list[Sequence[object]]] = {}
+        turns = Turns()
         for key, (mapping, change) in last.items():
-            update, insert = _statements(mapping, facts, change)[0], _statements(mapping, facts, change)[-1]
-            query = update if key in before else insert
+            statements = _statements(mapping, facts, change)
+            query = statements[0] if key in before else statements[-1]
             rows_of.setdefault(query.text, []).append(query.parameters)
+            if turns.are_due():
+                await turns.give()
         for text, rows in rows_of.items():
-            await connection.executemany(text, rows)
-        if len(await self._session._rows(connection, facts, put)) < len(put):
+            for at in range(0, len(rows), _TOGETHER):
+                await connection.executemany(text, rows[at : at + _TOGETHER])
+        if len(await self._there(connection, facts, put)) < len(put):
             raise _OneByOneError
+
+    async def _there(self, connection: Connection, facts: Facts, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which keys have a row."""
+        there: set[bytes] = set()
+        for at in range(0, len(keys), _TOGETHER):
+            there.update(await self._session._rows(connection, facts, keys_as_ranges(keys[at : at + _TOGETHER])))
+        return there
 
     async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: Change) -> None:
         *updates, insert = _statements(mapping, facts, change)

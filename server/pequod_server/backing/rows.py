@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import merge
+from itertools import islice
 from typing import Final, TypeVar
 
 from pequod_server.backing.errors import PackError
@@ -78,7 +79,7 @@ class Clip:
         return bisect_left(self._firsts, one.last) > at + 1 if one.last is not None else at + 1 < len(self._firsts)
 
 
-def sorted_in_steps(items: list[T]) -> Generator[None, None, list[T]]:
+def sorted_in_steps(items: Iterable[T]) -> Generator[None, None, list[T]]:
     """Sort in steps of a few milliseconds.
 
     Yields:
@@ -87,12 +88,13 @@ def sorted_in_steps(items: list[T]) -> Generator[None, None, list[T]]:
     Cost:
         Up to a step's size that of `sorted`, beyond 1 µs an item: one call for a million would take a second.
     """
-    if len(items) <= _SORTED:
-        return sorted(items)
-    pieces = []
-    for at in range(0, len(items), _SORTED):
-        pieces.append(sorted(items[at : at + _SORTED]))
+    rest = iter(items)
+    pieces: list[list[T]] = []
+    while piece := sorted(islice(rest, _SORTED)):
+        pieces.append(piece)
         yield
+    if len(pieces) == 1:
+        return pieces[0]
     found: list[T] = []
     for item in merge(*pieces):
         found.append(item)

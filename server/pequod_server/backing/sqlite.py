@@ -12,10 +12,9 @@ import asyncio
 import json
 import secrets
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar, assert_never
 
@@ -25,7 +24,8 @@ from pequod_server.backing.columns import Column, SqlType
 from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError, WriteRefusedError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.rows import Clip, packed
+from pequod_server.backing.noted import Noted
+from pequod_server.backing.rows import Clip, packed, result_of, sorted_in_steps
 from pequod_server.backing.sql import Query, boxes_of, place, quoted, select, table_parts
 from pequod_server.backing.sqlite_schema import CHANGES
 from pequod_server.backing.store import (
@@ -41,6 +41,7 @@ from pequod_server.backing.store import (
     Status,
     every_key,
 )
+from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import Cell, decompose
 
 P = ParamSpec("P")
@@ -49,8 +50,9 @@ T = TypeVar("T")
 _KEPT: Final = 100_000
 #: Stands among the changes in the place of a mapping's name.
 _MARK: Final = "mark"
-#: A feed reads more keys than this again as whole patterns.
-_KEYS_MAX: Final = 50_000
+#: Notes that are read at a time, and ranges in one statement.
+_NOTES_MAX: Final = 2000
+_RANGES_MAX: Final = 1000
 
 
 class SqliteDialect:
@@ -81,13 +83,6 @@ class SqliteDialect:
             [value if kind == "text" else int(value) for value, kind in zip(row, types, strict=True)] for row in rows
         ]
         return [json.dumps(typed)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    seq: int
-    #: None: too many keys to list.
-    changes: tuple[Change, ...] | None
 
 
 class SqliteStore:
@@ -164,31 +159,42 @@ class SqliteStore:
             with _transaction(connection):
                 seq = _seq(connection)
                 rows = self._read(connection, ranges)
-            return Loaded(tuple(sorted(rows.items())), SequenceHorizon(seq, seq))
+            # In steps here, too: while a list is sorted, no other thread has the interpreter.
+            return Loaded(tuple(result_of(sorted_in_steps(rows.items()))), SequenceHorizon(seq, seq))
 
         return await self._loads.run(load)
 
-    def changes(
-        self,
-        since: int | None = None,
-        is_wanted: IsWanted = every_key,  # noqa: ARG002 - all changes are told
-    ) -> AsyncIterator[Event]:
+    def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
         """Yield what happens after a position."""
-        everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
-        return mended(self._session, since, everything, self._health, self._backoff, self._closing)
+
+        def session(since: int | None) -> AsyncGenerator[Event, None]:
+            return self._session(since, is_wanted)
+
+        return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
     async def write(self, changes: Sequence[Change]) -> int:
         """Carry changes out in one transaction."""
-        plans = [self._plan(change) for change in changes]
+        turns = Turns()
+        plans: list[list[Query]] = []
+        #: The keys that have a row afterwards.
+        written: dict[bytes, Mapping] = {}
+        for change in changes:
+            mapping, statements = self._plan(change)
+            plans.append(statements)
+            written.pop(change.key, None)
+            if change.value is not None:
+                written[change.key] = mapping
+            if turns.are_due():
+                await turns.give()
 
         def write(connection: sqlite3.Connection) -> int:
             with _transaction(connection, "IMMEDIATE"):
                 try:
-                    for change, (mapping, statements) in zip(changes, plans, strict=True):
+                    for statements in plans:
                         for statement in statements:
                             if connection.execute(statement.text, statement.parameters).rowcount:
                                 break
-                        self._check_written(connection, mapping, change)
+                    self._check_written(connection, written)
                 except sqlite3.IntegrityError as error:
                     raise WriteRefusedError(self._name, str(error)) from error
                 return _seq(connection)
@@ -236,7 +242,7 @@ class SqliteStore:
 
     # The feed.
 
-    async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
+    async def _session(self, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
         oldest, now, schema = await self._feed.run(self._start)
         position = now if since is None else since
         is_altered = since is not None and self._schema not in {None, schema}
@@ -254,14 +260,10 @@ class SqliteStore:
             if seen != version:
                 # Asked before the batch is read, so that a commit in between is seen the next time.
                 version = seen
-                batch = await self._feed.run(self._batch, position, schema)
-                if batch.changes is None:
-                    yield Reload(batch.seq, self._everything(), "more keys have changed than are worth telling apart")
-                elif batch.changes:
-                    yield Changes(batch.seq, batch.seq, batch.changes)
-                elif batch.seq > position:
-                    yield Progress(batch.seq)
-                position = batch.seq
+                event = await self._event(position, schema, is_wanted)
+                if event.position > position:
+                    yield event
+                position = event.position
                 await self._feed.run(_forget, position)
             self._health.stands(asked_s, 0)
             await self._pause()
@@ -281,34 +283,49 @@ class SqliteStore:
             (oldest,) = connection.execute(f"SELECT min(seq) - 1 FROM {CHANGES}").fetchone()
             return now if oldest is None else int(oldest), now, schema
 
-    def _batch(self, connection: sqlite3.Connection, position: int, schema: int) -> _Batch:
-        with _transaction(connection):
-            if _schema_version(connection) != schema:
-                # A trigger may have been away for a while, and be back.
-                raise FeedBrokenError("the schema has changed", is_lost=True)
-            seq = _seq(connection)
-            noted = connection.execute(
-                f"SELECT DISTINCT mapping, slots FROM {CHANGES} WHERE seq > ? LIMIT ?", (position, _KEYS_MAX + 1)
-            ).fetchall()
-            if len(noted) > _KEYS_MAX:
-                return _Batch(seq, None)
-            keys = self._noted_keys(noted)
-            rows = self._read(connection, [KeyRange(key, key + b"\0") for key in keys])
-        return _Batch(seq, tuple(Change(key, rows.get(key)) for key in keys))
+    async def _event(self, position: int, schema: int, is_wanted: IsWanted) -> Event:
+        """Return what happened after a position, as one snapshot has it."""
+        noted, turns = Noted(self.mappings, is_wanted), Turns()
+        try:
+            seq, cursor = await self._feed.run(self._begin, position, schema)
+            while found := await self._feed.run(self._noted_keys, cursor):
+                for identity, key in found:
+                    noted.add(identity, key)
+                    if turns.are_due():
+                        await turns.give()
+            if ranges := noted.ranges:
+                return Reload(seq, ranges, "more keys have changed than are worth telling apart")
+            keys = noted.keys
+            if not keys:
+                return Progress(seq)
+            rows = await self._feed.run(self._read, [KeyRange(key, key + b"\0") for key in keys])
+            return Changes(seq, seq, tuple([Change(key, rows.get(key)) for key in keys]))
+        finally:
+            await self._feed.rollback()
 
-    def _noted_keys(self, noted: Iterable[tuple[str, str]]) -> list[bytes]:
+    def _begin(self, connection: sqlite3.Connection, position: int, schema: int) -> tuple[int, sqlite3.Cursor]:
+        connection.execute("BEGIN")
+        if _schema_version(connection) != schema:
+            # A trigger may have been away for a while, and be back.
+            raise FeedBrokenError("the schema has changed", is_lost=True)
+        seq = _seq(connection)
+        return seq, connection.execute(f"SELECT DISTINCT mapping, slots FROM {CHANGES} WHERE seq > ?", (position,))
+
+    def _noted_keys(self, _connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> list[tuple[str, bytes]]:
+        """Return the next keys that are noted; none at the end."""
         by_identity = {mapping.identity: mapping for mapping in self.mappings}
-        keys: dict[bytes, None] = {}
-        for identity, slots in noted:
-            mapping = by_identity.get(identity)
-            if mapping is None:
-                continue
-            try:
-                names = (slot.name for slot in mapping.slots)
-                keys[mapping.key(dict(zip(names, json.loads(slots), strict=True)))] = None
-            except PackError as error:
-                self._health.unpackable(error)
-        return list(keys)
+        found: list[tuple[str, bytes]] = []
+        while not found and (notes := cursor.fetchmany(_NOTES_MAX)):
+            for identity, slots in notes:
+                mapping = by_identity.get(identity)
+                if mapping is None:
+                    continue
+                try:
+                    names = (slot.name for slot in mapping.slots)
+                    found.append((identity, mapping.key(dict(zip(names, json.loads(slots), strict=True)))))
+                except PackError as error:
+                    self._health.unpackable(error)
+        return found
 
     def _everything(self) -> tuple[KeyRange, ...]:
         return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
@@ -316,22 +333,23 @@ class SqliteStore:
     # Rows.
 
     def _read(self, connection: sqlite3.Connection, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
-        clip = Clip(ranges)
         rows: dict[bytes, bytes] = {}
-        for mapping in self.mappings:
-            query = select(SqliteDialect(), mapping, boxes_of(mapping, ranges))
-            if query is None:
-                continue
-            try:
-                records = connection.execute(query.text, query.parameters)
-            except sqlite3.OperationalError as error:
-                if "no such" in str(error):
-                    raise SchemaError(self._name, [str(error)]) from error
-                raise
-            cells = ([_cell(value) for value in record] for record in records)
-            rows.update(
-                (key, value) for key, value in packed(mapping, cells, self._health.unpackable) if clip.holds(key)
-            )
+        for at in range(0, len(ranges), _RANGES_MAX):
+            some = ranges[at : at + _RANGES_MAX]
+            clip = Clip(some)
+            for mapping in self.mappings:
+                query = select(SqliteDialect(), mapping, boxes_of(mapping, some))
+                if query is None:
+                    continue
+                try:
+                    records = connection.execute(query.text, query.parameters)
+                except sqlite3.OperationalError as error:
+                    if "no such" in str(error):
+                        raise SchemaError(self._name, [str(error)]) from error
+                    raise
+                cells = ([_cell(value) for value in record] for record in records)
+                found = packed(mapping, cells, self._health.unpackable)
+                rows.update((key, value) for key, value in found if clip.holds(key))
         return rows
 
     def _plan(self, change: Change) -> tuple[Mapping, list[Query]]:
@@ -362,12 +380,14 @@ class SqliteStore:
         update = Query(f"UPDATE {table} SET {targets} WHERE {where}", (*values.values(), *slots.values()))
         return mapping, [update, insert]
 
-    def _check_written(self, connection: sqlite3.Connection, mapping: Mapping, change: Change) -> None:
-        there = change.key in self._read(connection, [KeyRange(change.key, change.key + b"\0")])
-        if change.value is not None and not there:
-            raise WriteRefusedError(
-                self._name, f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}"
-            )
+    def _check_written(self, connection: sqlite3.Connection, written: dict[bytes, Mapping]) -> None:
+        """See that the rows of keys are there."""
+        there = self._read(connection, [KeyRange(key, key + b"\0") for key in written])
+        for key, mapping in written.items():
+            if key not in there:
+                raise WriteRefusedError(
+                    self._name, f"the row of key {shown(key)} would not meet the condition of {mapping.pattern}"
+                )
 
 
 class _Line:
@@ -400,6 +420,19 @@ class _Line:
             return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
         except RuntimeError as error:
             raise BackingUnavailableError(name, "the store has been closed") from error
+
+    async def rollback(self) -> None:
+        """End the transaction of earlier work, if there is one, without a look at the file: the next work has it."""
+
+        def rollback() -> None:
+            if self._connection is not None:
+                try:
+                    self._connection.rollback()
+                except sqlite3.Error:
+                    self._drop()
+
+        with suppress(RuntimeError):
+            await asyncio.get_running_loop().run_in_executor(self._thread, rollback)
 
     async def close(self) -> None:
         """Close the connection and end the thread, after what it is doing."""

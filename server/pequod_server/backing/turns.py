@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+Result = TypeVar("Result")
 
 #: How long a slice lasts. Several of them and the calls of clients share one turn of the loop, which is to be 20 ms.
 SLICE_S: Final = 0.003
@@ -33,3 +36,15 @@ class Turns:
         """Let the event loop turn once, and begin a slice."""
         await asyncio.sleep(0)
         self._end_s = time.perf_counter() + SLICE_S
+
+
+async def in_turns(steps: Generator[None, None, Result], turns: Turns) -> Result:
+    """Run steps to their end and return what they return; between slices of them the event loop has its turn."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if turns.are_due():
+            await turns.give()
