@@ -52,6 +52,8 @@ _RESTARTS_MAX: Final = 2
 #: How long a server that went away is waited for.
 _RETURN_S: Final = 30.0
 
+#: What a source row is taken to give, before it is known: posts are in many timelines.
+_ROWS_OF_SOURCE: Final = 10
 #: What is wrong with a copy of other columns.
 _NO_ROWS: Final = "has no columns key and value, binary or text; `pequod dump '' -o base.parquet` makes such files"
 
@@ -109,7 +111,8 @@ def backfill(
     # Before Spark starts, so that what the server refuses is refused at once.
     begun = Begun(connection.client, request)
     try:
-        with session(_patient(master), conf, "starting Spark") as spark:
+        rows = _ROWS_OF_SOURCE * begun.source_count
+        with session(_patient(master), conf, "starting Spark", row_count=rows) as spark:
             outcome = _run(spark, connection, begun, request, _read_parquet(spark, path) if path else None)
     finally:
         begun.close()

@@ -29,24 +29,41 @@ DEFAULT_MASTER: Final = "local[*]"
 _SETTINGS: Final = {"spark.log.level": "ERROR"}
 #: Spark's own 200 are for clusters: on one machine that many tasks for each shuffle take longer than what they do.
 _LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "16"}
+#: Up to so many rows most of the time is Java's own, to compile what it hardly runs.
+_FEW_ROWS: Final = 1_000_000
+_FEW_ROWS_SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @contextmanager
-def session(master: str, conf: Sequence[str] | None, doing: str) -> Iterator[SparkSession]:
+def session(
+    master: str, conf: Sequence[str] | None, doing: str, *, row_count: int | None = None
+) -> Iterator[SparkSession]:
     """Run a session for the length of one command, and say on a terminal that something goes on.
 
     A session that runs already, whoever started it, is used as it is set, and goes on afterwards.
+
+    Args:
+        master: Where to run.
+        conf: Settings of Spark that come before ours.
+        doing: What the command does.
+        row_count: About how many rows there are; None if nobody knows. A local session for few is set to plan quickly.
     """
     settings = dict(map(parse_setting, conf or ()))
-    from pequod_spark.session import is_running, require_spark, spark_session
+    from pequod_spark.session import is_running, require_pyspark, spark_session
 
-    require_spark()
+    require_pyspark()
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from rich.console import Console
 
     is_ours = not is_running()
-    chosen = {**_SETTINGS, **_local(master), **settings} if is_ours else settings
+    chosen = {**_SETTINGS, **_local(master, row_count), **settings} if is_ours else settings
     console = Console(stderr=True)
     try:
         with console.status(f"{doing} ...") if console.is_terminal else nullcontext():
@@ -70,8 +87,10 @@ def spark_connection(target: str) -> Connection:
     return Connection(target, **connection_settings())
 
 
-def _local(master: str) -> dict[str, str]:
-    return _LOCAL_SETTINGS if master.startswith("local") else {}
+def _local(master: str, row_count: int | None) -> dict[str, str]:
+    if not master.startswith("local"):
+        return {}
+    return _LOCAL_SETTINGS if row_count is None or row_count > _FEW_ROWS else _FEW_ROWS_SETTINGS
 
 
 def _first_line(text: str) -> str:

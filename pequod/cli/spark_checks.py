@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pequod.engine.spec import Pattern
 
 _MASTER: Final = re.compile(r"local|local\[(\*|[0-9]+)(, *[0-9]+)?\]|yarn|(spark|k8s)://.+")
+#: Of a line with a row, about.
+_LINE_BYTES: Final = 50
 #: hdfs:, s3a:, and so on; what Spark finds by itself.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -89,6 +91,17 @@ def first_key(kind: str, file: Path, pattern: Pattern | None) -> bytes | None:
         schema.add(name, BinaryType())
     keys = Packing(schema, pattern).pack(row)["key"].to_pylist()
     return keys[0] if keys else None
+
+
+def row_count(kind: str, path: str, file: Path | None) -> int | None:
+    """Return about how many rows a source has, None if it is more than one file."""
+    if file is None or file != Path(path):
+        return None
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(file).num_rows)
+    return file.stat().st_size // _LINE_BYTES
 
 
 def reach(target: str) -> None:

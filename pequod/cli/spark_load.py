@@ -11,7 +11,7 @@ import typer
 from pequod.cli.connection import DEFAULT_TARGET, Target
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.spark import DEFAULT_MASTER, Conf, Master, session, spark_connection
-from pequod.cli.spark_checks import check_options, first_file, first_key, reach_to_write
+from pequod.cli.spark_checks import check_options, first_file, first_key, reach_to_write, row_count
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def load(
     if not dry_run:
         reach_to_write(target, key)
     begun = time.monotonic()
-    with session(master, conf, f"loading {path}") as spark:
+    with session(master, conf, f"loading {path}", row_count=row_count(kind, path, file)) as spark:
         from pyspark_pequod.loading import load as write
         from pyspark_pequod.loading import packed
 

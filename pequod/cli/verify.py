@@ -70,7 +70,9 @@ def verify(
             if repair:
                 # Of an empty range a server asks for the right on its first key, and forgets nothing.
                 client.invalidate_range(output.first, output.first)
-    with session(master, conf, "verifying") as spark:
+        told = client.statistics()
+        rows = sum(one.keys for one in told.tables.values()) + sum(one.rows for one in told.joins.values())
+    with session(master, conf, "verifying", row_count=rows) as spark:
         from pequod_spark.verify import verify as compare
 
         connection = spark_connection(target)

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -30,16 +29,14 @@ from pyspark.sql import functions as f
 
 from pequod.calls import BackfillStatus
 from pequod.client import Client
-from pequod.engine.containing import keys_of, meet
 from pequod.engine.explain import PartState
 from pequod.engine.ranges import Range, united
 from pequod.engine.rows import Rows
 from pequod.engine.spec import JoinSpec
 from pequod.errors import PequodError, UnknownJoinError
-from pequod_spark.cutting import FEW_ROWS, PART_ROWS, Contexts, survey
+from pequod_spark.cutting import FEW_SOURCES, PART_ROWS, Contexts, survey
 from pequod_spark.leases import Lease
 from pequod_spark.loads import Part, Requests
-from pequod_spark.needs import needs
 from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read, is_unique
 from pequod_spark.ranges import clip, sorted_ranges
@@ -184,7 +181,7 @@ class Begun:
             with run.cancelled_with_lease():
                 if read is not None:
                     run.compare(read)
-                outcome = run.load(read or run.read_server(), self._request.part_rows)
+                outcome = run.load(read or run.read_server(), self._request.part_rows, self.source_count)
             self._client.backfills.end(self.status, "finished")
         except BaseException as error:
             self.close("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
@@ -280,8 +277,8 @@ class _Run:
             if (copied.rows, copied["sum"] or 0) != held:
                 raise SourceDiffersError(first, last, copied.rows, held.row_count)
 
-    def load(self, read: Read, part_rows: int) -> Outcome:
-        """Compute, sort and load."""
+    def load(self, read: Read, part_rows: int, source_count: int) -> Outcome:
+        """Compute, sort and load; ``source_count`` is how many source rows there are."""
         status = self._status
         covered = self._covered()
         prefixes = None
@@ -293,7 +290,7 @@ class _Run:
             return compile_pieces(self._spec, status.level, read, *within, prefixes, one_of=one_of)
 
         self._lease.stage = "computing"
-        found = survey(pieces, part_rows, can_sample=is_unique(self._spec) and self._rows_max() > FEW_ROWS)
+        found = survey(pieces, part_rows, can_sample=is_unique(self._spec) and source_count > FEW_SOURCES)
         self._lease.rows_expected = found.row_count
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._lease.stage = "sorting and loading"
@@ -305,12 +302,6 @@ class _Run:
         total = outcomes.agg(*sums, (f.max("ended") - f.min("begun")).alias("load_s")).first()
         assert total is not None
         return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0, total.load_s or 0.0)
-
-    def _rows_max(self) -> int:
-        """Return how many output rows there can be at most: one for each tuple of source keys."""
-        within = meet(self._status.first, self._status.last, keys_of(self._spec.output))
-        found = needs([], self._spec, *within)
-        return prod(self._client.explain_range(*need.within).stored_keys for need in found)
 
     def _loader(self, parts: list[Part]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return what a task does with its partition."""

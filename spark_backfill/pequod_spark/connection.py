@@ -43,15 +43,6 @@ class Connection:
             client.joins()
             return client.server_id
 
-    def refuse_changed(self, server_id: int, doing: str) -> None:
-        """See that the server is still the one with a number.
-
-        Raises:
-            ServerChangedError: It was started anew.
-        """
-        if self.server_id() != server_id:
-            raise ServerChangedError(self.target, doing)
-
     def client(self) -> Client:
         """Open a client."""
         return Client(**asdict(self))

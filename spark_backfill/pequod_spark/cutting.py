@@ -28,8 +28,8 @@ _SAMPLED: Final = 1000
 #: Of so many keys of the value source one is looked at first, and all if that gives fewer rows than are enough.
 _LOOKED_AT: Final = 16
 _ENOUGH: Final = 100_000
-#: Where there cannot be more rows than this, there is no need to look at a part of the keys first.
-FEW_ROWS: Final = _ENOUGH * _LOOKED_AT
+#: Of so few source rows all are looked at at once: to plan a look at a part of them takes longer.
+FEW_SOURCES: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)

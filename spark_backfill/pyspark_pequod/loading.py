@@ -1,5 +1,8 @@
 """Bulk loads: many rows into a server, in key order, none before all have been looked at.
 
+few rows are all in one task, which packs and checks them, sorts, and then writes
+
+many rows
     one of a hundred rows --> packed --> where to cut
     rows of a source --> packed, checked --> | shuffled by key range | --> a task for each range --> the server
 
@@ -25,6 +28,8 @@ from pyspark_pequod.packing import Packing
 
 #: Rows in one task, about: with tweets, some 100 MB.
 PART_ROWS: Final = 500_000
+#: Of so little, by Spark's estimate, one task takes all: Parquet of 16 MiB is 100 MB or so in memory.
+FEW_BYTES: Final = 16 << 20
 #: The part of the rows that is looked at for where to cut.
 _SAMPLED: Final = 0.01
 
@@ -67,13 +72,26 @@ def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None
         PythonException: As each write; a server that was started anew meanwhile among them.
 
     Cost:
-        Reads the source twice, once to see how keys are spread, and packs the rows once. On the server 0.4 to 1 µs a
-        row where nothing was computed from the table yet, else that of `put`.
+        Reads little once. Reads what is more twice, once to see how keys are spread, and packs the rows once. On the
+        server 0.4 to 1 µs a row where nothing was computed from the table yet, else that of `put`.
     """
+    Packing(rows.schema, pattern)
     counted = Observation()
-    placed = in_ranges(packed(rows, pattern), _splits(rows, pattern)).observe(counted, f.count("*").alias("rows"))
-    placed.write.format("pequod").options(**connecting(connection)).mode("append").save()
+    options = connecting(connection)
+    if _is_little(rows):
+        placed = rows.coalesce(1)
+        if pattern is not None:
+            options["pattern"] = str(pattern)
+    else:
+        placed = in_ranges(packed(rows, pattern), _splits(rows, pattern))
+    observed = placed.observe(counted, f.count("*").alias("rows"))
+    observed.write.format("pequod").options(**options).mode("append").save()
     return int(counted.get["rows"])
+
+
+def _is_little(rows: DataFrame) -> bool:
+    """Tell whether one task can take all rows, by the estimate that Spark joins by: huge where it knows nothing."""
+    return int(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) <= FEW_BYTES
 
 
 def _splits(rows: DataFrame, pattern: Pattern | None) -> list[bytes]:

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from pequod_spark import backfill as backfill_module
-from pequod_spark.backfill import Outcome, Request, SourceDiffersError, backfill
+from pequod_spark.backfill import Begun, Outcome, Request, SourceDiffersError, backfill
 from pequod_spark.connection import Connection
 from pequod_spark.plan import read_from
 from pyspark.sql import SparkSession
@@ -114,6 +114,16 @@ def test_what_spark_loads_while_others_write_is_exact(
     served.check(join)
 
 
+def test_few_sources_are_looked_at_once(spark: SparkSession, served: Served) -> None:
+    """Also if much may follow from them: each follower of all posts would be 1,500 times as many rows."""
+    served.client.multi_put([(f"s|v{number:04}|u{number % 12:02}", "1") for number in range(1500)])
+    served.client.multi_put([(f"p|u00|{number:04}", "1") for number in range(1000, 2500)])
+    begun = Begun(served.connection.client, Request("t", b"t|v0001|", b"t|v0002}"))
+    assert begun.run(spark).ranges == 2
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(f"pequod backfill {begun.status.id:x}")
+    assert len(jobs) == 4, "a survey and the load, each with one for the smaller side of its join"
+
+
 def test_what_is_there_already_is_left_out(spark: SparkSession, served: Served) -> None:
     served.client.scan(prefix="t|u03|")
     first = backfill(spark, served.connection.client, Request("t", b"t|u02|", b"t|u05}"))
@@ -140,7 +150,7 @@ def test_a_copy_of_what_the_server_has_is_taken(
     spark: SparkSession, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A part of the posts is looked at first, as if there might be many rows.
-    monkeypatch.setattr(backfill_module, "FEW_ROWS", 0)
+    monkeypatch.setattr(backfill_module, "FEW_SOURCES", 0)
     base = dict(served.client.scan("p|", "p}")) | dict(served.client.scan("s|", "s}"))
     outcome = backfill(spark, served.connection.client, Request("t"), read=read_from(frame_of(spark, base)))
     assert isinstance(outcome, Outcome)

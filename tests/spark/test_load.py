@@ -9,9 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pequod_spark.connection import Connection
 from pequod_spark.ranges import in_ranges
 from pyspark.sql import DataFrame, SparkSession
 from pyspark_pequod import loading
+from pyspark_pequod.options import key_pattern
 from typer.testing import CliRunner, Result
 
 from pequod.cli.app import app
@@ -52,6 +54,7 @@ def test_many_rows_are_written_by_several_tasks(
     load: Load, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "PART_ROWS", 1_000)
+    monkeypatch.setattr(loading, "FEW_BYTES", 0)
     path = tmp_path / "rows.parquet"
     keys = [b"p|%05d" % number for number in range(4_000)]
     pq.write_table(pa.table({"key": keys, "value": keys}), path)
@@ -68,6 +71,22 @@ def test_many_rows_are_written_by_several_tasks(
     (splits,) = cut
     assert 2 <= len(splits) <= 6
     assert splits == sorted(set(splits))
+
+
+def test_few_rows_take_one_job(spark: SparkSession, client: Client) -> None:
+    """Neither is a sample taken to see where to cut them, nor are they shuffled."""
+    rows = spark.range(2000).selectExpr("concat('p', id % 7) as poster", "id as time", "'hello' as value")
+    context, group = spark.sparkContext, "few rows"
+    context.setJobGroup(group, group)
+    try:
+        assert loading.load(rows, Connection(client.target), key_pattern({"pattern": "<poster>|<time:4>"})) == 2000
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert client.count() == 2000
+    (job,) = context.statusTracker().getJobIdsForGroup(group)
+    told = context.statusTracker().getJobInfo(job)
+    assert told is not None
+    assert len(told.stageIds) == 1
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
@@ -114,6 +133,7 @@ def test_sums_count_numbers_of_every_size(load: Load, client: Client, tmp_path: 
     assert client.get("total|ann") == f"{sum(map(Decimal, numbers)):f}".rstrip("0").encode()
 
 
+@pytest.mark.parametrize("few_bytes", [0, 1 << 20])
 @pytest.mark.parametrize(
     ("kind", "bad", "message"),
     [
@@ -122,8 +142,16 @@ def test_sums_count_numbers_of_every_size(load: Load, client: Client, tmp_path: 
     ],
 )
 def test_a_row_that_cannot_be_read_ends_it_before_anything_is_written(
-    load: Load, client: Client, tmp_path: Path, kind: str, bad: str, message: str
+    load: Load,
+    client: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    bad: str,
+    message: str,
+    few_bytes: int,
 ) -> None:
+    monkeypatch.setattr(loading, "FEW_BYTES", few_bytes)
     line = "k%d,v" if kind == "csv" else '{"key": "k%d", "value": "v"}'
     lines = ["key,value"] if kind == "csv" else []
     path = tmp_path / "rows"
