@@ -100,7 +100,7 @@ def backfill(
     if (kind, bool(path)) not in (("server", False), ("parquet", True)):
         fail(ExitCode.USAGE, f"--source is server or parquet:PATH, not {source!r}")
     first, last = (b"", None) if bounds is None else (argument_bytes(bounds[0]), argument_bytes(bounds[1]))
-    check_options(master, conf)
+    check_options(master, conf, target)
     if kind == "parquet" and (file := first_file(path, master)) is not None:
         _refuse_columns(file)
     reach(target)

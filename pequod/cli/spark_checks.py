@@ -9,6 +9,7 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from pequod.addresses import is_local
 from pequod.cli.connection import connected
 from pequod.cli.exits import ExitCode, fail
 
@@ -22,8 +23,14 @@ _LINE_BYTES: Final = 50
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def check_options(master: str, conf: Sequence[str] | None) -> None:
-    """End the command if the options for Spark are not right, or PySpark is not there."""
+def check_options(master: str, conf: Sequence[str] | None, *targets: str) -> None:
+    """End the command if the options for Spark are not right, or PySpark is not there.
+
+    Args:
+        master: Where Spark runs.
+        conf: Settings of Spark.
+        targets: The servers, which Spark's tasks must reach too.
+    """
     from pequod_spark.session import require_pyspark
 
     if _MASTER.fullmatch(master) is None:
@@ -31,6 +38,10 @@ def check_options(master: str, conf: Sequence[str] | None) -> None:
         fail(ExitCode.USAGE, f"--master is {forms}, not {master!r}")
     for setting in conf or ():
         parse_setting(setting)
+    for target in targets:
+        if is_local(target) and not _is_here(master):
+            where = f"the tasks of {master} run on other machines, from where {target} is not this server"
+            fail(ExitCode.USAGE, f"{where}: name it by --target as they reach it")
     require_pyspark()
 
 
@@ -40,6 +51,11 @@ def parse_setting(text: str) -> tuple[str, str]:
     if not equals or not name:
         fail(ExitCode.USAGE, f"--conf needs NAME=VALUE, not {text!r}")
     return name, value
+
+
+def _is_here(master: str) -> bool:
+    """Tell whether tasks run on this machine, as far as the address of the master tells."""
+    return master.startswith("local") or (master.startswith("spark://") and is_local(master.removeprefix("spark://")))
 
 
 def first_file(path: str, master: str) -> Path | None:

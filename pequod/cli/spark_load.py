@@ -62,7 +62,7 @@ def load(
     kind, _, path = source.partition(":")
     if kind not in _FORMATS or not path:
         fail(ExitCode.USAGE, f"--source is {' or '.join(f'{name}:PATH' for name in _FORMATS)}, not {source!r}")
-    check_options(master, conf)
+    check_options(master, conf, *([] if dry_run else [target]))
     parsed = _parsed(pattern)
     file = first_file(path, master)
     key = None if file is None else first_key(kind, file, parsed)

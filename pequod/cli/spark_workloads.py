@@ -140,9 +140,9 @@ def replay(
 
     Of several servers each takes some of the users or authors, and holds all posts or votes.
     """
-    check_options(master, conf)
-    first_file(path, master)
     targets = target or [DEFAULT_TARGET]
+    check_options(master, conf, *targets)
+    first_file(path, master)
     for each in targets:
         from pequod_spark.replay import refuse_filled
 

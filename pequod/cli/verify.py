@@ -62,7 +62,7 @@ def verify(
     out. Needs pip install 'pequod[spark]' and Java 17 or newer.
     """
     start, end = key_range(first, last, prefix)
-    check_options(master, conf)
+    check_options(master, conf, target)
     with connected(target) as client:
         from pequod_spark.verify import check
 

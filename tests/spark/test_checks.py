@@ -83,6 +83,7 @@ def _without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("verify --join nope", 3, "no join is called 'nope'; installed: t, n, f"),
         ("verify --join f", 3, "the join 'f' cannot be verified: it shows snapshots"),
         ("verify --master locl[2]", 2, "--master is local, local[N]"),
+        ("verify --master spark://elsewhere:7077", 2, "the tasks of spark://elsewhere:7077 run on other machines"),
         ("verify --conf spark.driver.memory", 2, "--conf needs NAME=VALUE, not 'spark.driver.memory'"),
         ("verify --target 127.0.0.1:1", 4, "no server at 127.0.0.1:1"),
         ("backfill --join nope", 3, "no join is named 'nope'"),
@@ -143,7 +144,7 @@ def test_rights_that_are_missing_are_said_without_spark(run: Run, command: str, 
         ("spark load -s csv:rows.csv", "writer"),
         ("spark load -s csv:posts.csv --pattern p|<poster>|<time:4> --dry-run", "unknown"),
         ("spark load -s parquet:hdfs://somewhere/rows --pattern p|<poster>|<time:4>", "writer"),
-        ("spark load -s parquet:nowhere --master spark://somewhere:7077", "writer"),
+        ("spark load -s parquet:nowhere --master spark://127.0.0.1:7077", "writer"),
     ],
 )
 def test_what_is_right_goes_on_to_spark(run: Run, command: str, token: str) -> None:
