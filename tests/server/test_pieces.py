@@ -54,9 +54,14 @@ def access_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def server(access_file: Path) -> AsyncIterator[PequodServer]:
+def drain_s() -> float:
+    return 60
+
+
+@pytest.fixture
+async def server(access_file: Path, drain_s: float) -> AsyncIterator[PequodServer]:
     """A server with the limits of the defaults, and many large values."""
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0", access_file=access_file, drain_s=1))
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", access_file=access_file, drain_s=drain_s))
     server.port = await server.start()  # type: ignore[attr-defined]
     server.engine.put(b"x|k", OLD)
     for key, value in ROWS:
@@ -175,7 +180,7 @@ async def test_a_token_that_is_withdrawn_ends_a_batch_at_its_next_piece(
     assert server.engine.get(b"y|1") is None
 
 
-@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize(("is_read", "drain_s"), [(True, 60), (False, 0.5)])
 async def test_a_server_that_stops_ends_the_batch_that_it_is_at(
     server: PequodServer, execute: Callable[[], Any], *, is_read: bool
 ) -> None:
