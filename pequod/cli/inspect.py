@@ -78,6 +78,7 @@ def explain(
     """Show what a read of a range would find and have to do; nothing is computed by asking.
 
     For each join whose outputs may lie there: which parts are valid, have a log to be applied, are expired or absent.
+    Then what was dropped of the range a short while ago, when, and what for.
     """
     start, end = key_range(first, last, prefix)
     with connected(target) as client:
@@ -86,7 +87,18 @@ def explain(
         joins = [_coverage_data(coverage) for coverage in found.joins]
         last_key = None if end is None else json_bytes(end)
         print(
-            json_line({"first": json_bytes(start), "last": last_key, "stored_keys": found.stored_keys, "joins": joins})
+            json_line(
+                {
+                    "first": json_bytes(start),
+                    "last": last_key,
+                    "stored_keys": found.stored_keys,
+                    "joins": joins,
+                    "dropped": [
+                        asdict(one) | {"first": json_bytes(one.first), "last": json_bytes(one.last)}
+                        for one in found.dropped
+                    ],
+                }
+            )
         )
         return
     print(f"client-written keys: {found.stored_keys}")
@@ -104,6 +116,15 @@ def explain(
                     str(part.log_entries),
                 )
                 for part in coverage.parts
+            ),
+        )
+    if found.dropped:
+        print("\ndropped, the latest first")
+        print_table(
+            ("join or table", "first", "last", "ago", "what for"),
+            (
+                (one.name, escaped(one.first), escaped(one.last), f"{one.ago_s:.1f} s", one.reason)
+                for one in found.dropped
             ),
         )
 

@@ -15,6 +15,7 @@ from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 from pequod.calls import BackfillStatus, BackingStatistics, Join, ServerStatistics
 from pequod.engine.explain import (
     CoverageExplanation,
+    DroppedExplanation,
     JoinExplanation,
     PartExplanation,
     PartState,
@@ -80,6 +81,7 @@ def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplana
             )
             for coverage in message.joins
         ),
+        tuple(DroppedExplanation(one.name, one.first, one.last, one.reason, one.ago_s) for one in message.dropped),
     )
 
 

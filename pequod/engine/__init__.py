@@ -20,6 +20,7 @@ from pequod.engine.errors import (
 from pequod.engine.eviction import PINNED
 from pequod.engine.explain import (
     CoverageExplanation,
+    DroppedExplanation,
     JoinExplanation,
     PartExplanation,
     PartState,
@@ -43,6 +44,7 @@ from pequod.engine.spec import (
     Source,
 )
 from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
+from pequod.engine.story import Dropped, Reason
 from pequod.engine.watches import Change, Watch, change_bytes
 
 __all__ = [
@@ -54,6 +56,8 @@ __all__ = [
     "Change",
     "ComputedKeyError",
     "CoverageExplanation",
+    "Dropped",
+    "DroppedExplanation",
     "Engine",
     "InvalidKeyError",
     "InvalidPieceError",
@@ -80,6 +84,7 @@ __all__ = [
     "Push",
     "Range",
     "RangeExplanation",
+    "Reason",
     "Rows",
     "Slot",
     "Snapshot",

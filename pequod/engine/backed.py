@@ -25,6 +25,7 @@ from pequod.engine.ranges import Range, united
 from pequod.engine.read import Read
 from pequod.engine.spec import DELIMITER
 from pequod.engine.store import Store, Table
+from pequod.engine.story import Reason, Story
 
 #: Rows that go at a time where others have their turn between, and frames of contexts: 1 µs each or so.
 FORGOTTEN_MAX: Final = 512
@@ -37,9 +38,13 @@ class BackedTable:
         priority: What has a lower one is evicted first; PINNED stays.
     """
 
-    __slots__ = ("_changes", "_memory", "_presence", "_priority", "_table")
+    __slots__ = ("_changes", "_memory", "_name", "_presence", "_priority", "_story", "_table")
 
-    def __init__(self, table: Table, presence: Presence, changes: Changes, memory: Memory, priority: int) -> None:
+    def __init__(
+        self, name: str, table: Table, presence: Presence, changes: Changes, memory: Memory, story: Story, priority: int
+    ) -> None:
+        self._name = name
+        self._story = story
         self._table = table
         self._presence = presence
         self._changes = changes
@@ -60,11 +65,11 @@ class BackedTable:
                 self._leave(old)
             self._enter(part, self._memory.reads.number + WAIT_READS)
 
-    def forget(self, first: bytes, last: bytes) -> None:
+    def forget(self, first: bytes, last: bytes, reason: Reason = Reason.FORGOTTEN) -> None:
         """Drop what is loaded of a range, and everything that was computed from it."""
         table, ledger = self._table, self._memory.ledger
         for context in self._dependants(first, last):
-            self._changes.evict(context)
+            self._changes.evict(context, reason)
         if table.watches.count:
             table.watches.note_forgotten(first, last)
         before_bytes = table.count_bytes()
@@ -73,9 +78,10 @@ class BackedTable:
         removed: Removed = self._presence.discard(first, last)
         for part in removed.gone:
             self._leave(part)
+            self._story.note(self._name, max(first, part.first), min(last, part.last), reason)
         for part in removed.left:
             self._enter(part, self._memory.reads.number)
-        ledger.loaded_bytes -= before_bytes - table.count_bytes()
+        ledger.unload(before_bytes - table.count_bytes())
 
     def forget_some(self, first: bytes, last: bytes) -> bool:
         """Drop a little of what is loaded of a range, or of what was computed from that; tell whether more may be left.
@@ -93,7 +99,7 @@ class BackedTable:
         frame_count = 0
         for context in list(islice(self._waiting(first, last), FORGOTTEN_MAX)):
             frame_count += len(context.updaters)
-            self._changes.evict(context)
+            self._changes.evict(context, Reason.FORGOTTEN)
             if frame_count >= FORGOTTEN_MAX:
                 return True
         self.forget(first, last)
@@ -101,7 +107,7 @@ class BackedTable:
 
     def evict(self, part: Part) -> None:
         """Forget a part."""
-        self.forget(part.first, part.last)
+        self.forget(part.first, part.last, Reason.EVICTED)
 
     def rank(self, part: Part) -> Rank | None:
         """Return the place of a part in the order of going: what was computed from it is no less used.
@@ -133,23 +139,30 @@ class BackedTable:
 
     def _enter(self, part: Part, last_used: int) -> None:
         part.last_used = last_used
-        self._memory.ledger.part_count += 1
+        self._memory.ledger.change_parts(1)
         if self._priority < PINNED:
             self._memory.enter(part, (self._priority, self._memory.reads.number, 1))
 
     def _leave(self, part: Part) -> None:
-        self._memory.ledger.part_count -= 1
+        self._memory.ledger.change_parts(-1)
         self._memory.leave(part)
 
 
 class Backed:
     """The backed tables of an engine."""
 
-    __slots__ = ("_by_name", "_catalog", "_changes", "_memory", "_priorities", "_store")
+    __slots__ = ("_by_name", "_catalog", "_changes", "_memory", "_priorities", "_store", "_story")
 
     def __init__(
-        self, store: Store, catalog: Catalog, changes: Changes, memory: Memory, priorities: Mapping[str, int]
+        self,
+        store: Store,
+        catalog: Catalog,
+        changes: Changes,
+        memory: Memory,
+        story: Story,
+        priorities: Mapping[str, int],
     ) -> None:
+        self._story = story
         self._store = store
         self._catalog = catalog
         self._changes = changes
@@ -162,8 +175,9 @@ class Backed:
         table = self._store.back(name)
         assert table.presence is not None
         if name not in self._by_name:
-            priority = self._priorities.get(name.decode("utf-8", "backslashreplace"), 0)
-            owner = BackedTable(table, table.presence, self._changes, self._memory, priority)
+            text = name.decode("utf-8", "backslashreplace")
+            priority = self._priorities.get(text, 0)
+            owner = BackedTable(text, table, table.presence, self._changes, self._memory, self._story, priority)
             table.presence.owner = self._by_name[name] = owner
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
@@ -197,7 +211,7 @@ class Backed:
         try:
             self._memory.hold()
         except LimitExceededError:
-            self.forget(first, last)
+            self.forget(first, last, Reason.EVICTED)
             raise
 
     def part_of(self, key: bytes) -> Part | None:
@@ -212,13 +226,13 @@ class Backed:
             return None
         return self._changes.set_base(table, key, value)
 
-    def forget(self, first: bytes, last: bytes | None) -> None:
+    def forget(self, first: bytes, last: bytes | None, reason: Reason = Reason.FORGOTTEN) -> None:
         """Drop what is loaded of a range, and everything that was computed from it; see `Engine.forget`."""
         self._changes.serial += 1
         for table in self._store.backed:
             start, stop = table.clip(first, last)
             if start < stop:
-                self._by_name[table.prefix[:-1]].forget(start, stop)
+                self._by_name[table.prefix[:-1]].forget(start, stop, reason)
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
         """Drop a little of what is loaded of a range; see `Engine.forget_some`."""

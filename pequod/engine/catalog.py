@@ -13,6 +13,7 @@ from pequod.engine.ranges import prefix_end
 from pequod.engine.rules import check_spec
 from pequod.engine.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
 from pequod.engine.store import Cut, Store, Table
+from pequod.engine.story import Reason
 from pequod.escapes import shown
 
 
@@ -112,7 +113,7 @@ class Catalog:
             found += [up for up in found.pop().upstreams if up not in doomed]
             doomed.update(dict.fromkeys(found))
         for context in doomed:
-            self._changes.drop(context)
+            self._changes.drop(context, Reason.INVALIDATED)
         return len(doomed)
 
     def _install(self, spec: JoinSpec) -> InstalledJoin:
@@ -198,7 +199,7 @@ class Catalog:
         while todo:
             join = todo.pop()
             for context in {status.context: None for status in join.coverage}:
-                self._changes.drop(context)
+                self._changes.drop(context, Reason.JOINS)
             readers = [other for other in self._installed.values() if any(join in ups for ups in other.upstreams)]
             todo += [reader for reader in readers if reader not in seen]
             seen.update(dict.fromkeys(readers))

@@ -20,6 +20,7 @@ from pequod.engine.hits import Hits
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import BYTES, LOG_ENTRY
 from pequod.engine.store import Table
+from pequod.engine.story import Reason, Story
 from pequod.engine.updaters import Site, Updaters
 
 #: A context with more log entries than this is dropped and computed anew when it is read: by then the
@@ -31,16 +32,15 @@ _PRESENT = b""
 class Changes:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_hits", "_memory", "_overflowing", "_queue", "backfills", "now_s", "serial")
+    __slots__ = ("_hits", "_memory", "_overflowing", "_queue", "_story", "backfills", "serial")
 
-    def __init__(self, memory: Memory, hits: Hits) -> None:
+    def __init__(self, memory: Memory, hits: Hits, story: Story) -> None:
         self._memory = memory
         self._hits = hits
+        self._story = story
         #: Grows with every change of computed rows that is not the effect of one base key, and with every
         #: context dropped: whoever reads several sources looks at it to see whether they belong together.
         self.serial = 0
-        #: The latest moment that the engine was told of.
-        self.now_s = 0.0
         self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
         #: The live backfills, which record what source keys were.
@@ -94,7 +94,7 @@ class Changes:
                 for site in sites:
                     self._apply(site, key, old, new)
         for context in self._overflowing:
-            self.drop(context)
+            self.drop(context, Reason.LOGGED)
         self._overflowing.clear()
 
     def _apply(self, site: Site, key: bytes, old: bytes | None, new: bytes | None) -> None:
@@ -123,32 +123,28 @@ class Changes:
             self._update(site, updaters, key, match.groups(), old, new)
 
     def _note(self, context: Context, depth: int, key: bytes, old: bytes | None, grows_bytes: int) -> None:
-        count = len(context.log)
-        context.log.setdefault((depth, key), old)
-        if len(context.log) > count:
-            context.grow_log(grows_bytes)
+        count = context.note(depth, key, old, grows_bytes)
         if context.is_fresh:
             self._mark_stale(context)
-        if len(context.log) > LOG_MAX:
+        if count > LOG_MAX:
             self._overflowing.append(context)
 
     def _fan_out(
         self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
     ) -> None:
         """Copy one value, or its absence, under ``tail`` into every context; the hot loop of a post."""
-        ledger = self._memory.ledger
+        ledger, size = self._memory.ledger, 0
         if old is None:
             size = BYTES + len(tail)
             updaters.tail_bytes += size
-            ledger.updater_bytes += size
         elif new is None:
-            size = min(BYTES + len(tail), updaters.tail_bytes)
-            updaters.tail_bytes -= size
-            ledger.updater_bytes -= size
+            size = -min(BYTES + len(tail), updaters.tail_bytes)
+            updaters.tail_bytes += size
         if new is None or join.downstreams or join.watches.count:
             for context in updaters.contexts:
                 if context.covers(tail):
                     self._set(join, context, tail, new, 0)
+            ledger.fan_out(0, size)
             return
         passed = 0
         for context in updaters.contexts:
@@ -160,9 +156,7 @@ class Changes:
                 rows.values.append(new)
             elif not context.covers(tail) or rows.put(tail, new) is not None:
                 passed += 1
-        ledger.entry_count += len(updaters.contexts) - passed
-        if ledger.entry_count > ledger.entry_count_max:
-            ledger.weigh_at = 0
+        ledger.fan_out(len(updaters.contexts) - passed, size)
 
     def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly are there already; the hot loop of a vote on an interleaved page.
@@ -282,21 +276,21 @@ class Changes:
         while todo:
             stale = todo.pop()
             if stale.is_fresh:
-                stale.go_stale(self.now_s)
+                stale.go_stale(self._story.now_s)
                 if stale.join.watches.count:
                     stale.join.watches.note_stale(stale)
                 todo += stale.dependants
 
-    def drop(self, context: Context) -> None:
+    def drop(self, context: Context, reason: Reason) -> None:
         """Forget a context, and every context that was computed from it.
 
         Cost:
             O(frames of what is dropped).
         """
         self.serial += 1
-        self.evict(context)
+        self.evict(context, reason)
 
-    def evict(self, context: Context) -> None:
+    def evict(self, context: Context, reason: Reason = Reason.EVICTED) -> None:
         """Do the same to a context that no read under way uses; they need not begin again."""
         todo = [context]
         while todo:
@@ -306,9 +300,9 @@ class Changes:
             join = dropped.join
             if join.watches.count:
                 join.watches.note_lost(dropped)
-            ledger = self._memory.ledger
-            ledger.context_count -= 1
-            ledger.range_count -= len(dropped.ranges)
+            for status in dropped.ranges:
+                self._story.note(join.info.name, status.first, status.last, reason)
+            self._memory.ledger.change_contexts(-1, -len(dropped.ranges))
             self._memory.leave(dropped)
             join.counters.invalidations += dropped is not context
             join.coverage.discard(dropped)
@@ -316,22 +310,8 @@ class Changes:
                 del join.contexts[dropped.prefix]
             if dropped.view is not None:
                 self._hits.forget(dropped.view)
-            self.discard(dropped)
-            for upstream in dropped.upstreams:
-                upstream.dependants.pop(dropped, None)
+            dropped.die()
             todo += dropped.dependants
-
-    def discard(self, context: Context) -> None:
-        """Let go of what a context holds, which no read finds any more."""
-        context.die()
-        for updaters in context.updaters:
-            updaters.release(context)
-        ledger = self._memory.ledger
-        ledger.entry_count -= len(context.rows)
-        ledger.row_bytes -= context.row_bytes
-        ledger.state_bytes -= context.state_bytes
-        ledger.log_bytes -= context.log_bytes
-        context.clear()
 
 
 def take_frames(context: Context, batch: Batch) -> None:

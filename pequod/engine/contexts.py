@@ -12,7 +12,7 @@ contexts whose prefixes nest (``t|`` and ``t|ann|``); their status ranges never 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from pequod.engine.updaters import Updaters
 
 
+#: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
+Log = dict[tuple[int, bytes], bytes | None]
+
+
 class StatusRange:
     """A range of one join's output that is materialised."""
 
@@ -42,6 +46,17 @@ class StatusRange:
 
 class Context:
     """A slot set and what is materialised under it; the unit of maintenance.
+
+        made  --Reader.cover-->  fresh  --go_stale-->  stale  --settle-->  fresh
+                                 fresh, stale  --die-->  dead
+
+        made    nobody finds it; its rows are being computed or loaded
+        fresh   its rows are those of its sources; up to ``expires_s`` they may be given out
+        stale   changes are logged here (`note`) or upstream: `Reader.refresh` applies them
+        dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed
+
+    Other classes change a context by its methods alone, but for ``last_used``, which reads write, and ``rows``, into
+    which `Changes` writes what is eager.
 
     Rows are kept under *tails*, the part of their keys after the context's prefix: a post's tail is one object in
     all timelines, so that an entry costs two pointers and no allocation.
@@ -112,12 +127,11 @@ class Context:
         self.expires_s = inf
         #: The same if it is fresh, none while it is stale: see `Reader.answer`.
         self.ready_until_s = inf
-        #: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
-        self.log: dict[tuple[int, bytes], bytes | None] = {}
+        self.log: Log = {}
         self.is_fresh = True
         #: By the engine's time, when it became stale the last time.
         self.stale_since_s = 0.0
-        #: Not dropped yet.
+        #: Not dead.
         self.is_live = True
         #: Contexts of other joins whose rows were read to compute these, and the reverse.
         self.upstreams: dict[Context, None] = {}
@@ -136,37 +150,75 @@ class Context:
         self.view: View | None = None
 
     def go_stale(self, now_s: float) -> None:
-        """Note that the rows are not those of the sources: the log has entries, or that of an upstream context has."""
+        """Fresh to stale: the rows are not those of the sources; the log has entries, or that of an upstream has."""
         self.is_fresh = False
         self.ready_until_s = -inf
         self.stale_since_s = now_s
 
+    def note(self, depth: int, key: bytes, old: bytes | None, grown_bytes: int) -> int:
+        """Log that a source key was ``old`` before it changed, unless it is there; return how long the log is.
+
+        The caller lets it go stale, with all that was computed from it.
+        """
+        log = self.log
+        count = len(log)
+        log.setdefault((depth, key), old)
+        if len(log) > count:
+            self.grow_log(grown_bytes)
+        return len(log)
+
     def settle(self) -> None:
-        """Note that the log has been applied: the rows are those of the sources."""
+        """Stale to fresh: the log has been applied, and so have those of the upstream contexts."""
         self.log.clear()
         self.grow_log(-self.log_bytes)
         self.is_fresh = True
         self.ready_until_s = self.expires_s
 
     def expire_by(self, moment_s: float) -> None:
-        """Let the rows of a fresh context be given out up to a moment at most."""
+        """Let the rows of a fresh context be given out up to a moment at most; later it has to be dropped."""
         self.expires_s = self.ready_until_s = min(self.expires_s, moment_s)
 
     def has_expired(self, now: float) -> bool:
-        """Tell whether the rows may not be given out any more, at a moment or because it is dropped."""
+        """Tell whether the rows may not be given out any more, at a moment or because it is dead."""
         return self.expires_s < now
 
     def is_ready(self, now: float) -> bool:
-        """Tell whether it is live, fresh and not expired."""
+        """Tell whether it is fresh and not expired."""
         return now <= self.ready_until_s
 
-    def die(self) -> None:
-        """Answer nothing any more."""
-        self.is_live = False
-        self.expires_s = self.ready_until_s = -inf
+    def depend_on(self, upstreams: Iterable[Context], expires_s: float) -> None:
+        """Note that rows of other contexts, the first of which expires then, were read to compute rows of this one."""
+        for upstream in upstreams:
+            self.upstreams[upstream] = None
+            upstream.dependants[self] = None
+        self.expire_by(expires_s)
 
-    def clear(self) -> None:
-        """Let go of everything large: somebody may remember a dropped context for a while."""
+    def take_over(self, other: Context) -> None:
+        """Take in the rows of a context of the same prefix that nobody has seen, and wait where it did.
+
+        Requires:
+            Both are fresh, and their rows are of different ranges.
+        """
+        rows = other.rows.everything()
+        self.rows.merge(list(rows.keys), list(rows.values))
+        self.aggregate_states |= other.aggregate_states
+        self.row_bytes += other.row_bytes
+        self.state_bytes += other.state_bytes
+        for updaters in other.updaters:
+            updaters.hand_over(other, self)
+
+    def die(self) -> None:
+        """Fresh or stale to dead: answer nothing, wait for nothing, hold nothing; hints may know it for a while."""
+        self.is_live = self.is_fresh = False
+        self.expires_s = self.ready_until_s = -inf
+        for updaters in self.updaters:
+            updaters.release(self)
+        for upstream in self.upstreams:
+            upstream.dependants.pop(self, None)
+        ledger = self.join.ledger
+        ledger.change_rows(-len(self.rows), -self.row_bytes)
+        ledger.change_states(-self.state_bytes)
+        ledger.change_logs(-self.log_bytes)
         self.rows = SortedRows()
         self.aggregate_states = {}
         self.log = {}
@@ -293,30 +345,36 @@ class Context:
             self.gain_rows(len(tails), (BYTES + value_bytes + size) * len(tails))
             self.rows.merge(tails, values)
 
+    def take_states(self, aggregate: Aggregate[State], states: dict[bytes, State], contribution_count: int) -> None:
+        """Take in aggregate states of output keys that had none, with so many contributions, and tell the ledger."""
+        self.aggregate_states.update(states)
+        self.grow_states(len(states) * aggregate.state_bytes + contribution_count * aggregate.contribution_bytes)
+
     def gain_rows(self, count: int, own_bytes: int) -> None:
         """Enter rows into the ledger, with the bytes of their tails and values that nobody else holds."""
-        ledger = self.join.ledger
-        ledger.entry_count += count
-        ledger.row_bytes += own_bytes
+        self.join.ledger.change_rows(count, own_bytes)
         self.row_bytes += own_bytes
 
     def lose_row(self) -> None:
         """Take a row that has gone out of the ledger; whether its tail was its own is not known, so the mean counts."""
-        ledger = self.join.ledger
         own_bytes = self.row_bytes // (len(self.rows) + 1)
-        ledger.entry_count -= 1
-        ledger.row_bytes -= own_bytes
+        self.join.ledger.change_rows(-1, -own_bytes)
         self.row_bytes -= own_bytes
 
     def grow_states(self, grown_bytes: int) -> None:
         """Enter into the ledger that aggregate states have grown or shrunk."""
-        self.join.ledger.state_bytes += grown_bytes
+        self.join.ledger.change_states(grown_bytes)
         self.state_bytes += grown_bytes
 
     def grow_log(self, grown_bytes: int) -> None:
         """Enter into the ledger that the log has grown or shrunk."""
-        self.join.ledger.log_bytes += grown_bytes
+        self.join.ledger.change_logs(grown_bytes)
         self.log_bytes += grown_bytes
+
+    def aim(self, first: bytes, last: bytes) -> None:
+        """Let `covers` go by a range that rows are being made for; it is not materialised yet."""
+        self.first, self.last = first, last
+        self._relate_hull()
 
     def add_range(self, added: StatusRange) -> None:
         """Note a new status range of this context."""
@@ -324,16 +382,27 @@ class Context:
         self.ranges.insert(at, added)
         self.resize()
 
+    def remove_range(self, removed: StatusRange) -> None:
+        """Take out a status range that is made one with another."""
+        self.ranges.remove(removed)
+
+    def clear_ranges(self) -> None:
+        """Take out all status ranges: without the circle, the garbage collector need not look for the context."""
+        self.ranges = []
+
     def resize(self) -> None:
         """Bring the hull up to date with the status ranges."""
         self.first, self.last = self.ranges[0].first, self.ranges[-1].last
+        self.is_whole = len(self.ranges) == 1
+        self._relate_hull()
+
+    def _relate_hull(self) -> None:
         if self.last == self.end:
             # One object to compare with instead of two; a read has fewer places to look at.
             self.last = self.end
         length = len(self.prefix)
         self.lower = self.first[length:] if self.first > self.prefix else b""
         self.upper = None if self.last >= self.end else self.last[length:]
-        self.is_whole = len(self.ranges) == 1
 
     def lose_updaters(self) -> None:
         """Note that some updaters let go of this context; forget them when they are many.

@@ -128,7 +128,7 @@ class Coverage:
         if above is not None and above.context is context:
             last = above.last
             del self._by_first[above.first]
-            context.ranges.remove(above)
+            context.remove_range(above)
         if below is not None:
             below.last = last
             context.resize()
@@ -149,8 +149,7 @@ class Coverage:
         """Take out all status ranges of ``context``."""
         for status in context.ranges:
             del self._by_first[status.first]
-        # Without the circle, a dropped context is gone at once: nobody waits for the garbage collector.
-        context.ranges = []
+        context.clear_ranges()
 
     def _check(self) -> None:
         for a, b in pairwise(self._by_first.values()):

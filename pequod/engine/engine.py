@@ -33,7 +33,7 @@ from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
 from pequod.engine.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, MissingError
 from pequod.engine.eviction import VALUE_STEP, Memory
-from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_join
+from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_dropped, explain_join
 from pequod.engine.following import Following
 from pequod.engine.hits import Hits
 from pequod.engine.joins import Join
@@ -47,6 +47,7 @@ from pequod.engine.scans import Scans
 from pequod.engine.spec import DELIMITER, JoinSpec
 from pequod.engine.statistics import Statistics, collect
 from pequod.engine.store import Store, Table
+from pequod.engine.story import Dropped, Story
 from pequod.engine.watches import Change, Watch, Watches
 
 
@@ -87,17 +88,18 @@ class Engine:
         self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
         self._store = Store()
         self._tables = self._store.tables
-        #: What everything takes. Who keeps changes of watches adds them to its ``watch_bytes``.
+        #: What everything takes. Whoever keeps changes of watches says so by `Ledger.change_watches`.
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
         self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads)
         self._hits = Hits(memory_limit)
         self._view_by_last = self._hits.by_last
-        self._changes = Changes(self._memory, self._hits)
+        self._story = Story()
+        self._changes = Changes(self._memory, self._hits, self._story)
         self._catalog = Catalog(self._store, self._changes, self.ledger, priorities or {})
         self._reader = Reader(self._changes, self._memory)
         self._scans = Scans(self._store, self._catalog, self._changes, self._reader, self._memory, self._hits)
-        self._backed = Backed(self._store, self._catalog, self._changes, self._memory, priorities or {})
+        self._backed = Backed(self._store, self._catalog, self._changes, self._memory, self._story, priorities or {})
         self._watches = Watches(self._store)
         self._following = Following(self._store, self._catalog, self._scans, self._watches)
         #: Ranges of joins taken in as somebody else computed them.
@@ -197,7 +199,7 @@ class Engine:
         if is_changed:
             self.revision += 1
             if value is not None and len(value) > self._value_bytes_quick:
-                self.ledger.weigh_at -= len(value) // VALUE_STEP
+                self.ledger.weigh_sooner(len(value) // VALUE_STEP)
             if self.revision >= self.ledger.weigh_at:
                 self.make_room()
         return is_changed is not None
@@ -318,7 +320,7 @@ class Engine:
             rows = dict(zip(keys, values, strict=True))
             self._memory.admit(self.revision, sum(self._growth(key, value) for key, value in rows.items()))
         # How much that is was not foreseen at the last weighing.
-        self.ledger.weigh_at = 0
+        self.ledger.weigh_next()
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Tell whether a database owns the key, so that a put of it would raise BackedKeyError.
@@ -512,6 +514,7 @@ class Engine:
                 explain_coverage(join, *join.clip(first, last), now)
                 for join in ([] if is_empty else self._catalog.over(first, last))
             ),
+            () if is_empty else explain_dropped(self._story.over(first, last), now),
         )
 
     def watch(self, first: bytes, last: bytes | None, wake: Callable[[], None], *, now: float = 0.0) -> Watch:
@@ -544,9 +547,21 @@ class Engine:
         """Follow a range no more."""
         self._watches.discard(watch)
 
+    def dropped(self, after: int = 0) -> list[Dropped]:
+        """Return which ranges were dropped or forgotten, when and why: computed ones, and loaded ones of backed tables.
+
+        Args:
+            after: Leave out those up to this number; 0: return all that are kept.
+
+        Returns:
+            The latest 256 at most, the earliest first. If the first has a higher number than ``after + 1``, those
+            between are not known any more.
+        """
+        return self._story.since(after)
+
     def tell_time(self, now: float) -> None:
-        """Say what time it is: later changes are dated by it, for `JoinStatistics.age_s`."""
-        self._changes.now_s = now
+        """Say what time it is: later changes and drops are dated by it, for `JoinStatistics.age_s` and `dropped`."""
+        self._story.now_s = now
 
     def statistics(self, *, now: float = 0.0) -> Statistics:
         """Return what is stored and materialised, and what happened so far.
@@ -575,7 +590,7 @@ class Engine:
 
     def limit_memory(self, limit_bytes: int) -> None:
         """Change the limit; what is over it goes now, as far as it can."""
-        self.ledger.limit_bytes = limit_bytes
+        self.ledger.limit(limit_bytes)
         self._hits.limit(limit_bytes)
         self.make_room()
 
@@ -666,7 +681,7 @@ class Engine:
     def _weigh_sooner(self, key: bytes, value: bytes) -> None:
         if len(value) > self._value_bytes_max:
             self._refuse_sizes(key, value)
-        self.ledger.weigh_at -= len(value) // VALUE_STEP
+        self.ledger.weigh_sooner(len(value) // VALUE_STEP)
 
     def _growth(self, key: bytes, value: bytes) -> int:
         """Return by how much a put makes the store grow."""
@@ -693,6 +708,7 @@ class Engine:
         self._memory._check()
         self._check_ledger()
         self._hits._check()
+        self._story._check()
 
     def _check_ledger(self) -> None:
         contexts = {status.context: None for join in self._catalog for status in join.coverage}

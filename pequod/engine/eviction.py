@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pequod.engine.errors import LimitExceededError
-from pequod.engine.memory import ENTRY, GROUP, TABLE, UNLIMITED, Ledger
+from pequod.engine.memory import GROUP, TABLE, UNLIMITED, Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +189,7 @@ class Memory:
         ledger = self.ledger
         before = ledger.evictable_count
         self.evict(lambda: ledger.total_bytes <= goal_bytes)
-        ledger.evictions += before - ledger.evictable_count
+        ledger.count_evictions(before - ledger.evictable_count)
 
     def weigh(self, revision: int) -> None:
         """Count the client-written rows, and say when that is due again.
@@ -199,11 +199,11 @@ class Memory:
         """
         ledger = self.ledger
         self._weighed_at = revision
-        ledger.stored_bytes, ledger.loaded_bytes = self._store.count_bytes()
+        ledger.weigh(*self._store.count_bytes())
         if ledger.limit_bytes < UNLIMITED:
             room = min(ledger.limit_bytes - ledger.total_bytes, ledger.limit_bytes // 32)
-            ledger.entry_count_max = ledger.entry_count + max(room, 0) // ENTRY
-            ledger.weigh_at = revision + max(room // self._put_bytes_max, len(self._store.tables) // 4, 1)
+            revisions = max(room // self._put_bytes_max, len(self._store.tables) // 4, 1)
+            ledger.weigh_again(revision + revisions, max(room, 0))
 
     def weigh_again(self, revision: int) -> None:
         """Count them if something changed since, and as much as makes that worth while."""
@@ -236,8 +236,8 @@ class Memory:
             if self.make_room(grows_bytes):
                 return
             needed_bytes = ledger.total_bytes + grows_bytes
-        ledger.weigh_at = revision
-        ledger.refusals += 1
+        ledger.weigh_next()
+        ledger.count_refusal()
         raise self._refusal(max(needed_bytes, ledger.limit_bytes + 1))
 
     def refuse_beyond(self, needed_bytes: int) -> None:
@@ -248,7 +248,7 @@ class Memory:
         """
         ledger = self.ledger
         if ledger.stored_bytes + needed_bytes > ledger.limit_bytes:
-            ledger.refusals += 1
+            ledger.count_refusal()
             raise self._refusal(ledger.stored_bytes + needed_bytes)
 
     def hold(self, spare_bytes: int = 0) -> None:
@@ -260,7 +260,7 @@ class Memory:
         self.refuse_beyond(spare_bytes)
         if not self.make_room(spare_bytes):
             ledger = self.ledger
-            ledger.refusals += 1
+            ledger.count_refusal()
             needed_bytes = ledger.total_bytes + spare_bytes
             # What the read has used need not stay: it ends here.
             self.reads.begin()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from pequod.engine.contexts import StatusRange
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.plan import known_run
 from pequod.engine.spec import Operator, Pattern, Slot, Snapshot
+from pequod.engine.story import Dropped
+
+#: An explanation has no more than these of the ranges that were dropped.
+DROPPED_MAX: Final = 20
 
 
 class Upkeep(StrEnum):
@@ -82,6 +88,20 @@ class CoverageExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedExplanation:
+    """A range that was computed or loaded, and was dropped."""
+
+    #: Of the join that computed it, or of the table that a database owns.
+    name: str
+    first: bytes
+    last: bytes
+    #: What for.
+    reason: str
+    #: How long ago; a tenth of a second more or less.
+    ago_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RangeExplanation:
     """What a read of ``[first, last)`` would find."""
 
@@ -90,6 +110,16 @@ class RangeExplanation:
     #: Client-written keys in the range.
     stored_keys: int
     joins: tuple[CoverageExplanation, ...]
+    #: What was dropped of the range, the latest first; only of the latest that was dropped anywhere.
+    dropped: tuple[DroppedExplanation, ...] = ()
+
+
+def explain_dropped(dropped: Sequence[Dropped], now: float) -> tuple[DroppedExplanation, ...]:
+    """Explain the latest of what was dropped."""
+    return tuple(
+        DroppedExplanation(one.name, one.first, one.last, one.reason.value, max(0.0, now - one.at_s))
+        for one in dropped[: -1 - DROPPED_MAX : -1]
+    )
 
 
 def explain_join(join: InstalledJoin) -> JoinExplanation:

@@ -27,7 +27,7 @@ from pequod.engine.backfill import Backfill, Loaded, Piece
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes, release_frames, take_frames
 from pequod.engine.containing import containing_range
-from pequod.engine.contexts import Context, StatusRange
+from pequod.engine.contexts import Context, Log
 from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.engine.eviction import Memory
 from pequod.engine.execution import Around, Batch, Execution
@@ -126,7 +126,7 @@ class Backfills:
                     self._make(backfill, context, Range(*gap), piece, read)
                     self._show(context, Range(*gap), read)
                 except BaseException:
-                    self._changes.discard(context)
+                    context.die()
                     raise
                 loaded.range_count += 1
                 loaded.row_count += len(context.rows)
@@ -171,18 +171,15 @@ class Backfills:
         sources = SourcesAsOf(backfill)
         execution = Execution(backfill.plan, context.environment.copy(), *bounds, sources, is_unique=join.is_unique)
         take_frames(context, execution.run())
-        context.add_range(StatusRange(*bounds, context))
+        context.aim(*bounds)
         _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
-        context.log = sources.changed
-        differences = self._reader.differences(context, SourceReader(self._reader, join, read))
+        differences = self._reader.differences(context, sources.changed, SourceReader(self._reader, join, read))
         try:
             for sign, batch in differences:
                 _apply(join, context, sign, batch)
         except NeverAddedError as error:
             reason = f"they are not those of the sources at revision {backfill.revision}"
             raise InvalidPieceError(piece.first, piece.last, reason) from error
-        context.log = {}
-        context.ranges.clear()
 
     def _show(self, context: Context, bounds: Range, read: Read) -> None:
         """Let a context that is right answer reads; one with its prefix that is there already takes it in."""
@@ -194,13 +191,7 @@ class Backfills:
         if present is None:
             join.contexts[context.prefix] = present = context
         else:
-            rows = context.rows.everything()
-            present.rows.merge(list(rows.keys), list(rows.values))
-            present.aggregate_states |= context.aggregate_states
-            present.row_bytes += context.row_bytes
-            present.state_bytes += context.state_bytes
-            for updaters in context.updaters:
-                updaters.hand_over(context, present)
+            present.take_over(context)
         self._reader.cover(present, *bounds, read)
 
 
@@ -215,7 +206,7 @@ class SourcesAsOf:
         #: What the frames at the value source know of its keys, where copies are alike.
         self.frame_prefixes: list[bytes] = []
         #: (depth, source key) -> value at the revision, of what was read and has changed since.
-        self.changed: dict[tuple[int, bytes], bytes | None] = {}
+        self.changed: Log = {}
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows of a check source; none of the value source, whose rows somebody else has read."""
@@ -322,14 +313,10 @@ def _take_rows(
     )
     for tail, value, source_key, times in columns:
         states[tail] = aggregate.add(states.get(tail), source_key, value, times)
-    context.aggregate_states = {tail: state for tail, state in states.items() if state is not None}
+    context.take_states(aggregate, {tail: state for tail, state in states.items() if state is not None}, stop - start)
     results = {tail: aggregate.result(state) for tail, state in context.aggregate_states.items()}
     shown = {tail: value for tail, value in results.items() if value is not None}
     context.take_rows(list(shown), list(shown.values()), aggregate.value_bytes)
-    contributions = stop - start
-    context.grow_states(
-        len(context.aggregate_states) * aggregate.state_bytes + contributions * aggregate.contribution_bytes
-    )
 
 
 def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -> Rows:

@@ -44,7 +44,7 @@ UNLIMITED: Final = 1 << 60
 
 
 class Ledger:
-    """Bytes by kind; plain numbers, since the hot paths add to them.
+    """Bytes by kind. Everyone may look at the numbers; only the verbs change them.
 
     Invariants:
         1. Every number but ``stored_bytes``, ``loaded_bytes`` and ``watch_bytes`` equals the sum over what is live.
@@ -99,6 +99,84 @@ class Ledger:
         #: Contexts and loaded parts evicted, with what had been computed from them; calls refused for want of memory.
         self.evictions = 0
         self.refusals = 0
+
+    def change_rows(self, count: int, own_bytes: int) -> None:
+        """Note that computed rows came or went, with the bytes of their tails and values that nothing else holds."""
+        self.entry_count += count
+        self.row_bytes += own_bytes
+
+    def fan_out(self, count: int, tail_bytes: int) -> None:
+        """Note that a write made computed rows, or took some, that share one tail with those who wait for them."""
+        self.updater_bytes += tail_bytes
+        self.entry_count += count
+        if self.entry_count > self.entry_count_max:
+            self.weigh_at = 0
+
+    def change_contexts(self, count: int, range_count: int) -> None:
+        """Note that contexts and status ranges came or went."""
+        self.context_count += count
+        self.range_count += range_count
+
+    def change_states(self, grown_bytes: int) -> None:
+        """Note that aggregate states grew or shrank."""
+        self.state_bytes += grown_bytes
+
+    def change_logs(self, grown_bytes: int) -> None:
+        """Note that logs grew or shrank."""
+        self.log_bytes += grown_bytes
+
+    def change_updaters(self, grown_bytes: int) -> None:
+        """Note that more or less waits for changes."""
+        self.updater_bytes += grown_bytes
+
+    def change_watches(self, grown_bytes: int) -> None:
+        """Note that more or less is kept for watches; the one who keeps it says so."""
+        self.watch_bytes += grown_bytes
+
+    def change_parts(self, count: int) -> None:
+        """Note that parts of what is loaded came or went."""
+        self.part_count += count
+
+    def unload(self, freed_bytes: int) -> None:
+        """Note that loaded rows went."""
+        self.loaded_bytes -= freed_bytes
+
+    def limit(self, limit_bytes: int) -> None:
+        """Set the limit; the next weighing goes by it."""
+        self.limit_bytes = limit_bytes
+
+    def note_process(self, process_bytes: int) -> None:
+        """Note what the whole process takes."""
+        self.process_bytes = process_bytes
+
+    def limit_process(self, limit_bytes: int) -> None:
+        """Note what the whole process may take."""
+        self.process_limit_bytes = limit_bytes
+
+    def weigh(self, stored_bytes: int, loaded_bytes: int) -> None:
+        """Note what the client-written and the loaded rows take."""
+        self.stored_bytes, self.loaded_bytes = stored_bytes, loaded_bytes
+
+    def weigh_again(self, revision: int, room_bytes: int) -> None:
+        """Say when the rows are to be weighed again: at a revision, or when computed rows take so much more."""
+        self.weigh_at = revision
+        self.entry_count_max = self.entry_count + room_bytes // ENTRY
+
+    def weigh_sooner(self, revisions: int) -> None:
+        """Let the next weighing be so many revisions sooner: a large value counts as many."""
+        self.weigh_at -= revisions
+
+    def weigh_next(self) -> None:
+        """Let the next put weigh."""
+        self.weigh_at = 0
+
+    def count_evictions(self, count: int) -> None:
+        """Count what went to make room."""
+        self.evictions += count
+
+    def count_refusal(self) -> None:
+        """Count a call that was refused for want of memory."""
+        self.refusals += 1
 
     @property
     def computed_bytes(self) -> int:

@@ -20,7 +20,7 @@ from math import inf
 from pequod.engine import execution, selections
 from pequod.engine.aggregates import State
 from pequod.engine.changes import Changes, take_frames
-from pequod.engine.contexts import Context
+from pequod.engine.contexts import Context, Log
 from pequod.engine.coverage import gaps_between
 from pequod.engine.eviction import PINNED, Memory
 from pequod.engine.execution import Around, Batch, Execution, Frame
@@ -31,6 +31,7 @@ from pequod.engine.presence import Presence
 from pequod.engine.ranges import prefix_end
 from pequod.engine.read import Read
 from pequod.engine.rows import Rows, SortedRows, merge_layers
+from pequod.engine.story import Reason
 
 
 class SourceReader:
@@ -209,7 +210,7 @@ class Reader:
             if not context.is_live:
                 was_fresh = False
             elif context.has_expired(read.now):
-                self.changes.drop(context)
+                self.changes.drop(context, Reason.EXPIRED)
                 was_fresh = False
             elif not context.is_fresh and context not in lacking:
                 if not self.refresh(context, read) and context.is_live:
@@ -226,7 +227,7 @@ class Reader:
         if plan.is_point:
             return False
         for context in points:
-            self.changes.drop(context)
+            self.changes.drop(context, Reason.WIDENED)
         return bool(points)
 
     def pull(
@@ -258,7 +259,7 @@ class Reader:
             context = join.contexts.get(context.prefix, context)
             context.last_used = read.number
             if context.has_expired(read.now):
-                self.changes.drop(context)
+                self.changes.drop(context, Reason.EXPIRED)
                 return True
             if not context.is_fresh:
                 # Its log is about rows that it has; new rows would be right already.
@@ -278,11 +279,9 @@ class Reader:
         if join.is_push:
             join.contexts[context.prefix] = context
             if states:
-                context.aggregate_states.update(states)
-                contributions = len(batch.tails) * aggregate.contribution_bytes
-                context.grow_states(len(states) * aggregate.state_bytes + contributions)
+                context.take_states(aggregate, states, len(batch.tails))
             take_frames(context, batch)
-            self._depend(context, sources)
+            context.depend_on(sources.upstreams, sources.expires_s)
         else:
             context.expire_by(join.expires_s(read.now))
         self.cover(context, first, last, read)
@@ -300,12 +299,12 @@ class Reader:
         memory, join = self.memory, context.join
         context.last_used = read.number
         if not context.ranges:
-            memory.ledger.context_count += 1
+            memory.ledger.change_contexts(1, 0)
             if join.priority < PINNED:
                 memory.enter(context, (join.priority, read.number, 0))
         range_count = len(context.ranges)
         join.coverage.add(first, last, context)
-        memory.ledger.range_count += len(context.ranges) - range_count
+        memory.ledger.change_contexts(0, len(context.ranges) - range_count)
 
     def refresh(self, context: Context, read: Read) -> bool:
         """Bring a context up to date: its upstream contexts, then its own log.
@@ -323,32 +322,32 @@ class Reader:
                 continue
             if selections.apply_log(context):
                 self.changes.serial += 1
-                self._settle_log(context)
+                self._settle(context)
             else:
                 sources = SourceReader(self, context.join, read)
-                batches = self.differences(context, sources)
+                batches = self.differences(context, context.log, sources)
                 if sources.is_lacking:
                     return False
                 if not sources.is_steady:
                     continue
-                self._settle_log(context)
-                self._depend(context, sources)
+                self._settle(context)
+                context.depend_on(sources.upstreams, sources.expires_s)
                 self.changes.apply(context.join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh
 
-    def _settle_log(self, context: Context) -> None:
+    def _settle(self, context: Context) -> None:
         context.join.counters.log_applied += len(context.log)
         context.settle()
 
-    def differences(self, context: Context, sources: SourceReader) -> list[tuple[int, Batch]]:
-        """Return what the log's changes add and take away.
+    def differences(self, context: Context, log: Log, sources: SourceReader) -> list[tuple[int, Batch]]:
+        """Return what the changes of a log add to a context's rows and take away.
 
         The deepest source comes first: its frames still are those of the earlier sources as they were, and the
         sources after it are done. So each tuple of source keys that came or went is met exactly once, at the
         shallowest of its changed keys.
         """
-        plan, log, join = context.plan, context.log, context.join
+        plan, join = context.plan, context.join
 
         def value_of(key: bytes) -> bytes:
             logged = (plan.value_depth, key)
@@ -379,12 +378,6 @@ class Reader:
                 if new is not None:
                     batches.append((1, execution.resume(frame, key, new)))
         return batches
-
-    def _depend(self, context: Context, sources: SourceReader) -> None:
-        for upstream in sources.upstreams:
-            context.upstreams[upstream] = None
-            upstream.dependants[context] = None
-        context.expire_by(sources.expires_s)
 
 
 def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:

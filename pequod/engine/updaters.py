@@ -48,9 +48,9 @@ class Updaters:
         if extras is context:
             return
         ledger = self._site.join.ledger
-        ledger.updater_bytes -= HOLD if extras is None else HOLD + len(extras) * EXTRAS  # type: ignore[arg-type]
+        ledger.change_updaters(-HOLD if extras is None else -HOLD - len(extras) * EXTRAS)  # type: ignore[arg-type]
         if not self.contexts:
-            ledger.updater_bytes -= UPDATERS + self.tail_bytes
+            ledger.change_updaters(-UPDATERS - self.tail_bytes)
             self._site.discard(self._key)
 
     def hand_over(self, context: Context, other: Context) -> None:
@@ -63,13 +63,13 @@ class Updaters:
             self.contexts[other] = extras
             other.updaters.append(self)
         elif extras is None:
-            ledger.updater_bytes -= HOLD
+            ledger.change_updaters(-HOLD)
         else:
             waiting = self.contexts[other]
             assert waiting is not None, "a step has extras or has none"
             count = len(waiting) + len(extras)
             waiting |= extras
-            ledger.updater_bytes -= HOLD + (count - len(waiting)) * EXTRAS
+            ledger.change_updaters(-HOLD - (count - len(waiting)) * EXTRAS)
 
 
 class Site:
@@ -150,20 +150,20 @@ class Site:
         updaters = self._by_key.get(frame_key)
         if updaters is None:
             updaters = self._by_key[frame_key] = Updaters(self, frame_key)
-            ledger.updater_bytes += UPDATERS
+            ledger.change_updaters(UPDATERS)
             if self._order is not None:
                 self._order.add(frame_key)
         contexts = updaters.contexts
         if context not in contexts:
             contexts[context] = {extras: None}
             context.updaters.append(updaters)
-            ledger.updater_bytes += HOLD + EXTRAS
+            ledger.change_updaters(HOLD + EXTRAS)
         else:
             waiting = contexts[context]
             assert waiting is not None, "a step has extras or has none"
             if extras not in waiting:
                 waiting[extras] = None
-                ledger.updater_bytes += EXTRAS
+                ledger.change_updaters(EXTRAS)
 
     def add_all(self, frame_keys: list[FrameKey], context: Context) -> None:
         """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: first check)."""
@@ -182,7 +182,7 @@ class Site:
                 contexts[context] = None
                 held.append(updaters)
         grown_bytes = (len(by_key) - counts[0]) * UPDATERS + (len(held) - counts[1]) * HOLD
-        self.join.ledger.updater_bytes += grown_bytes
+        self.join.ledger.change_updaters(grown_bytes)
 
     def remove(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
         """Let ``context`` no longer wait at a frame; nothing changes if it does not."""
@@ -194,7 +194,7 @@ class Site:
             assert extras is not None
             if extras in waiting and len(waiting) > 1:
                 del waiting[extras]
-                self.join.ledger.updater_bytes -= EXTRAS
+                self.join.ledger.change_updaters(-EXTRAS)
                 return
             if extras not in waiting:
                 return

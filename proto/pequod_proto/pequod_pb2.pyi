@@ -388,12 +388,14 @@ class InvalidateReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., contexts: _Optional[int] = ...) -> None: ...
 
 class RangeExplanation(_message.Message):
-    __slots__ = ("stored_keys", "joins")
+    __slots__ = ("stored_keys", "joins", "dropped")
     STORED_KEYS_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
     stored_keys: int
     joins: _containers.RepeatedCompositeFieldContainer[CoverageExplanation]
-    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ...) -> None: ...
+    dropped: _containers.RepeatedCompositeFieldContainer[DroppedExplanation]
+    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ..., dropped: _Optional[_Iterable[_Union[DroppedExplanation, _Mapping]]] = ...) -> None: ...
 
 class CoverageExplanation(_message.Message):
     __slots__ = ("join", "parts", "next_read")
@@ -404,6 +406,20 @@ class CoverageExplanation(_message.Message):
     parts: _containers.RepeatedCompositeFieldContainer[PartExplanation]
     next_read: str
     def __init__(self, join: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[PartExplanation, _Mapping]]] = ..., next_read: _Optional[str] = ...) -> None: ...
+
+class DroppedExplanation(_message.Message):
+    __slots__ = ("name", "first", "last", "reason", "ago_s")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    AGO_S_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    first: bytes
+    last: bytes
+    reason: str
+    ago_s: float
+    def __init__(self, name: _Optional[str] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., reason: _Optional[str] = ..., ago_s: _Optional[float] = ...) -> None: ...
 
 class PartExplanation(_message.Message):
     __slots__ = ("first", "last", "state", "rows", "updaters", "log_entries")

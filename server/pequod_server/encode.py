@@ -59,6 +59,10 @@ def range_explanation(explained: RangeExplanation) -> pb.RangeExplanation:
             )
             for coverage in explained.joins
         ],
+        dropped=[
+            pb.DroppedExplanation(name=one.name, first=one.first, last=one.last, reason=one.reason, ago_s=one.ago_s)
+            for one in explained.dropped
+        ],
     )
 
 

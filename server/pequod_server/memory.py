@@ -126,7 +126,7 @@ class MemoryKeeper:
         if limit_bytes >= UNLIMITED:
             self._most_bytes = self._calm_bytes = ledger.limit_bytes
         else:
-            ledger.process_bytes = resident()
+            ledger.note_process(resident())
             base_bytes = max(ledger.process_bytes - ledger.total_bytes, 0)
             least_bytes = base_bytes + BUDGET_MIN
             if base_bytes and limit_bytes < least_bytes:
@@ -134,7 +134,7 @@ class MemoryKeeper:
                 raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
             #: The largest budget, and the one while the process is within its limit.
             self._most_bytes = self._calm_bytes = limit_bytes - base_bytes
-            ledger.process_limit_bytes = limit_bytes
+            ledger.limit_process(limit_bytes)
             engine.limit_memory(self._calm_bytes)
         #: What the process has taken at most since it is beyond its limit.
         self._high_bytes = limit_bytes
@@ -205,7 +205,8 @@ class MemoryKeeper:
         limit_bytes, ledger = self._limit_bytes, self._engine.ledger
         if limit_bytes >= UNLIMITED:
             return ledger.limit_bytes
-        ledger.process_bytes = taken_bytes = self._resident()
+        taken_bytes = self._resident()
+        ledger.note_process(taken_bytes)
         if taken_bytes <= limit_bytes:
             self._high_bytes = limit_bytes
             self._least_bytes = ledger.stored_bytes + int(limit_bytes * _READ_SHARE)

@@ -148,7 +148,7 @@ class Feed:
 
     def _grow(self, grown_bytes: int) -> None:
         self._bytes += grown_bytes
-        self._engine.ledger.watch_bytes += grown_bytes
+        self._engine.ledger.change_watches(grown_bytes)
 
     def _forget(self) -> None:
         self._batches.clear()
@@ -190,12 +190,12 @@ class Feed:
             return None
         self._sent += 1
         self._flying_bytes = sent_bytes
-        self._engine.ledger.watch_bytes += sent_bytes
+        self._engine.ledger.change_watches(sent_bytes)
         return batch
 
     def _land(self) -> None:
         """The message before has left, as far as gRPC tells."""
-        self._engine.ledger.watch_bytes -= self._flying_bytes
+        self._engine.ledger.change_watches(-self._flying_bytes)
         self._flying_bytes = 0
 
     async def wait(self, wait_s: float) -> bool:

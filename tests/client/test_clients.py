@@ -87,6 +87,9 @@ def test_every_call(server: ServerProcess, connect: Callable[[str], Any]) -> Non
         assert client.scan("t|", "t}") == []
         assert client.explain_join("t").sources[1].narrowed_by == "time"
         assert client.explain_range("t|ann|", "t|ann}").joins[0].join == "t"
+        assert client.invalidate_join("t") >= 1
+        dropped = client.explain_range(first="t|ann|", last="t|ann}").dropped[0]
+        assert (dropped.name, dropped.reason, dropped.ago_s < 100) == ("t", "invalidated by a call", True)
         assert client.statistics().tables[b"p"].keys == 1
         client.multi_put({"s|ann|liz": "", "p|liz|0002": "Ho"})
         client.multi_put([(b"s|ann|bob", ""), ("p|liz|0003", b"Hu")])

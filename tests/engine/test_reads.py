@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine, MissingError, Rows, hits, rows
+from pequod.engine import Engine, MissingError, Reason, Rows, hits, rows
 from pequod.engine.contexts import Context
 from pequod.engine.read import Read
 from tests.engine.joins import NEWP, TIMELINE
@@ -153,7 +153,7 @@ def test_a_context_that_another_drops_answers_no_more() -> None:
     refresh, last = engine._reader.refresh, view.contexts[-1]
 
     def refresh_and_drop(context: Context, read: Read) -> bool:
-        engine._changes.drop(view.contexts[0])
+        engine._changes.drop(view.contexts[0], Reason.INVALIDATED)
         return refresh(context, read)
 
     engine._changes._mark_stale(last)

@@ -1,0 +1,82 @@
+"""What was dropped, when and why: the latest of it, for whoever runs the engine and for `explain`.
+
+    number 41   join t    [t|ann|, t|ann})    evicted: memory was short    at 12.5
+    number 42   table p   [p|bob|, p|bob})    evicted: memory was short    at 12.5
+
+>>> story = Story()
+>>> story.note("t", b"t|ann|", b"t|ann}", Reason.INVALIDATED)
+>>> story.note("p", b"p|bob|", b"p|bob}", Reason.EVICTED)
+>>> [dropped.name for dropped in story.since(1)], [dropped.name for dropped in story.over(b"t|", None)]
+(['p'], ['t'])
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from itertools import islice
+from typing import Final, NamedTuple
+
+#: How many are kept: some 60 KB.
+STORY_MAX: Final = 256
+
+
+class Reason(StrEnum):
+    """Why something was dropped; the contexts that were computed from it went for the same."""
+
+    EVICTED = "evicted: memory was short"
+    INVALIDATED = "invalidated by a call"
+    LOGGED = "its log was too long"
+    JOINS = "joins came or went"
+    EXPIRED = "it expired"
+    FORGOTTEN = "rows of the database were forgotten"
+    WIDENED = "a wider range was computed"
+
+
+class Dropped(NamedTuple):
+    """A range that was materialised or loaded, and is no more."""
+
+    #: Counted from the engine's start; each is one more than the last.
+    number: int
+    #: Of the join that computed it, or of the backed table.
+    name: str
+    first: bytes
+    last: bytes
+    reason: Reason
+    #: By the engine's time; see `Engine.tell_time`.
+    at_s: float
+
+
+class Story:
+    """The latest that was dropped.
+
+    Invariants:
+        1. Numbers ascend by one, up to ``number``.
+    """
+
+    __slots__ = ("_latest", "now_s", "number")
+
+    def __init__(self) -> None:
+        #: What the engine was told last of the time.
+        self.now_s = 0.0
+        #: That of the latest, 0 if nothing was dropped.
+        self.number = 0
+        self._latest: deque[Dropped] = deque(maxlen=STORY_MAX)
+
+    def note(self, name: str, first: bytes, last: bytes, reason: Reason) -> None:
+        """Note that a range is dropped now."""
+        self.number += 1
+        self._latest.append(Dropped(self.number, name, first, last, reason, self.now_s))
+
+    def since(self, number: int) -> list[Dropped]:
+        """Return what was dropped after the one with this number, the earliest first, as far as it is kept."""
+        count = min(self.number - number, len(self._latest))
+        return list(islice(self._latest, len(self._latest) - count, None)) if count > 0 else []
+
+    def over(self, first: bytes, last: bytes | None) -> list[Dropped]:
+        """Return what was dropped of a range, the earliest first, as far as it is kept."""
+        return [dropped for dropped in self._latest if first < dropped.last and (last is None or dropped.first < last)]
+
+    def _check(self) -> None:
+        numbers = [dropped.number for dropped in self._latest]
+        assert numbers == list(range(self.number - len(numbers) + 1, self.number + 1)), "invariant 1"
