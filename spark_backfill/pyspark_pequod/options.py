@@ -29,6 +29,8 @@ WHERE: Final = "where."
 _SETTING: Final = "spark.pequod."
 #: Spark's own, which it hands on; the paths are what `load` is given.
 _SPARKS: Final = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
+#: What says how to write.
+_WRITTEN: Final = frozenset({"nulls", "rows_per_s"})
 #: What says where to read.
 _RANGE: Final = frozenset({"first", "last", "prefix", "path", "paths", "keys_only"})
 
@@ -55,6 +57,17 @@ def refuse_unknown(options: Mapping[str, str]) -> None:
         raise OptionError(
             name, f"did you mean {near[0]!r}?" if near else f"there is none; there are {', '.join(OPTIONS)}"
         )
+
+
+def refuse_written(options: Mapping[str, str]) -> None:
+    """Refuse what says how to write, of a read.
+
+    Raises:
+        OptionError: There is such an option.
+    """
+    for name in options:
+        if name.lower() in _WRITTEN:
+            raise OptionError(name, "a read takes none; it is for writes")
 
 
 def refuse_range(options: Mapping[str, str]) -> None:

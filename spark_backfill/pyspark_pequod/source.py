@@ -85,6 +85,7 @@ class DefaultSource(DataSource):
     def simpleStreamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Read the changes of a range."""
         read_options.refuse_unknown(self.options)
+        read_options.refuse_written(self.options)
         pattern = read_options.key_pattern(self.options)
         ranges = key_ranges(self.options, pattern)
         if len(ranges) != 1:
@@ -99,6 +100,7 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> Reader:
         """Read ranges."""
         read_options.refuse_unknown(self.options)
+        read_options.refuse_written(self.options)
         pattern = read_options.key_pattern(self.options)
         return Reader(
             read_options.connection(self.options),

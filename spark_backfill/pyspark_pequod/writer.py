@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
-import pyarrow.compute as pc
 from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -105,10 +103,8 @@ class TaskWriter:
 
     async def _send(self, rows: Any) -> int:
         """Write rows and return the number of the server that took them."""
-        is_there = rows.column("value").is_valid()
-        gone = rows.column("key").filter(pc.invert(is_there))
         rows_max = ROWS_MAX if self._rows_per_s is None else max(1, min(ROWS_MAX, self._rows_per_s // _TURNS_PER_S))
-        waiting: Iterator[Rows | Removal] = chain(messages(rows.filter(is_there), rows_max), removals(gone, rows_max))
+        waiting = _puts_and_removals(rows, rows_max)
         async with self._connection.async_client() as client:
             await client.joins()
             server_id = client.server_id
@@ -136,6 +132,16 @@ class TaskWriter:
         return server_id
 
 
+def _puts_and_removals(rows: Any, rows_max: int) -> Iterator[Rows | Removal]:
+    values = rows.column("value")
+    if values.null_count:
+        removed = rows.column("key").filter(values.is_null())
+        rows = rows.filter(values.is_valid())
+        for start in range(0, len(removed), rows_max):
+            yield Removal(removed.slice(start, rows_max).to_pylist())
+    yield from messages(rows, rows_max)
+
+
 def messages(rows: Any, rows_max: int = ROWS_MAX) -> Iterator[Rows]:
     """Cut rows into what messages hold, one row at least."""
     for batch in rows.to_batches(max_chunksize=rows_max):
@@ -148,12 +154,6 @@ def messages(rows: Any, rows_max: int = ROWS_MAX) -> Iterator[Rows]:
                 todo += [piece.slice(middle), piece.slice(0, middle)]
             else:
                 yield Rows(keys.to_pylist(), values.to_pylist())
-
-
-def removals(keys: Any, keys_max: int) -> Iterator[Removal]:
-    """Cut keys that are to be removed into what messages hold."""
-    for start in range(0, len(keys), keys_max):
-        yield Removal(keys.slice(start, keys_max).to_pylist())
 
 
 async def _apply(client: AsyncClient, message: Rows | Removal) -> None:

@@ -106,6 +106,9 @@ def test_options_narrow_what_is_read(load: Load, spark: SparkSession, target: st
     reading = spark.read.format("pequod").option("target", target)
     assert reading.load("p|bob|").count() == 10
     assert reading.load(["p|ann|", "q|"]).count() == 11
+    options = f"target '{target}', pattern '{PATTERN}', `where.user` 'ann'"
+    spark.sql(f"create or replace temporary view ann using pequod options ({options})")
+    assert spark.sql("select * from ann").count() == 10
 
 
 TEXT = st.text(alphabet="ab}", min_size=1, max_size=2)
@@ -168,6 +171,7 @@ NUMBERS = json.dumps([str(number) for number in range(400)])
         ({"path": "p|", "first": "p|a"}, "name the range by prefix, or by first and last"),
         ({"pattern": "p|<a>|<b>", "where.a": NUMBERS, "where.b": NUMBERS}, "more than 100,000 ranges"),
         ({"keys_only": "true"}, "the schema names `value`"),
+        ({"rows_per_s": "10"}, "a read takes none; it is for writes"),
     ],
 )  # fmt: skip
 def test_an_option_that_narrows_nothing_is_refused(options: dict[str, str], message: str) -> None:

@@ -98,7 +98,7 @@ def test_a_write_does_not_succeed_with_rows_missing(spark: SparkSession, server:
 def test_a_task_does_not_go_on_with_another_server(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A put that was certainly not applied is tried again, and the server that comes back takes it."""
 
-    def starting_anew(_: pa.Table) -> Iterator[Rows]:
+    def starting_anew(*_: object) -> Iterator[Rows]:
         yield Rows([b"w|1"], [b"1"])
         server.kill()
         server.start()
