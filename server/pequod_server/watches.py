@@ -94,7 +94,7 @@ class Feed:
 
     def settle(self) -> None:
         """Take in what the engine tells; if a commit of the database is half applied, once it is applied."""
-        if self._loading is not None or self._is_closed:
+        if self._loading is not None or self._is_closed or self.ended is not None:
             return
         if self._is_half():
             assert self._database is not None, "only commits of a database are half applied"
@@ -104,6 +104,10 @@ class Feed:
             changes = self._engine.settle(self._watch, now=time.monotonic())
         except MissingError as error:
             self._loading = self._loop.create_task(self._settle_later(error.ranges), name="pequod watch load")
+            return
+        if len(changes) > self._changes_max:
+            # More than may wait, so there is no use in weighing them, nor in sending them before the end.
+            self._end(self._too_many())
             return
         if changes:
             batch = Batch(self._engine.revision, changes, change_bytes(changes))
@@ -115,12 +119,15 @@ class Feed:
             self._end(self._watch.ended)
         while self._change_count > self._changes_max and self._batches:
             if self._sent == 0:
-                self._end(f"more than {self._changes_max} changes (watch_changes_max) wait to be taken")
+                self._end(self._too_many())
                 return
             self._drop_oldest()
         ledger = self._engine.ledger
         if changes and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
             self.relieve()
+
+    def _too_many(self) -> str:
+        return f"more than {self._changes_max} changes (watch_changes_max) wait to be taken"
 
     def _is_half(self) -> bool:
         return self._database is not None and self._database.gate.is_closed
@@ -168,6 +175,8 @@ class Feed:
 
     def _end(self, reason: str) -> None:
         if self.ended is None:
+            # What comes later is not told: it may be behind something that was not told, either.
+            self._engine.unwatch(self._watch)
             self.ended = WatchCompactedError(reason)
             self.news.set()
 

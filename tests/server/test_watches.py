@@ -43,3 +43,23 @@ async def test_progress_is_told_where_nothing_happens(server: PequodServer, stub
             assert reply.header.revision == revision
         assert reply.header.revision == revision + 1
     call.cancel()
+
+
+async def test_nothing_is_told_behind_changes_that_were_too_many() -> None:
+    engine = Engine()
+    watches = Watches(engine, ServerConfig(watch_changes_max=10))
+    feed = watches.open((b"a|", b"a}"))
+    engine.put(b"a|0", b"before")
+    await asyncio.sleep(0)
+    for number in range(11):
+        engine.put(b"a|%d" % number, b"together")
+    await asyncio.sleep(0)
+    engine.put(b"a|0", b"later")
+    await asyncio.sleep(0)
+    batch = feed.take()
+    assert batch is not None
+    assert batch.changes == [Change(b"a|0", None, b"before")]
+    assert feed.take() is None
+    assert "watch_changes_max" in str(feed.ended)
+    feed.close()
+    assert engine.ledger.watch_bytes == 0

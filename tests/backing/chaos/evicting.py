@@ -1,4 +1,4 @@
-"""`pequod serve` whose memory is short at random times: what can be made again goes, a little of it or all.
+"""`slicing` whose memory is short at random times: what can be made again goes, a little of it or all.
 
 python -m tests.backing.chaos.evicting --listen 127.0.0.1:7744 ...        flags as `pequod serve` takes them
 """
@@ -9,8 +9,9 @@ import asyncio
 import random
 import sys
 
-from pequod_server.app import PequodServer, run
-from pequod_server.settings import load
+from pequod_server.app import PequodServer
+
+from tests.backing.chaos.slicing import main
 
 
 class EvictingServer(PequodServer):
@@ -39,6 +40,4 @@ class EvictingServer(PequodServer):
 
 
 if __name__ == "__main__":
-    names, values = sys.argv[1::2], sys.argv[2::2]
-    flags = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(names, values, strict=True)}
-    sys.exit(run(load(flags=flags).config, make=EvictingServer))
+    sys.exit(main(EvictingServer))
