@@ -6,6 +6,7 @@ import signal
 import sys
 from contextlib import closing
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -241,6 +242,10 @@ def micro(
 
     scale = SMOKE if smoke else FULL
     workloads = (*WORKLOADS, *READS, *STRUCTURES, *HALVES)
+    if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
+        from pequod_bench.micro_feed import FEED
+
+        workloads += FEED
     results = [measure(workload, scale) for workload in workloads if only in workload.name]
     with started_server() as (target, _), closing(Wire(target)) as wire:
         results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]

@@ -75,7 +75,7 @@ class Landing:
 
     def is_flying(self, key: bytes) -> bool:
         """Tell whether a load of the key is under way."""
-        return any(flight.ranges.holds(key) for flight in self._flights.values())
+        return bool(self._flights) and any(flight.ranges.holds(key) for flight in self._flights.values())
 
     def land(self, token: int, loaded: Loaded) -> Rows | None:
         """Return the rows of a load with the changes that it does not hold; None if the load was abandoned.
