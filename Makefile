@@ -85,7 +85,7 @@ soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS 
 
 RUNS ?= 200
 STORE ?= slot
-chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times and compare; STORE is sqlite, slot or notify
+chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times and compare; STORE is sqlite, slot, notify or failover
 	$(BIN)/python -m tests.backing.chaos --runs $(RUNS) --store $(STORE)
 
 soak-memory: $(INSTALLED) ## press a server with a limit of memory for five minutes, and look at what it takes

@@ -104,6 +104,8 @@ class Intake:
                     log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})
                     self.landing.reload(ranges)
                     await self._forget(ranges)
+                    if position < self.landing.position:
+                        self.landing.start_over(position)
                     self.landing.pass_by(position)
 
     async def forget_everything(self) -> None:

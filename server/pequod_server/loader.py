@@ -319,7 +319,8 @@ class Loader:
             async for event in self.store.changes(since, self._intake.is_wanted):
                 await self._intake.take(event)
                 async with self._moved:
-                    self._position = max(self._position or 0, event.position)
+                    # A standby that has taken over may be at a lower one than its primary was.
+                    self._position = event.position
                     self._moved.notify_all()
         except Exception as error:
             # A defect. Nothing of the database may be served from here on, since nobody tells when it changes.

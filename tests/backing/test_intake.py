@@ -13,7 +13,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
-from pequod_server.backing import Change, Changes, KeyRange, Reload, turns
+from pequod_server.backing import Change, Changes, KeyRange, Progress, Reload, turns
 from pequod_server.backing.store import Loaded, SequenceHorizon
 from pequod_server.intake import Intake
 
@@ -366,3 +366,17 @@ async def test_commits_loads_and_reloads_in_any_order_leave_what_the_database_ha
     assert dict(zip(rows.keys, rows.values, strict=True)) == {
         key: value for key, value in model.evaluate().items() if key.startswith(b"t|")
     }
+
+
+async def test_a_load_is_not_set_back_in_a_log_that_is_shorter_than_the_last_one() -> None:
+    """A standby that takes over may be at a lower position than its primary was."""
+    engine = Engine(backed=[b"p"])
+    intake = Intake(engine)
+    await intake.take(Progress(1000))
+    await intake.take(Reload(10, (ALL,), "another log"))
+    bob = Range(b"p|bob|", b"p|bob}")
+    token = intake.landing.start([KeyRange(*bob)])
+    await intake.land(token, Loaded(((b"p|bob|1", b"second"),), SequenceHorizon(20, 2)), [bob])
+    # The load holds this change, and one after it.
+    await intake.take(Changes(15, 1, (Change(b"p|bob|1", b"first"),)))
+    assert engine.get(b"p|bob|1") == b"second"

@@ -149,6 +149,11 @@ class Landing:
         self.position = max(self.position, position)
         self._drop_passed()
 
+    def start_over(self, position: int) -> None:
+        """Note that the feed goes on in another log, at a lower position, and that everything is read again."""
+        self.position = position
+        self._landed.clear()
+
     def see(self, horizon: Horizon) -> None:
         """Note that every load that begins from now on sees at least what this one did."""
         self._unseen = [unseen for unseen in self._unseen if not horizon.covers(unseen.changes)]

@@ -145,7 +145,7 @@ class Lookout:
                 self._connection, session.name, session.mode, session.feed_name, session.mappings, facts
             )
         if fingerprint != self._fingerprint:
-            raise FeedBrokenError("the tables or the publication have changed", is_lost=True)
+            raise FeedBrokenError("the tables, the publication or the timeline of the log have changed", is_lost=True)
 
 
 @asynccontextmanager

@@ -405,7 +405,8 @@ END"""
 
 _PUBLISHED: Final = """
 SELECT c.oid AS table_oid, p.oid AS publication_oid, r.oid, r.prqual IS NULL AND r.prattrs IS NULL AS is_whole,
-       p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AS is_all, c.relreplident::text AS identity
+       p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AS is_all, c.relreplident::text AS identity,
+       substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline
 FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN pg_class c ON c.oid = r.prrelid
 WHERE p.pubname = $1 ORDER BY c.oid
 """

@@ -41,6 +41,9 @@ _AWAY: Final = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.ObjectInUseError,
+    # A standby that is not promoted yet.
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.ReadOnlySQLTransactionError,
     asyncpg.SerializationError,
 )
 _CHANGED: Final = (asyncpg.SyntaxOrAccessError, asyncpg.CannotCoerceError, asyncpg.FeatureNotSupportedError)

@@ -85,7 +85,8 @@ async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, st
     session.fingerprint = fingerprint
     start, lost = await _place(session, since)
     if since is not None and is_altered and not lost:
-        lost = "the tables or the publication have changed"
+        # A standby that took over may lack commits that its primary told of, whatever slots it has.
+        lost = "the tables, the publication or the timeline of the log have changed"
     return facts, fingerprint, Reload(start, session.everything, lost) if lost else Progress(start)
 
 

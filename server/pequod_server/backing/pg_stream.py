@@ -6,6 +6,7 @@ It is streamed by psycopg2, which speaks the replication protocol; asyncpg does 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -46,7 +47,8 @@ class Stream:
         #: Whether the database said something since it was last asked, and for how long it has been waited for.
         self._is_heard = self._is_asked = False
         self._silent_s = 0.0
-        self._fileno: int = cursor.connection.fileno()
+        # One of our own for the same socket: a connection that breaks closes its number, and another may get that.
+        self._fileno = os.dup(cursor.connection.fileno())
         self._loop.add_reader(self._fileno, self._hear)
 
     @property
@@ -117,6 +119,7 @@ class Stream:
     def close(self) -> None:
         """Stop reading and close the connection."""
         self._loop.remove_reader(self._fileno)
+        os.close(self._fileno)
         self._cursor.connection.close()
 
     def _hear(self) -> None:

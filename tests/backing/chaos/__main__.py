@@ -17,7 +17,7 @@ async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres |
     wrong = 0
     async with site(arguments.store, folder, postgres) as place:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
-            if postgres is not None and not postgres.is_running:
+            if postgres is not None and arguments.store != "failover" and not postgres.is_running:
                 postgres.start()
             run = Run(place, folder, seed)
             try:
@@ -37,7 +37,9 @@ async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres |
 parser = argparse.ArgumentParser(prog="python -m tests.backing.chaos", description=__doc__)
 parser.add_argument("--runs", type=int, default=200, help="how many (200)")
 parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
-parser.add_argument("--store", choices=["sqlite", "notify", "slot"], default="slot", help="the database and its feed")
+parser.add_argument(
+    "--store", choices=["sqlite", "notify", "slot", "failover"], default="slot", help="the database and its feed"
+)
 arguments = parser.parse_args()
 # So that the server and the cluster end, too.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

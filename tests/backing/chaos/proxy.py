@@ -16,7 +16,8 @@ class Proxy:
 
     def __init__(self, directory: Path, behind: Path) -> None:
         self.directory = directory
-        self._behind = behind
+        #: Where new connections go.
+        self.behind = behind
         self._flows = asyncio.Event()
         self._flows.set()
         self._is_open = True
@@ -60,7 +61,7 @@ class Proxy:
             writer.transport.abort()
             return
         try:
-            back_reader, back_writer = await asyncio.open_unix_connection(self._behind / SOCKET)
+            back_reader, back_writer = await asyncio.open_unix_connection(self.behind / SOCKET)
         except OSError:
             writer.transport.abort()
             return

@@ -7,7 +7,7 @@ import random
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from pequod_server.backing.pg_schema import Mode
 from pequod_server.backing.postgres import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
+from tests.backing.chaos.standby import Standby
 from tests.backing.conftest import Connection, Postgres, clear
 
 MAPPING: Final = """
@@ -52,6 +53,8 @@ class Site(Protocol):
 
     #: Flags of the server.
     flags: Sequence[str]
+    #: Whether commits may be gone afterwards, as those are that a standby has not got when its primary dies.
+    loses_commits: bool
 
     async def reset(self) -> None:
         """Make the tables anew, empty, with what the feed needs."""
@@ -86,6 +89,8 @@ def keys(posts: Sequence[Sequence[object]], subscriptions: Sequence[Sequence[obj
 
 class SqliteSite:
     """A file."""
+
+    loses_commits = False
 
     def __init__(self, folder: Path, mapping: Path) -> None:
         self._path = folder / "twip.db"
@@ -163,6 +168,8 @@ class SqliteSite:
 class PostgresSite:
     """A database of a cluster, reached through a proxy by the server and directly by us."""
 
+    loses_commits = False
+
     def __init__(self, postgres: Postgres, proxy: Proxy, mapping: Path, feed: Mode) -> None:
         self._postgres = postgres
         self._proxy = proxy
@@ -170,11 +177,15 @@ class PostgresSite:
         self._dsn = postgres.dsn("postgres")
         through = f"postgresql://postgres@/postgres?host={proxy.directory}"
         self.flags: Sequence[str] = ("--backing", through, "--backing-mapping", str(mapping), "--backing-feed", feed)
+        if feed == "slot":
+            # A large commit is more than this.
+            self.flags = (*self.flags, "--backing-bytes-max", "64KiB")
 
     async def reset(self) -> None:
         await clear(self._dsn)
         async with self._connected() as connection:
             await connection.execute(_SCHEMA)
+            await connection.execute("CREATE TABLE unmapped (n integer)")
         store = PostgresStore(self._dsn, parse_mappings(MAPPING), mode=self._feed)
         await store.install()
         await store.close()
@@ -233,6 +244,10 @@ class PostgresSite:
                 except asyncpg.ObjectInUseError:
                     return
 
+        async def busied() -> None:
+            async with self._connected() as connection:
+                await connection.execute("COPY unmapped FROM PROGRAM 'seq 200000'")
+
         faults: dict[str, Fault] = {
             "cut": cut,
             "held": held,
@@ -240,22 +255,67 @@ class PostgresSite:
             "terminated": terminated,
             "restarted": restarted,
         }
-        return {**faults, "unslotted": unslotted} if self._feed == "slot" else faults
+        return {**faults, "unslotted": unslotted, "busied": busied} if self._feed == "slot" else faults
+
+
+class FailoverSite(PostgresSite):
+    """A database with a standby that is promoted when its primary is killed, again and again.
+
+    The standby follows a moment later, so commits may be gone, even some that the feed has told. It has no slot.
+    """
+
+    loses_commits = True
+
+    def __init__(self, postgres: Postgres, proxy: Proxy, mapping: Path) -> None:
+        super().__init__(postgres, proxy, mapping, "slot")
+        self._promoted = ExitStack()
+
+    def stop(self) -> None:
+        """End the standbys that were promoted."""
+        self._promoted.close()
+
+    def faults(self, draw: random.Random, *, is_written_through: bool) -> dict[str, Fault]:
+        async def promoted() -> None:
+            # A socket's path must be short.
+            directory = tempfile.TemporaryDirectory(prefix="pequod-pg-", ignore_cleanup_errors=True)
+            standby = await asyncio.to_thread(Standby, self._postgres, Path(self._promoted.enter_context(directory)))
+            await asyncio.to_thread(standby.start)
+            self._promoted.callback(lambda: standby.stop(kill=True) if standby.is_running else None)
+            await asyncio.sleep(draw.uniform(0, 0.5))
+            await asyncio.to_thread(self._postgres.stop, kill=True)
+            await asyncio.to_thread(standby.promote)
+            self._postgres, self._dsn = standby, standby.dsn("postgres")
+            if draw.random() < 0.5:
+                # As tools do that keep slots over a failover; this one cannot tell what is gone, either.
+                async with self._connected() as connection:
+                    await connection.execute("SELECT pg_create_logical_replication_slot('pequod', 'pgoutput')")
+            self._proxy.behind = standby.directory
+            self._proxy.cut()
+
+        others = super().faults(draw, is_written_through=is_written_through)
+        return {name: others[name] for name in ("cut", "busied", "terminated")} | {"promoted": promoted}
 
 
 @asynccontextmanager
 async def site(store: str, folder: Path, postgres: Postgres | None) -> AsyncIterator[Site]:
-    """Yield a database: sqlite, notify or slot."""
+    """Yield a database: sqlite, notify, slot or failover. After the last one, the cluster may not run any more."""
     mapping = folder / "mapping.toml"
     mapping.write_text(MAPPING)
     if postgres is None:
         yield SqliteSite(folder, mapping)
         return
     # A socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="pequod-proxy-") as short:
+    with tempfile.TemporaryDirectory(prefix="pequod-proxy-", ignore_cleanup_errors=True) as short:
         proxy = Proxy(Path(short), postgres.directory)
         await proxy.start()
         try:
-            yield PostgresSite(postgres, proxy, mapping, "slot" if store == "slot" else "notify")
+            if store == "failover":
+                failover = FailoverSite(postgres, proxy, mapping)
+                try:
+                    yield failover
+                finally:
+                    failover.stop()
+            else:
+                yield PostgresSite(postgres, proxy, mapping, "slot" if store == "slot" else "notify")
         finally:
             await proxy.stop()
