@@ -135,6 +135,8 @@ class Lookout:
                 await asyncio.sleep(ASK_S)
         except Exception as error:
             self._error = error
+            # Loads look at the tables anew from here on, too.
+            self._session.forget_facts()
             self._wake()
 
     async def _check(self) -> None:
