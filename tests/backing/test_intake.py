@@ -375,8 +375,11 @@ async def test_a_load_is_not_set_back_in_a_log_that_is_shorter_than_the_last_one
     await intake.take(Progress(1000))
     await intake.take(Reload(10, (ALL,), "another log"))
     bob = Range(b"p|bob|", b"p|bob}")
-    token = intake.landing.start([KeyRange(*bob)])
-    await intake.land(token, Loaded(((b"p|bob|1", b"second"),), SequenceHorizon(20, 2)), [bob])
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        return Loaded(((b"p|bob|1", b"second"),), SequenceHorizon(20, 2))
+
+    await intake.load([bob], read)
     # The load holds this change, and one after it.
     await intake.take(Changes(15, 1, (Change(b"p|bob|1", b"first"),)))
     assert engine.get(b"p|bob|1") == b"second"
