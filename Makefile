@@ -9,7 +9,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
-        test-compiled test-optimised test-spark-versions docs docs-serve soak-memory soak-server clean
+        test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve soak-memory soak-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,14 @@ soak: $(INSTALLED) ## compare the engine with the naive model for hours: ROUNDS 
 		echo "round $$round of $(ROUNDS)"; \
 		HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q || exit 1; \
 	done
+
+CLUSTER := build/spark-cluster
+test-spark-cluster: $(INSTALLED) ## run Spark's commands on a standalone cluster whose worker has an environment of its own
+	rm -rf $(CLUSTER)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(CLUSTER)/dist .
+	$(PYTHON) -m venv $(CLUSTER)/worker
+	$(CLUSTER)/worker/bin/python -m pip install --quiet "$$(ls $(CLUSTER)/dist/*.whl)[spark]"
+	$(BIN)/python -m tests.spark.cluster $(CLUSTER)/worker/bin/python
 
 soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from pequod.engine.spec import Pattern
 
 _FORMATS: Final = ("parquet", "csv", "jsonl")
-_HELP: Final = """Write the rows of large files, a task for each range of keys. For one file, `pequod load` is simpler.
+_HELP: Final = """Write the rows of large files, a task for each range of keys.
+
+For a file of the columns key and value `pequod load` is simpler, and quicker up to two million rows or so: Spark takes
+10 s to start. It pays with several cores or a cluster, for many files, and where keys are made of columns.
 
 \b
 parquet:PATH  columns of binary, text or whole numbers
