@@ -71,8 +71,11 @@ def may_overlap(a: Pattern, b: Pattern) -> bool:
     Both patterns are regular languages without alternatives: walk the product of their two automata.
 
     Cost:
-        O(length of a x length of b), widths included.
+        O(length of a x length of b), widths included; O(1) for patterns of different tables, as nearly all pairs are.
     """
+    first, second = a.literal_prefix, b.literal_prefix
+    if not first.startswith(second) and not second.startswith(first):
+        return False
     left, right = _automaton(a), _automaton(b)
     seen = {(0, 0)}
     todo = deque(seen)

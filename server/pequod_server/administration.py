@@ -14,6 +14,7 @@ from pequod.errors import BadRequestError, SnapshotError
 from pequod_server import encode
 from pequod_server.bounds import last_of
 from pequod_server.handlers import Context, answer, refuse
+from pequod_server.joins import JoinLimits
 from pequod_server.loader import Loader
 from pequod_server.snapshots import Snapshots
 from pequod_server.statistics import collected
@@ -23,6 +24,7 @@ class AdministrationHandlers(PequodServicer):
     """The calls about joins and state, a part of the service."""
 
     _engine: Engine
+    _join_limits: JoinLimits
     _loader: Loader | None
     _snapshots: Snapshots
     _header: Callable[[], pb.Header]
@@ -31,7 +33,9 @@ class AdministrationHandlers(PequodServicer):
         """Install the joins of a text, all or none."""
 
         def add() -> list[pb.Join]:
+            self._join_limits.refuse_text(request.text)
             specs = parse(request.text)
+            self._join_limits.refuse_joins(self._engine, specs)
             try:
                 return [encode.join(join) for join in self._engine.add_joins(specs)]
             except JoinError as error:

@@ -98,6 +98,7 @@ class PequodServer:
                 # Two servers on one port would share its connections at random.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
+                *_keepalive(config),
                 # The connections need it, whether or not it is served.
                 ("grpc.enable_channelz", 1),
             ],
@@ -272,6 +273,21 @@ def tame_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(250, 40_000, 1_000)
+
+
+def _keepalive(config: ServerConfig) -> list[tuple[str, int]]:
+    """Return how gRPC finds out that a client is gone whose connection was not closed."""
+    if not config.keepalive_s:
+        return []
+    return [
+        ("grpc.keepalive_time_ms", max(int(1000 * config.keepalive_s), 1)),
+        ("grpc.keepalive_timeout_ms", max(int(1000 * config.keepalive_timeout_s), 1)),
+        # The answer to the ping itself has a time of its own.
+        ("grpc.http2.ping_timeout_ms", max(int(1000 * config.keepalive_timeout_s), 1)),
+        # A connection without calls is asked, too.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
 
 
 def _loop_factory(config: ServerConfig) -> type[asyncio.AbstractEventLoop] | None:

@@ -174,12 +174,23 @@ class ServerConfig(BaseModel):
     connections_max: Number = Field(
         default=10_000, description="Connections at a time; calls on those beyond are refused."
     )
+    keepalive_s: Seconds = Field(
+        default=60.0, description="A connection that is silent for so long is asked for a sign of life; 0 for never."
+    )
+    keepalive_timeout_s: Seconds = Field(
+        default=20.0, description="How long that may take before the connection is closed."
+    )
     watches_max: Number = Field(default=1000, description="Watches at a time.")
     watch_changes_max: Number = Field(
         default=10_000, description="Changes kept for one watch; who falls further behind must start again."
     )
     watch_linger_s: Seconds = Field(
         default=60.0, description="How long a watch is kept for a client whose connection broke."
+    )
+    joins_max: Number = Field(default=256, description="Joins installed at a time by clients, and in one text.")
+    join_slots_max: Number = Field(default=4000, description="Slots in one text of joins that a client installs.")
+    join_text_bytes_max: Size = Field(
+        default=32 * KIB, description="Longest text of joins that a client installs at once."
     )
     backfills_max: Number = Field(default=8, description="Backfills under way at a time.")
     backfill_bytes_max: Size = Field(

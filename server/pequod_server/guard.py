@@ -29,6 +29,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.grants import Right, Role
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of, refuse, refusing
+from pequod_server.joins import JoinLimits
 
 #: Calls for everybody: those that ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
@@ -76,7 +77,8 @@ class AccessGuard(aio.ServerInterceptor):
         It is the last interceptor: others may put refusals in the place of handlers, which take no requests.
     """
 
-    def __init__(self, access: Access, engine: Engine, *, takes_certificates: bool) -> None:
+    def __init__(self, access: Access, engine: Engine, *, takes_certificates: bool, join_limits: JoinLimits) -> None:
+        self._join_limits = join_limits
         self.access = access
         self._engine = engine
         self._takes_certificates = takes_certificates
@@ -96,7 +98,7 @@ class AccessGuard(aio.ServerInterceptor):
             "Execute": _need_nothing,
             "ListJoins": _need_nothing,
             "Stats": _need_nothing,
-            "AddJoin": _need_join_rights,
+            "AddJoin": self._need_join_rights,
             "DropJoin": self._need_drop,
             "Explain": self._need_explain,
             "Invalidate": self._need_invalidate,
@@ -144,6 +146,21 @@ class AccessGuard(aio.ServerInterceptor):
             return make(_guarded_generator(behaviour, rule), *shape)
         assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
         return make(_guarded_coroutine(behaviour, rule, trim), *shape)
+
+    def _need_join_rights(self, role: Role, request: pb.AddJoinRequest) -> None:
+        """Pass if the role may compute the outputs and read the sources of all joins of a text."""
+        if not role.has(Right.JOIN):
+            # Long texts take long to parse; only those who may install something can have that done, within limits.
+            raise PermissionDeniedError(role.name, Right.JOIN, b"", None)
+        self._join_limits.refuse_text(request.text)
+        try:
+            specs = parse(request.text)
+        except JoinError:
+            return  # the service says what is wrong with it
+        for spec in specs:
+            role.need(Right.JOIN, *_range(spec.output))
+            for source in spec.sources:
+                role.need(Right.READ, *_range(source.pattern))
 
     def _need_drop(self, role: Role, request: pb.DropJoinRequest) -> None:
         for join in self._engine.joins():
@@ -228,7 +245,12 @@ def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
     """
     if config.access_file is None:
         return None
-    return AccessGuard(Access(config.access_file), engine, takes_certificates=config.tls_client_ca is not None)
+    return AccessGuard(
+        Access(config.access_file),
+        engine,
+        takes_certificates=config.tls_client_ca is not None,
+        join_limits=JoinLimits(config),
+    )
 
 
 def _guarded_coroutine(
@@ -323,21 +345,6 @@ def _need_range(role: Role, right: Right, first: bytes, last: bytes | None) -> N
 
 def _need_everything(role: Role, _request: object) -> None:
     role.need(Right.ADMIN, b"", None)
-
-
-def _need_join_rights(role: Role, request: pb.AddJoinRequest) -> None:
-    """Pass if the role may compute the outputs and read the sources of all joins of a text."""
-    if not role.has(Right.JOIN):
-        # Long texts take long to parse; only those who may install something can have that done.
-        raise PermissionDeniedError(role.name, Right.JOIN, b"", None)
-    try:
-        specs = parse(request.text)
-    except JoinError:
-        return  # the service says what is wrong with it
-    for spec in specs:
-        role.need(Right.JOIN, *_range(spec.output))
-        for source in spec.sources:
-            role.need(Right.READ, *_range(source.pattern))
 
 
 def _trim_nothing(_role: Role, _reply: object) -> None:

@@ -127,3 +127,5 @@ async def end_with(context: Context, status: grpc.Status) -> None:
         await context.abort(status.code, status.details, status.trailing_metadata)
     except aio.AbortError as error:
         error.__traceback__ = None
+    except aio.InternalError:
+        pass  # Its client is gone.

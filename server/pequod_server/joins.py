@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pequod_grammar import parse
 
-from pequod.engine import Engine, Join, JoinError
+from pequod.engine import Engine, Join, JoinError, JoinSpec, LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.settings import ConfigError
+
+
+class JoinLimits:
+    """What clients may have installed; joins of the configuration are not bounded."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+
+    def refuse_text(self, text: str) -> None:
+        """Refuse a text that takes too long to parse, before it is parsed.
+
+        Raises:
+            LimitExceededError: It is too long, or has too many joins or slots.
+        """
+        config = self._config
+        self._refuse("join_text_bytes_max", len(text.encode()), config.join_text_bytes_max)
+        self._refuse("joins_max", len([part for part in text.split(";") if part.strip()]), config.joins_max)
+        self._refuse("join_slots_max", text.count("<"), config.join_slots_max)
+
+    def refuse_joins(self, engine: Engine, specs: Sequence[JoinSpec]) -> None:
+        """Refuse joins of which too many would be installed; those that are there already do not count twice.
+
+        Raises:
+            LimitExceededError: So it is.
+        """
+        installed = {join.spec for join in engine.joins()}
+        if fresh := set(specs) - installed:
+            self._refuse("joins_max", len(installed) + len(fresh), self._config.joins_max)
+
+    @staticmethod
+    def _refuse(setting: str, size: int, maximum: int) -> None:
+        if size > maximum:
+            raise LimitExceededError(setting, size, maximum)
 
 
 def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "joins") -> list[Join]:

@@ -28,6 +28,7 @@ from pequod_server.errors import stopping_status
 from pequod_server.execute import Executor, Need, Outcomes, Steps, Writes
 from pequod_server.guard import present_caller
 from pequod_server.handlers import Answer, Context, answer, end_call, refuse
+from pequod_server.joins import JoinLimits
 from pequod_server.loader import ROUNDS_MAX, Loader
 from pequod_server.observe import NOTHING_TOLD, BatchSink, Told
 from pequod_server.scanning import ScanHandlers
@@ -59,6 +60,7 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
         self._loader = loader
         self._on_batch = on_batch
         self._config = config
+        self._join_limits = JoinLimits(config)
         self._admission = admission or Admission(config)
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)

@@ -211,3 +211,34 @@ async def test_no_call_is_held_after_it_has_ended() -> None:
     await server.stop()
     assert not server._calls._streams
     assert not server._calls._under_way
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "size", "maximum"),
+    [
+        (";".join(f"t{n}|<a> = copy s|<a>" for n in range(5)), "joins_max", 5, 3),
+        ("t|<a>|<b>|<c> = copy s|<a>|<b>|<c>", "join_slots_max", 6, 5),
+        ("<" * 201, "join_text_bytes_max", 201, 200),
+    ],
+)
+async def test_texts_of_joins_beyond_a_limit_are_refused_unparsed(
+    text: str, setting: str, size: int, maximum: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parse(_text: str) -> None:
+        pytest.fail("it is parsed")
+
+    monkeypatch.setattr("pequod_server.administration.parse", parse)
+    config = ServerConfig(listen=LISTEN, joins_max=3, join_slots_max=5, join_text_bytes_max=200)
+    async with serving(config) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        await _refused(stub.AddJoin(pb.AddJoinRequest(text=text)), setting, size, maximum)
+
+
+async def test_joins_beyond_the_limit_are_refused_and_those_that_are_there_are_not() -> None:
+    async with serving(ServerConfig(listen=LISTEN, joins_max=2)) as port, connect(port) as channel:
+        stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
+        text = "t|<a> = copy s|<a>; u|<a> = copy s|<a>"
+        await stub.AddJoin(pb.AddJoinRequest(text=text))
+        await stub.AddJoin(pb.AddJoinRequest(text=text))
+        await _refused(stub.AddJoin(pb.AddJoinRequest(text="v|<a> = copy s|<a>")), "joins_max", 3, 2)
+        assert len((await stub.ListJoins(pb.ListJoinsRequest())).joins) == 2
