@@ -1,4 +1,4 @@
-"""Which addresses stay inside this machine.
+"""Addresses: which stay inside this machine, and which are none.
 
 >>> is_local("127.0.0.1:7744"), is_local("[::1]:7744"), is_local("localhost:0"), is_local("0.0.0.0:7744")
 (True, True, True, False)
@@ -6,7 +6,32 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
+from typing import Final
+
+#: How gRPC calls other kinds of addresses.
+_SCHEMES: Final = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:", "xds:")
+_HOST_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
+
+
+def fault_of(target: str) -> str:
+    """Return what is wrong with the target of a client, an empty text if nothing is.
+
+    >>> fault_of("cache:7744"), fault_of("[::1]:7744"), fault_of("unix:/run/pequod/pequod.sock")
+    ('', '', '')
+    >>> fault_of("cache:99999")
+    "'cache:99999' has no port from 1 to 65535; give HOST:PORT, such as 127.0.0.1:7744, or unix:PATH"
+    """
+    hint = "give HOST:PORT, such as 127.0.0.1:7744, or unix:PATH"
+    if not target:
+        return f"it is empty; {hint}"
+    if target.startswith(_SCHEMES):
+        return "" if target.partition(":")[2].strip("/") else f"'{target}' names nothing; {hint}"
+    match = _HOST_PORT.fullmatch(target)
+    if match is None:
+        return f"'{target}' is no address; {hint}"
+    return "" if 1 <= int(match[2]) <= 65535 else f"'{target}' has no port from 1 to 65535; {hint}"
 
 
 def is_local(target: str) -> bool:

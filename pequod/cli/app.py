@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 import typer
@@ -97,6 +100,20 @@ bench.app.add_typer(bench_backing.app)
 app.add_typer(bench.app, name="bench")
 
 
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable for the length of a command: it stands above defaults, and below the command's own options."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -111,6 +128,11 @@ def _file(flag: str, variable: str, text: str) -> Any:
 
 @app.callback(help=_HELP)
 def _root(
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", "-t", metavar="HOST:PORT", help="The server to talk to; also behind the command."),
+    ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", envvar="PEQUOD_TLS", help="Talk TLS, with the public authorities.")
     ] = False,
@@ -136,4 +158,6 @@ def _root(
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
+    if target is not None:
+        context.with_resource(_variable("PEQUOD_TARGET", target))
     present_security.set(Security(tls, ca, certificate, key, token_file, insecure))

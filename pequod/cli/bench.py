@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import connection_settings
+from pequod.cli.connection import ConnectionSettings, connection_settings
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.group import BenchCommands
 from pequod.cli.teaching import examples
@@ -139,7 +139,7 @@ def twip(
 
     from pequod.client import AsyncClient
 
-    security = connection_settings()
+    security: ConnectionSettings = {"timeout_s": TIMEOUT_S, **connection_settings()}
 
     settings = Settings(
         graph=graph,
@@ -160,7 +160,7 @@ def twip(
         settings,
         target,
         progress_bars(json),
-        lambda address: AsyncClient(address, timeout_s=TIMEOUT_S, **security),
+        lambda address: AsyncClient(address, **security),
     )
     _finish(report, json)
 

@@ -33,21 +33,33 @@ def check(file: File = None) -> None:
     A server that is started with them would say the same and not start.
     """
     settings = loaded(file, {})
+    from pequod_server.database import make_store
     from pequod_server.guard import make_guard
     from pequod_server.joins import install_joins
     from pequod_server.settings import ConfigError, misspelt_variables
     from pequod_server.tls import server_credentials
 
-    from pequod.engine import Engine
+    from pequod.engine import Engine, Join
+    from pequod.errors import SettingError
 
     for variable, meant in misspelt_variables().items():
         print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
-    server_credentials(settings.config)
-    make_guard(settings.config, Engine())
-    try:
-        joins = install_joins(Engine(), settings.config, joins_from=settings.place("joins"))
-    except ConfigError as error:
-        refuse(error.problems)
+    joins: list[Join] = []
+    problems: list[str] = []
+    for one in (
+        lambda: server_credentials(settings.config),
+        lambda: make_guard(settings.config, Engine()),
+        lambda: make_store(settings.config),
+        lambda: joins.extend(install_joins(Engine(), settings.config, joins_from=settings.place("joins"))),
+    ):
+        try:
+            one()
+        except ConfigError as error:
+            problems += error.problems
+        except (SettingError, ImportError) as error:
+            problems.append(str(error))
+    if problems:
+        refuse(tuple(problems))
     for join in joins:
         for warning in join.warnings:
             print(f"pequod: warning: join {join.name}: {warning}", file=sys.stderr)

@@ -26,14 +26,14 @@ Target = Annotated[
         "-t",
         envvar="PEQUOD_TARGET",
         metavar="HOST:PORT",
-        help="The server to talk to.",
+        help="The server to talk to; unix:PATH for one on this machine.",
         show_default=True,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
-class ConnectionSettings(TypedDict):
+class ConnectionSettings(TypedDict, total=False):
     """Settings of a client that say how a server is reached."""
 
     tls: bool
@@ -42,6 +42,8 @@ class ConnectionSettings(TypedDict):
     key: str | None
     token: str | None
     insecure: bool
+    #: Only if `--timeout` is given: commands have defaults of their own.
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Security:
 
 #: Set before the command runs; typer has a click of its own, whose context cannot be asked for in public.
 present_security: Final = ContextVar("present_security", default=Security())  # noqa: B039 - frozen
+#: What `--timeout` says, None without it.
+present_timeout_s: Final[ContextVar[float | None]] = ContextVar("present_timeout_s", default=None)
 
 
 @contextmanager
@@ -73,7 +77,7 @@ def connected(target: str) -> Iterator[Client]:
 def connection_settings() -> ConnectionSettings:
     """Return what clients are to be given by the options before the command."""
     security = present_security.get()
-    return {
+    settings: ConnectionSettings = {
         "tls": security.tls,
         "ca": security.ca,
         "certificate": security.certificate,
@@ -81,6 +85,9 @@ def connection_settings() -> ConnectionSettings:
         "token": _token(security),
         "insecure": security.insecure,
     }
+    if (timeout_s := present_timeout_s.get()) is not None:
+        settings["timeout_s"] = timeout_s
+    return settings
 
 
 def _token(security: Security) -> str | None:

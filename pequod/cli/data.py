@@ -89,8 +89,9 @@ def remove(
     by_range: Annotated[bool, typer.Option("--range", help="Remove the keys from KEY to LAST.")] = False,
     prefix: Annotated[bool, typer.Option("--prefix", "-p", help="Remove every key that starts with KEY.")] = False,
     target: Target = DEFAULT_TARGET,
+    json: Json = False,
 ) -> None:
-    """Remove one key, or the keys of a range, and then print how many there were.
+    """Remove one key, or the keys of a range, and then print how many there were. With --json: {"removed": ...}.
 
     Exit code 1 if one key is asked for and is not there. Computed keys of a range are left to their joins.
     """
@@ -101,11 +102,14 @@ def remove(
     if by_range or prefix:
         start, end = key_range(key, last, prefix)
         with connected(target) as client:
-            print(client.remove_range(start, end))
+            count = client.remove_range(start, end)
+        print(json_line({"removed": count}) if json else count)
         return
     wanted = argument_bytes(key)
     with connected(target) as client:
         was_there = client.remove(wanted)
+    if json:
+        print(json_line({"removed": int(was_there)}))
     if not was_there:
         fail(ExitCode.ABSENT, f"key {escaped(wanted)} is not there")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import cache
+from typing import Annotated, Any, Final
 
+import typer
 from typer.core import TyperGroup
 
+from pequod.cli.connection import present_timeout_s
 from pequod.cli.exits import ExitCode, fail
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -15,6 +18,12 @@ class Commands(TyperGroup):
     """The root group: an error that Pequod foresees is a message and an exit code, never a traceback."""
 
     # typer hands its own private context class in, so the types can only be loose here.
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, with `--timeout` if it talks to a server."""
+        command = super().get_command(ctx, cmd_name)
+        _add_timeout(command)
+        return command
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that is named."""
         try:
@@ -39,3 +48,44 @@ class BenchCommands(TyperGroup):
             if error.name is None or error.name.startswith("pequod"):
                 raise
             fail(ExitCode.REFUSED, f"the benchmarks need {error.name}: pip install 'pequod[bench]'")
+
+
+def _add_timeout(command: Any) -> None:
+    """Give a command, or those of a group, the option that every command with `--target` has."""
+    for part in getattr(command, "commands", {}).values():
+        _add_timeout(part)
+    names = {parameter.name for parameter in getattr(command, "params", ())}
+    if "target" in names and "timeout" not in names:
+        command.params.append(_timeout_option())
+
+
+def _set_timeout(value: float | None) -> float | None:
+    if value is not None and not 0 < value < float("inf"):
+        fail(ExitCode.USAGE, f"--timeout is {value:g}; it must be a number of seconds above 0")
+    present_timeout_s.set(value)
+    return value
+
+
+_Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="How long the server may take to answer; most commands wait for 10 s.",
+        callback=_set_timeout,
+        expose_value=False,
+    ),
+]
+
+
+@cache
+def _timeout_option() -> Any:
+    """Return the option as typer makes it of a function's parameter; it has no public way to make one alone."""
+    made = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+    @made.command()
+    def _only(_timeout: _Timeout = None) -> None:
+        """Have the option."""
+
+    command: Any = typer.main.get_command(made)
+    return command.params[0]

@@ -164,7 +164,7 @@ def backing_line(backing: BackingStatistics) -> str:
         words.append(f"as of {backing.age_s:.1f} s ago")
     words.append(f"{backing.loaded_ranges} ranges loaded")
     if backing.error:
-        words.append(f"{'error' if backing.state == 'down' else 'last error'}: {backing.error}")
+        words.append(f"{'error' if backing.state == 'down' else 'it was down, and is over'}: {backing.error}")
     return ", ".join(words)
 
 

@@ -8,17 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Target, connected
-from pequod.cli.exits import ExitCode, fail
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.inspect import backing_line
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
-from pequod.cli.text import escaped
+from pequod.cli.text import escaped, json_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,6 +54,8 @@ applied/s           noted changes a second that were applied, because a read nee
 log entries         changes that are noted and wait for a read
 age s               how long the oldest of what is materialised has waited for a read to renew it
 contexts            parts of a join's output that reads have materialised, such as single timelines
+
+A server that goes away is waited for. With --json a line of JSON is printed for each interval, without a terminal too.
 """
 
 
@@ -78,25 +80,31 @@ class Line:
     figures: tuple[float | None, ...]
 
 
-@app.command("top", help=_HELP, epilog=examples("pequod top", "pequod top --interval 0.5", "pequod top --once"))
+@app.command(
+    "top",
+    help=_HELP,
+    epilog=examples("pequod top", "pequod top --interval 0.5", "pequod top --once", "pequod top --json"),
+)
 def top(
     interval_s: Annotated[float, typer.Option("--interval", "-i", min=0.01, help="Seconds between two looks.")] = 1.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print what one interval brings as a plain table, and end.")
     ] = False,
     target: Target = DEFAULT_TARGET,
+    json: Json = False,
 ) -> None:
     """Show what a server holds and does."""
-    if not once and not sys.stdout.isatty():
-        fail(ExitCode.USAGE, "top needs a terminal to draw on; print one plain table with --once")
+    if not (once or json or sys.stdout.isatty()):
+        fail(ExitCode.USAGE, "top needs a terminal to draw on; print one plain table with --once, or go on with --json")
     with connected(target) as client:
         if once:
             before = _sample(client)
             time.sleep(interval_s)
-            _print(before, _sample(client))
+            now = _sample(client)
+            print(_json(target, before, now)) if json else _print(before, now)
             return
         with suppress(KeyboardInterrupt):
-            _show(client, interval_s)
+            _print_json(client, interval_s) if json else _show(client, interval_s)
 
 
 def _sample(client: Client) -> Sample:
@@ -148,6 +156,38 @@ def _print(before: Sample, now: Sample) -> None:
     print_table(_COLUMNS, rows)
 
 
+def _json(target: str, before: Sample | None, now: Sample) -> str:
+    lines = [dict(zip(_COLUMNS, (line.kind, line.name, *line.figures), strict=True)) for line in view(before, now)]
+    backing = None if now.backing is None else asdict(now.backing)
+    return json_line({"target": target, "revision": now.statistics.revision, "backing": backing, "lines": lines})
+
+
+def _print_json(client: Client, interval_s: float) -> None:
+    """Print a line for each interval; one that the server does not answer in is told on standard error."""
+    before, is_away = _sample(client), False
+    while True:
+        time.sleep(interval_s)
+        now = _sample_if_there(client)
+        if isinstance(now, Sample):
+            print(_json(client.target, before, now), flush=True)
+            before = now
+        elif not is_away:
+            say(f"{now}; waiting for it")
+        is_away = not isinstance(now, Sample)
+
+
+def _sample_if_there(client: Client) -> Sample | str:
+    """Return a sample, or why there is none now: the server went away, and may come back."""
+    from pequod.errors import DeadlineExceededError, UnavailableError
+
+    try:
+        return _sample(client)
+    except UnavailableError:
+        return f"no server at {client.target}"
+    except DeadlineExceededError as error:
+        return f"{client.target} did not answer within {error.timeout_s:g} s"
+
+
 def _figure(figure: float | None, separator: str) -> str:
     if figure is None:
         return "-"
@@ -160,21 +200,29 @@ def _show(client: Client, interval_s: float) -> None:
 
     console = Console()
     before, now = None, _sample(client)
+    away, seen_s = "", time.monotonic()
     with _keyboard() as is_ended_within, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_drawn(client.target, before, now, max(1, console.height - _FRAME_LINES)), refresh=True)
+            lines_max = max(1, console.height - _FRAME_LINES)
+            live.update(_drawn(client.target, before, now, lines_max, away), refresh=True)
             if is_ended_within(interval_s):
                 return
-            before, now = now, _sample(client)
+            found = _sample_if_there(client)
+            if isinstance(found, Sample):
+                # What it did while nobody looked is no rate.
+                before, now = None if away else now, found
+                away, seen_s = "", time.monotonic()
+            else:
+                away = f"{found}; waiting for it since {time.monotonic() - seen_s:.0f} s"
 
 
-def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int) -> Table:
+def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int, away: str = "") -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     lines = view(before, now)
-    title = [f"{_title(target, now)}; q ends"]
+    title = [f"{_title(target, now)}; q ends", *([away] if away else [])]
     if now.backing is not None:
         title.append(backing_line(now.backing))
     hidden = len(lines) - lines_max + len(title) - 1

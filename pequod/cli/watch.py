@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -38,16 +41,31 @@ def watch(
 
     A line is + for a new key, ~ for a new value or - for a key that is gone, then the key, and the new value as `scan`
     prints it; rows that were there at the start have a space. With --json a line is {"revision": ..., "key": ...,
-    "old": ..., "new": ...}, where null is a key that is not there. A connection that breaks is made anew without a
-    loss; exit code 3 if that is not possible any more, and 4 if the server stays away.
+    "old": ..., "new": ...}, where null is a key that is not there. A connection that breaks is told on standard
+    error and made anew without a loss; exit code 3 if that is not possible any more, and 4 if the server stays away.
     """
     start, end = key_range(first, last, prefix)
-    with connected(target) as client:
+    with _told_of_breaks(), connected(target) as client:
         for event in client.watch(start, end, rows=rows):
             lines = _json_lines(event) if json else _lines(event)
             # In one piece: Ctrl-C between a line and its end would leave half of it for later.
             sys.stdout.write("".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
+
+
+@contextmanager
+def _told_of_breaks() -> Iterator[None]:
+    """Tell on standard error when a connection breaks and when it is there again."""
+    log, handler = logging.getLogger("pequod.client"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("pequod: %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def _lines(event: WatchEvent) -> list[str]:

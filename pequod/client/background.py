@@ -15,6 +15,8 @@ from pequod.errors import ClosedError
 T = TypeVar("T")
 
 _WAIT_S: Final = 0.5
+#: How long calls that are cut off may take to hear of it.
+_ENDS_S: Final = 1.0
 
 
 class BackgroundLoop:
@@ -89,8 +91,12 @@ class BackgroundLoop:
 
     async def _end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await last()
-        # gRPC leaves tasks behind that would be destroyed with the loop.
+        # gRPC leaves tasks behind that would be destroyed with the loop. They end by themselves once gRPC has told them
+        # how their calls ended. It tells that through any loop of the process, and one that is told for a loop that is
+        # closed fails, with what else it was to hear.
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=_ENDS_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

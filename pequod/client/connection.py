@@ -17,10 +17,11 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
+from pequod.addresses import fault_of
 from pequod.client import decode
 from pequod.client.credentials import Credentials
 from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
-from pequod.errors import ClosedError, DeadlineExceededError, UnavailableError
+from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -39,10 +40,12 @@ class Connection:
         retries: How often a call is tried again.
 
     Raises:
-        SettingError: The token would be sent in plain text.
+        SettingError: The target is no address, or the token would be sent in plain text.
     """
 
     def __init__(self, target: str, credentials: Credentials, timeout_s: float, retries: int) -> None:
+        if fault := fault_of(target):
+            raise SettingError("target", fault)
         self.target = target
         self.timeout_s = timeout_s
         self.retries = retries

@@ -7,6 +7,7 @@ Watch after the last revision --> ready, changes ...        nothing missed; or W
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -18,6 +19,9 @@ from pequod.client.retry import pause_s
 from pequod.engine.rows import Rows
 from pequod.engine.watches import Change
 from pequod.errors import UnavailableError
+
+#: Programs that want to know when a watch is interrupted set its level to INFO.
+log = logging.getLogger("pequod.client")
 
 
 async def follow(
@@ -43,6 +47,8 @@ async def follow(
             if state is None:
                 state = header
                 yield WatchEvent(state.revision, [], rows if asked_rows else None, state.server_id)
+            if lost_at is not None:
+                log.info("the watch goes on; nothing was missed")
             lost_at, tries = None, 0
             while True:
                 with connection.failures():
@@ -51,7 +57,9 @@ async def follow(
                 connection.note(state.server_id, state.revision)
                 changes = [_change(change) for change in reply.changes]
                 yield WatchEvent(state.revision, changes, server_id=state.server_id)
-        except UnavailableError:
+        except UnavailableError as error:
+            if state is not None and lost_at is None:
+                log.info("the server went away: %s; it is tried again for %g s", error.reason, reconnect_s)
             tries += 1
             wait_s = pause_s(tries)
             lost_at = lost_at or loop.time()

@@ -309,7 +309,9 @@ class Loader:
             async with asyncio.timeout(self._wait_s), self._moved:
                 await self._moved.wait_for(lambda: holds() or bool(self._failure))
         except TimeoutError:
-            reason = self.store.status.error or "its feed of changes does not move"
+            # The error of a break that is over explains nothing.
+            status = self.store.status
+            reason = (status.error if status.state == "down" else "") or "its feed of changes does not move"
             raise BackingUnavailableError(_FEED, f"after {self._wait_s:g} s: {reason}") from None
         if self._failure:
             raise BackingUnavailableError(_FEED, self._failure)

@@ -83,6 +83,24 @@ def test_what_is_wrong_is_said_with_an_exit_code(file: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("feed", ["slot", "notify"])
+async def test_check_tells_everything_at_once(
+    file: str, dsn: str, database: Connection, tmp_path: Path, feed: str
+) -> None:
+    other = tmp_path / "more.toml"
+    bad_column = MAPPING.replace('"p|', '"q|').replace('"body"', '"bodi"')
+    bad_table = MAPPING.replace('"p|', '"r|').replace('"posts"', '"post"')
+    other.write_text(MAPPING + bad_column + bad_table)
+    with closing(sqlite3.connect(tmp_path / "twip.db")) as connection:
+        connection.execute("CREATE TABLE posts (poster TEXT, at INT, body TEXT, hidden INT, UNIQUE (poster, at))")
+    for url in (dsn, f"sqlite:{tmp_path}/twip.db"):
+        code, _, err = invoke("check", str(other), url, "--feed", feed)
+        assert code == 3
+        assert "has no column bodi" in err
+        assert "there is no table post," in err
+        assert "run `pequod backing install`" in err
+
+
+@pytest.mark.parametrize("feed", ["slot", "notify"])
 def test_postgresql_is_installed_and_checked(file: str, dsn: str, database: Connection, feed: str) -> None:
     code, _, err = run("check", file, dsn, "--feed", feed)
     assert code == 3

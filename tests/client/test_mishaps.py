@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from pequod import AsyncClient, Client
+from pequod.client.background import BackgroundLoop
 from pequod.engine import Rows
 from pequod.errors import ClosedError, DeadlineExceededError, InvalidKeyError, PequodError, UnavailableError
 from tests.client.conftest import ServerProcess
@@ -194,3 +197,60 @@ async def test_a_closed_client_leaves_no_connection_for_the_collector(server: Se
                 await asyncio.sleep(0.02)
     finally:
         gc.enable()
+
+
+def test_closing_lets_what_ends_by_itself_end() -> None:
+    ends = []
+
+    async def ending() -> None:
+        try:
+            await asyncio.sleep(0.1)
+            ends.append("by itself")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    async def nothing() -> None:
+        pass
+
+    background = BackgroundLoop("test")
+    tasks: list[asyncio.Task[None]] = []
+    background.call(lambda: tasks.append(background.loop.create_task(ending())))
+    background.close(nothing)
+    assert ends == ["by itself"], "gRPC's tasks do, and what they wait for must not come to a closed loop"
+
+
+_CLOSING = """
+import sys, threading, time
+from pequod import Client
+
+def work(client):
+    try:
+        while True:
+            batches = [client.batch() for _ in range(20)]
+            for batch in batches:
+                for number in range(50):
+                    batch.put(f"k{number}", "x" * 100)
+            for future in [batch.send_nowait() for batch in batches]:
+                future.result()
+            client.scan()
+    except Exception:
+        pass
+
+for _ in range(20):
+    clients = [Client(sys.argv[1]) for _ in range(5)]
+    threads = [threading.Thread(target=work, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for client in clients:
+        time.sleep(0.02)
+        client.close()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_closing_one_of_several_clients_prints_nothing(server: ServerProcess) -> None:
+    command = [sys.executable, "-c", _CLOSING, server.target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -33,9 +33,11 @@ from pequod_server.backing.pg_schema import (
     Mode,
     advice,
     check_identity,
+    check_installed,
     check_schema,
     install_notify,
     install_slot,
+    read_facts,
 )
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges
 from pequod_server.backing.pg_slot import slot_feed
@@ -101,15 +103,25 @@ class PostgresStore:
 
     async def check(self) -> list[str]:
         """Compare the mappings with the real schema and return advice."""
-        facts, _ = await self._session.check_installed()
-        async with self._session.connection() as connection:
+        session, problems = self._session, list[str]()
+        async with session.connection() as connection:
             level = await connection.fetchval("SHOW wal_level")
-        if self._session.mode == "slot" and level != "logical":
-            raise SchemaError(
-                self._session.name,
-                [f"wal_level is {level}; a slot needs wal_level = logical in postgresql.conf, and a restart"],
-            )
-        return advice(self.mappings, facts)
+            if session.mode == "slot" and level != "logical":
+                problems.append(f"wal_level is {level}; a slot needs wal_level = logical in postgresql.conf, a restart")
+            # All is told at once: what is not installed, too, for the tables that are there.
+            facts = await read_facts(connection, self.mappings)
+            there = [mapping for mapping in self.mappings if mapping.table in facts]
+            for check in (
+                lambda: check_schema(connection, session.name, self.mappings),
+                lambda: check_installed(connection, session.name, session.mode, session.feed_name, there, facts),
+            ):
+                try:
+                    await check()
+                except SchemaError as error:
+                    problems += error.problems
+        if problems:
+            raise SchemaError(session.name, problems)
+        return advice(self.mappings, (await session.check_installed())[0])
 
     async def install(self) -> list[str]:
         """Make the publication or the triggers, in one transaction, and return the statements.

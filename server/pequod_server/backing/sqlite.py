@@ -112,8 +112,17 @@ class SqliteStore:
         """Compare the mappings with the real schema and return advice."""
 
         def check(connection: sqlite3.Connection) -> list[str]:
-            advice = sqlite_schema.check_schema(connection, self._name, self.mappings)
-            sqlite_schema.check_triggers(connection, self._name, self.mappings)
+            advice, problems = list[str](), list[str]()
+            try:
+                advice = sqlite_schema.check_schema(connection, self._name, self.mappings)
+            except SchemaError as error:
+                problems += error.problems
+            try:
+                sqlite_schema.check_triggers(connection, self._name, self.mappings)
+            except SchemaError as error:
+                problems += error.problems
+            if problems:
+                raise SchemaError(self._name, problems)
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 advice.append("writers and loads wait for each other; set PRAGMA journal_mode=WAL once")
             return advice
