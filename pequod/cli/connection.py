@@ -26,7 +26,7 @@ Target = Annotated[
         "-t",
         envvar="PEQUOD_TARGET",
         metavar="HOST:PORT",
-        help="The server to talk to; unix:PATH for one on this machine.",
+        help="The server to talk to.",
         show_default=True,
     ),
 ]
