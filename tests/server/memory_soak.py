@@ -62,7 +62,8 @@ class Report:
 class Adversary:
     """Phases of load, and a model of what was acknowledged."""
 
-    def __init__(self, client: AsyncClient, random: Random, report: Report) -> None:
+    def __init__(self, target: str, client: AsyncClient, random: Random, report: Report) -> None:
+        self._target = target
         self._client = client
         self._random = random
         self._report = report
@@ -74,7 +75,7 @@ class Adversary:
     async def phase(self) -> None:
         """Go through one phase, any."""
         phases = [self.posts, self.follows, self.timelines, self.timelines, self.deep, self.blobs, self.watches]
-        await self._random.choice([*phases, self.forget])()
+        await self._random.choice([*phases, self.forget, self.heavy_clients])()
 
     async def _all(self, *calls: object) -> None:
         for outcome in await asyncio.gather(*calls, return_exceptions=True):  # type: ignore[call-overload]
@@ -128,6 +129,11 @@ class Adversary:
             names = [self._random.choice([b"blob|%08d", b"p|%03d|%%08d" % self._random.randrange(POSTERS)])]
             keys = [self._random.choice(names) % next(self._times) for _ in range(8)]
             await self._all(*[self._put(key, key + bytes(size)) for key in keys])
+
+    async def heavy_clients(self) -> None:
+        """Clients of their own that send messages of all sizes at once, and leave scans unread."""
+        tricks = [(name, count) for name, (_, count) in heavy.LARGE.items() if name != "put-much"]
+        await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in [*tricks, ("leave-unread", 100)]])
 
     async def watches(self) -> None:
         """Watches that are read slowly or not at all; some end."""
@@ -196,7 +202,7 @@ async def soak(seconds: float, limit_mib: int, seed: int, *, phases: Sequence[st
         async with AsyncClient(target, timeout_s=60) as client:
             await client.add_join(JOINS)
             looking = asyncio.create_task(look())
-            adversary = Adversary(client, Random(seed), report)
+            adversary = Adversary(target, client, Random(seed), report)
             await adversary.fill(filled_mib)
             for name in phases:
                 await getattr(adversary, name)()

@@ -31,6 +31,7 @@ from pequod.errors import (
 )
 
 JOINS = "tally|<a> = count n|<a>|<b>; heavy|<a>|<c> = pull check n|<a>|<b> copy n|<c>|<b>"
+_TOO_MANY_JOINS = ";".join(f"many{number}|<a> = copy n|<a>|<b>" for number in range(20_000))
 _SERVICE = "/pequod.v1.Pequod/"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #: Late, refused, or too far behind.
@@ -186,7 +187,7 @@ class Mischief:
             await client.add_join(f"extra{number}|<b>|<a> = copy n|<a>|<b>")
             await client.scan(f"extra{number}|")
             await client.drop_join(f"extra{number}")
-            await client.add_join("nonsense = " + "<" * self.draw.randrange(2000))
+            await client.add_join(self.draw.choice(("nonsense = " + "<" * self.draw.randrange(2000), _TOO_MANY_JOINS)))
 
     async def send_garbage(self) -> None:
         garbage = self.draw.randbytes(self.draw.choice((1, 100, 10_000)))
