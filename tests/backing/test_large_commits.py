@@ -356,3 +356,33 @@ async def test_a_condition_on_json_is_judged_as_the_database_has_it(dsn: str, da
         await follower.caught_up()
         assert sorted(follower.rows) == [b"n|1", b"n|6"]
         assert follower.rows == await content(store)
+
+
+async def test_changes_of_partitions_are_told_of_their_table(dsn: str, database: Connection) -> None:
+    await database.execute("""
+        CREATE TABLE events (name text, n bigint, body text, PRIMARY KEY (name, n)) PARTITION BY RANGE (n);
+        CREATE TABLE early PARTITION OF events FOR VALUES FROM (0) TO (1000);
+        CREATE TABLE late PARTITION OF events FOR VALUES FROM (1000) TO (9999);
+    """)
+    mappings = parse_mappings("""
+        [[mapping]]
+        keys = "e|<name>|<n:4>"
+        table = "events"
+        slots.n = { type = "integer" }
+        value = "body"
+    """)
+    store = await make(dsn, mappings=mappings)
+    async with following(store) as follower:
+        await follower.load(EVERYTHING)
+        for statement in (
+            "INSERT INTO events VALUES ('x', 1, 'one'), ('x', 1001, 'two'), ('x', 2, 'three')",
+            "UPDATE events SET n = n + 2000 WHERE n = 1",
+            "DELETE FROM events WHERE n = 1001 AND body = 'two' OR n = 2",
+            "INSERT INTO late VALUES ('y', 1002, 'four')",
+        ):
+            await database.execute(statement)
+            await follower.caught_up()
+            assert follower.rows == await content(store)
+        await database.execute("TRUNCATE events")
+        await follower.caught_up()
+        assert follower.rows == {}

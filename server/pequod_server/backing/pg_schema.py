@@ -92,6 +92,8 @@ class TableFacts:
     #: The columns of each unique index without a condition, and the first column of every index.
     unique: tuple[frozenset[str], ...]
     leading: frozenset[tuple[str, bool]]
+    #: Whether its rows are in partitions.
+    is_partitioned: bool = False
 
 
 Facts = AnyMapping[str, TableFacts]
@@ -162,7 +164,8 @@ async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dic
     facts = {}
     for table in dict.fromkeys(mapping.table for mapping in mappings):
         row = await connection.fetchrow(
-            "SELECT c.oid, n.nspname, c.relreplident::text AS identity FROM pg_class c "
+            "SELECT c.oid, n.nspname, c.relreplident::text AS identity, c.relkind = 'p' AS is_partitioned "
+            "FROM pg_class c "
             "JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')",
             quoted_table(table),
@@ -181,6 +184,7 @@ async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dic
             _identity(row["identity"], columns, indexes),
             tuple(frozenset(index["columns"]) for index in indexes if index["is_unique"]),
             frozenset((index["columns"][0], bool(index["is_c"])) for index in indexes if index["columns"][0]),
+            row["is_partitioned"],
         )
     return facts
 
@@ -321,6 +325,9 @@ def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_the
         yield f"ALTER PUBLICATION {quoted(name)} SET TABLE {tables}"
     else:
         yield f"CREATE PUBLICATION {quoted(name)} FOR TABLE {tables}"
+    if any(facts[mapping.table].is_partitioned for mapping in mappings):
+        # Else changes are told of partitions, which no mapping names.
+        yield f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
 
 
 def install_notify(channel: str, mappings: Sequence[Mapping]) -> Iterator[str]:
@@ -404,7 +411,8 @@ END"""
 
 
 _PUBLISHED: Final = """
-SELECT c.oid AS table_oid, p.oid AS publication_oid, r.oid, r.prqual IS NULL AND r.prattrs IS NULL AS is_whole,
+SELECT c.oid AS table_oid, p.oid AS publication_oid, r.oid,
+       r.prqual IS NULL AND r.prattrs IS NULL AND (p.pubviaroot OR c.relkind <> 'p') AS is_whole,
        p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AS is_all, c.relreplident::text AS identity,
        substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline
 FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN pg_class c ON c.oid = r.prrelid
