@@ -5,6 +5,8 @@ Also which tests run in one process where pytest-xdist runs several (`make test`
 
 import os
 import signal
+from collections.abc import Iterator
+from unittest.mock import patch
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -18,6 +20,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from pequod.engine import timeline
+
 # The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
 # pytest rewrites they do, as plain statements.
 pytest.register_assert_rewrite("tests.engine", "tests.grammar", "tests.regress", "tests.server")
@@ -28,6 +32,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
+@pytest.fixture(params=[True, False], ids=["timelines", "loops"])
+def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile joins with the timeline's kernel, and then without it: what the engine answers is the same."""
+    if not request.param and timeline.__file__.endswith(".so"):
+        pytest.skip("a compiled engine's kernel cannot be switched off")
+    with patch.object(timeline, "is_on", request.param):
+        yield
 
 
 def _register(name: str, examples: int, steps: int) -> None:

@@ -13,22 +13,23 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, cast
 from unittest.mock import patch
 
 from sortedcontainers import SortedDict
 
-from pequod.engine import Engine, Rows, contexts, joins
+from pequod.engine import Engine, Rows, contexts, joins, timeline
 from pequod.engine.changes import Changes
 from pequod.engine.contexts import Context
-from pequod.engine.execution import Copies, Execution
+from pequod.engine.execution import Execution
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.plan import FrameKey, Plan, Step
 from pequod.engine.ranges import prefix_end
 from pequod.engine.rows import LEAF_MAX, SortedRows
 from pequod.engine.store import Cut, Table
+from pequod.engine.timeline import Timeline
 from pequod.engine.updaters import Site, Updaters
 
 _make_context: Final = Context.__init__
@@ -108,10 +109,8 @@ def whole_keys() -> Iterator[None]:
     ) -> Rows:
         return cast("KeyedRows", context.rows).map.slice(max(first, context.prefix), last, limit, reverse=reverse)
 
-    def fan_out(
-        _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes
-    ) -> None:
-        for context in updaters.contexts:
+    def apply_write(contexts: Collection[Context], tail: bytes, new: bytes) -> int:
+        for context in contexts:
             whole = cast("KeyedRows", context.rows).map
             keys = whole.keys
             key = context.prefix + tail
@@ -120,11 +119,12 @@ def whole_keys() -> Iterator[None]:
                 whole.values.append(new)
             elif context.covers(tail):
                 whole.put(key, new)
+        return len(contexts)
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Context, "__init__", make_context))
         stack.enter_context(patch.object(Context, "slice", slice_context))
-        stack.enter_context(patch.object(Changes, "_fan_out", fan_out))
+        stack.enter_context(patch.object(timeline, "apply_write", apply_write))
         yield
 
 
@@ -152,14 +152,13 @@ class SearchingRows(SortedRows):
 def searched_appends() -> Iterator[None]:
     """Search the place of each fan-out entry, instead of appending it where it is the latest."""
 
-    def fan_out(
-        _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes
-    ) -> None:
-        for context in updaters.contexts:
+    def apply_write(contexts: Collection[Context], tail: bytes, new: bytes) -> int:
+        for context in contexts:
             if context.covers(tail):
                 context.rows.put(tail, new)
+        return len(contexts)
 
-    with patch.object(contexts, "SortedRows", SearchingRows), patch.object(Changes, "_fan_out", fan_out):
+    with patch.object(contexts, "SortedRows", SearchingRows), patch.object(timeline, "apply_write", apply_write):
         yield
 
 
@@ -181,18 +180,17 @@ class CopyingRows(SortedRows):
 def copied_values() -> Iterator[None]:
     """Copy each tweet into each timeline, instead of sharing it with the post."""
 
-    def fan_out(
-        _changes: Changes, _join: InstalledJoin, updaters: Updaters, tail: bytes, _old: bytes | None, new: bytes
-    ) -> None:
-        for context in updaters.contexts:
+    def apply_write(contexts: Collection[Context], tail: bytes, new: bytes) -> int:
+        for context in contexts:
             tails = context.rows.keys
             if tails and context.is_whole and context.upper is None and tails[-1] < tail:
                 tails.append(tail)
                 context.rows.values.append(bytes(memoryview(new)))
             elif context.covers(tail):
                 context.rows.put(tail, new)
+        return len(contexts)
 
-    with patch.object(contexts, "SortedRows", CopyingRows), patch.object(Changes, "_fan_out", fan_out):
+    with patch.object(contexts, "SortedRows", CopyingRows), patch.object(timeline, "apply_write", apply_write):
         yield
 
 
@@ -279,10 +277,10 @@ def lone_updaters() -> Iterator[None]:
 def general_loops() -> Iterator[None]:
     """Compute first checks by the nested loops of any join, instead of the two loops made for this kind."""
 
-    def copies_below(_execution: Execution, _depth: int, _width: int | None) -> Copies | None:
-        return None
+    def fill(_execution: Execution, _timeline: Timeline, _known: int, _rows: Rows) -> bool:
+        return False
 
-    with patch.object(Execution, "_copies_below", copies_below):
+    with patch.object(Execution, "_fill", fill):
         yield
 
 

@@ -96,7 +96,7 @@ class Backfill:
         self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
         site = plan.sites[plan.value_depth]
         #: Rows are copies whose tails the source keys alone tell, and so what changes is the same for all contexts.
-        self.copies_alike = join.is_unique and site.is_direct and not site.step.verify
+        self.copies_alike = site.is_alike and not site.step.verify
         #: What a frame knows of source keys -> tail -> value now, None if the row is no more.
         self._copied: dict[bytes, dict[bytes, bytes | None]] = {}
         #: Tails and values of rows that were loaded, and what remembering them takes.

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import repeat
 
+from pequod.engine import timeline
 from pequod.engine.backfill import Backfill
 from pequod.engine.contexts import Context
 from pequod.engine.eviction import Memory
@@ -115,7 +116,7 @@ class Changes:
             grows_bytes = LOG_ENTRY + len(key) + (0 if old is None else len(old) // len(updaters.contexts))
             for context in updaters.contexts:
                 self._note(context, step.depth, key, old, grows_bytes)
-        elif site.join.is_unique and site.is_direct:
+        elif site.is_alike:
             self._fan_out(site.join, updaters, site.tail_of(match), old, new)
         elif site.is_steady and new is not None and not (site.join.downstreams or site.join.watches.count):
             self._replace(site, updaters, match.groups(), new)
@@ -132,7 +133,7 @@ class Changes:
     def _fan_out(
         self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
     ) -> None:
-        """Copy one value, or its absence, under ``tail`` into every context; the hot loop of a post."""
+        """Copy one value, or its absence, under ``tail`` into every context."""
         ledger, size = self._memory.ledger, 0
         if old is None:
             size = BYTES + len(tail)
@@ -146,17 +147,7 @@ class Changes:
                     self._set(join, context, tail, new, 0)
             ledger.fan_out(0, size)
             return
-        passed = 0
-        for context in updaters.contexts:
-            rows = context.rows
-            tails = rows.keys
-            # Above the latest row of a single open range: what a new post almost always is.
-            if tails and context.is_whole and context.upper is None and tails[-1] < tail:
-                tails.append(tail)
-                rows.values.append(new)
-            elif not context.covers(tail) or rows.put(tail, new) is not None:
-                passed += 1
-        ledger.fan_out(len(updaters.contexts) - passed, size)
+        ledger.fan_out(timeline.apply_write(updaters.contexts, tail, new), size)
 
     def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly are there already; the hot loop of a vote on an interleaved page.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pequod.engine.patterns import compile_builder
-from pequod.engine.plan import Containing, fix_slots, known_run, number_slots
+from pequod.engine.patterns import compile_builder, known_run
+from pequod.engine.plan import Containing, fix_slots, number_slots
 from pequod.engine.ranges import lower, prefix_end
 from pequod.engine.spec import JoinSpec, Pattern
 

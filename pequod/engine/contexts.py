@@ -169,8 +169,10 @@ class Context:
 
     def settle(self) -> None:
         """Stale to fresh: the log has been applied, and so have those of the upstream contexts."""
+        self.join.counters.log_applied += len(self.log)
         self.log.clear()
-        self.grow_log(-self.log_bytes)
+        self.join.ledger.change_logs(-self.log_bytes)
+        self.log_bytes = 0
         self.is_fresh = True
         self.ready_until_s = self.expires_s
 

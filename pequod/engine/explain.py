@@ -9,7 +9,7 @@ from typing import Final
 
 from pequod.engine.contexts import StatusRange
 from pequod.engine.joins import InstalledJoin
-from pequod.engine.plan import known_run
+from pequod.engine.patterns import known_run
 from pequod.engine.spec import Operator, Pattern, Slot, Snapshot
 from pequod.engine.story import Dropped
 

@@ -122,7 +122,7 @@ class InstalledJoin:
         )
         self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
         #: Every output key has at most one contribution, a copy: no aggregate state is needed.
-        self.is_unique = spec.sources[self.value_depth].operator is Operator.COPY and not self.slots_beyond_output()
+        self.is_unique = spec.is_unique
         self.plans: dict[int, Plan] = {}
         self.sites: list[list[Site]] = [[] for _ in spec.sources]
         self.contexts: dict[bytes, Context] = {}

@@ -30,7 +30,7 @@ from pequod.engine.containing import containing_range
 from pequod.engine.contexts import Context, Log
 from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.engine.eviction import Memory
-from pequod.engine.execution import Around, Batch, Execution
+from pequod.engine.execution import Batch, Execution
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import BYTES
 from pequod.engine.plan import fix_slots
@@ -39,6 +39,7 @@ from pequod.engine.read import Read
 from pequod.engine.reader import Reader, SourceReader
 from pequod.engine.rows import Rows
 from pequod.engine.spec import Operator
+from pequod.engine.timeline import Around
 from pequod.escapes import shown
 
 

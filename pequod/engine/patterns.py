@@ -127,3 +127,11 @@ def _compatible(a: int, b: int) -> bool:
     if _ANY in (a, b):
         return True
     return DELIMITER[0] not in (a, b)
+
+
+def known_run(parts: Sequence[bytes | Slot], known: set[str]) -> int:
+    """Return how many parts, from the left, are literals or known slots."""
+    for at, part in enumerate(parts):
+        if isinstance(part, Slot) and part.name not in known:
+            return at
+    return len(parts)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pequod.engine import narrowing
 from pequod.engine.narrowing import Narrowed, Narrowing
-from pequod.engine.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher
+from pequod.engine.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher, known_run
 from pequod.engine.ranges import prefix_end
 from pequod.engine.spec import DELIMITER, JoinSpec, Operator, Pattern, Slot
+from pequod.engine.timeline import compile_splice, compile_timeline
 
 if TYPE_CHECKING:
     from pequod.engine.updaters import Site
@@ -70,17 +71,6 @@ class Containing:
         return self._narrow(lower, upper), self._is_steady
 
 
-class Splice(NamedTuple):
-    """How a value source's keys become tails of rows without taking them apart: ``head + key[known:] + tail``."""
-
-    head: Builder
-    #: Bytes that the key has beyond its known prefix: fixed-width slots only, so order is kept.
-    width: int
-    tail: Builder
-    #: The head is empty: tails begin with what they have of the key.
-    is_headless: bool
-
-
 class Step:
     """One source of a plan: which keys to read for an environment, and what each of them binds.
 
@@ -91,7 +81,6 @@ class Step:
     """
 
     __slots__ = (
-        "around",
         "assign",
         "bindings",
         "containing",
@@ -101,6 +90,7 @@ class Step:
         "frame_key_of",
         "is_point",
         "is_value",
+        "known",
         "match",
         "operator",
         "prefix",
@@ -136,12 +126,12 @@ class Step:
         ]
         self.frame_key = self._compile_frame_key()
         self.frame_key_of = self._compile_frame_key_of(parts, run, groups)
-        #: (slot, what stands before it, what after) if the known prefix is one slot between literals.
-        self.around = _single_known(parts[:run], numbers)
         #: (slot, width) if one slot is all that the key has beyond its known prefix.
         self.single = _single_slot(parts[run:], numbers)
         self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
-        self.splice = _compile_splice(spec.output.parts, fixed, parts[run:], numbers, known) if self.is_value else None
+        self.known = known
+        #: How keys become tails by cutting alone, if they do; see `timeline`.
+        self.splice = compile_splice(spec, depth, fixed, known, numbers)
 
     def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
         if not self.verify:
@@ -164,18 +154,6 @@ class Step:
         return lambda key, match: (key[: match.start(group)], *[match.group(number) for number in wanted])
 
 
-class Selection(NamedTuple):
-    """A check whose keys select what is copied from one table, as the subscriptions of a timeline do."""
-
-    #: The slot that a key of the check binds, which is all that it has beyond its known prefix.
-    number: int
-    #: What stands around the slot in the known prefix of the keys that are copied.
-    before: bytes
-    after: bytes
-    #: How these keys become tails; its head is empty.
-    splice: Splice
-
-
 class Plan:
     """A join compiled for one level."""
 
@@ -186,11 +164,11 @@ class Plan:
         "is_point",
         "level",
         "prefix",
-        "selection",
         "sites",
         "steps",
         "tail",
         "tail_slots",
+        "timeline",
         "value_depth",
         "value_key",
     )
@@ -218,7 +196,8 @@ class Plan:
         #: The updaters of each step; empty for joins that need none.
         self.sites: list[Site] = []
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
-        self.selection = _find_selection(self.steps)
+        #: The kernel for joins of the timeline's kind; None for others.
+        self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
 
     def environment(self, values: Sequence[bytes]) -> list[bytes]:
         """Return an environment with the values of the slots that reads fix, in output order."""
@@ -275,14 +254,6 @@ def _slot_end(slot: Slot, first: bytes, at: int, last: bytes) -> int | None:
     return end if end > at else None
 
 
-def known_run(parts: Sequence[bytes | Slot], known: set[str]) -> int:
-    """Return how many parts, from the left, are literals or known slots."""
-    for at, part in enumerate(parts):
-        if isinstance(part, Slot) and part.name not in known:
-            return at
-    return len(parts)
-
-
 def _choose_narrowing(output: Sequence[bytes | Slot], source: Sequence[bytes | Slot]) -> Narrowing | None:
     """Return how bounds on the first of ``output`` bound the first of ``source``; None if they are different slots."""
     if not output or not source or output[0] != source[0]:
@@ -302,52 +273,6 @@ def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple
             return numbers[name], width
         case _:
             return None
-
-
-def _single_known(run: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple[int, bytes, bytes] | None:
-    match run:
-        case (bytes(before), Slot(name), bytes(after)):
-            return numbers[name], before, after
-        case _:
-            return None
-
-
-def _compile_splice(
-    output: Sequence[bytes | Slot],
-    fixed: set[str],
-    source: Sequence[bytes | Slot],
-    numbers: dict[str, int],
-    known: set[str],
-) -> Splice | None:
-    start, run = known_run(output, fixed), known_run(output, known)
-    after = run + len(source)
-    widths = [part.width if isinstance(part, Slot) else None for part in source]
-    rest_is_known = all(isinstance(part, bytes) or part.name in known for part in output[after:])
-    is_repeated = len(set(source)) < len(source)
-    is_bound = any(isinstance(part, Slot) and part.name in known for part in source)
-    if not source or None in widths or is_repeated or is_bound:
-        return None
-    if output[run:after] != source or not rest_is_known:
-        return None
-    return Splice(
-        compile_builder(output[start:run], numbers),
-        sum(width for width in widths if width is not None),
-        compile_builder(output[after:], numbers),
-        start == run,
-    )
-
-
-def _find_selection(steps: Sequence[Step]) -> Selection | None:
-    if len(steps) != 2 or steps[0].is_value or steps[0].single is None:
-        return None
-    copied = steps[1]
-    splice, around = copied.splice, copied.around
-    if copied.operator is not Operator.COPY or splice is None or not splice.is_headless or copied.extras:
-        return None
-    number, _ = steps[0].single
-    if around is None or around[0] != number:
-        return None
-    return Selection(*around, splice)
 
 
 def compile_matchers(spec: JoinSpec) -> list[Matcher]:

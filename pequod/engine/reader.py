@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from pequod.engine import execution, selections
+from pequod.engine import execution, timeline
 from pequod.engine.aggregates import State
 from pequod.engine.changes import Changes, take_frames
 from pequod.engine.contexts import Context, Log
 from pequod.engine.coverage import gaps_between
 from pequod.engine.eviction import PINNED, Memory
-from pequod.engine.execution import Around, Batch, Execution, Frame
+from pequod.engine.execution import Batch, Execution, Frame
 from pequod.engine.joins import InstalledJoin
 from pequod.engine.memory import COMPUTING, UNLIMITED
 from pequod.engine.plan import Plan
@@ -32,6 +32,7 @@ from pequod.engine.ranges import prefix_end
 from pequod.engine.read import Read
 from pequod.engine.rows import Rows, SortedRows, merge_layers
 from pequod.engine.story import Reason
+from pequod.engine.timeline import Around
 
 
 class SourceReader:
@@ -314,15 +315,14 @@ class Reader:
         """
         context.last_used = read.number
         while context.is_live and not context.is_fresh:
-            stale = [upstream for upstream in context.upstreams if not upstream.is_fresh]
-            if stale:
+            if context.upstreams and (stale := [each for each in context.upstreams if not each.is_fresh]):
                 lacking = [upstream for upstream in stale if not self.refresh(upstream, read) and upstream.is_live]
                 if lacking and context.is_live:
                     return False
                 continue
-            if selections.apply_log(context):
+            if timeline.apply_log(context):
                 self.changes.serial += 1
-                self._settle(context)
+                context.settle()
             else:
                 sources = SourceReader(self, context.join, read)
                 batches = self.differences(context, context.log, sources)
@@ -330,15 +330,11 @@ class Reader:
                     return False
                 if not sources.is_steady:
                     continue
-                self._settle(context)
+                context.settle()
                 context.depend_on(sources.upstreams, sources.expires_s)
                 self.changes.apply(context.join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh
-
-    def _settle(self, context: Context) -> None:
-        context.join.counters.log_applied += len(context.log)
-        context.settle()
 
     def differences(self, context: Context, log: Log, sources: SourceReader) -> list[tuple[int, Batch]]:
         """Return what the changes of a log add to a context's rows and take away.

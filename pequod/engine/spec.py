@@ -124,6 +124,16 @@ class JoinSpec:
     maintenance: Maintenance = Push()
     span: Span | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_unique(self) -> bool:
+        """Every output key has at most one contribution, a copy: the output shows every slot of the sources."""
+        shown = {slot.name for slot in self.output.slots()}
+        return all(
+            source.operator in (Operator.CHECK, Operator.COPY)
+            and all(slot.name in shown for slot in source.pattern.slots())
+            for source in self.sources
+        )
+
     def __str__(self) -> str:
         kept = "" if isinstance(self.maintenance, Push) else f"{self.maintenance} "
         return f"{self.output} = {kept}{' '.join(map(str, self.sources))}"

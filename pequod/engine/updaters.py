@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
 
+from pequod.engine import timeline
 from pequod.engine.contexts import Context
 from pequod.engine.memory import EXTRAS, HOLD, UPDATERS
 from pequod.engine.plan import FrameKey, Plan, Step
@@ -81,15 +82,15 @@ class Site:
         3. Where a database owns the source, ``_order`` holds exactly the frame keys.
     """
 
-    __slots__ = ("_by_key", "_order", "is_direct", "is_last", "is_steady", "join", "plan", "step")
+    __slots__ = ("_by_key", "_order", "is_alike", "is_last", "is_steady", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         self.join = join
         self.plan = plan
         self.step = step
         self.is_last = step is plan.steps[-1]
-        #: The source key alone tells what follows a context's prefix in the output key.
-        self.is_direct = plan.tail_slots <= {number for _, number in step.bindings}
+        #: The source key alone tells the one row that it makes under a context's prefix, the same for all contexts.
+        self.is_alike = timeline.is_on and join.is_unique and plan.tail_slots <= {number for _, number in step.bindings}
         #: Frames have extras and give one row each: the frame key is the whole source key.
         self.is_steady = step.is_point and bool(step.extras) and join.is_unique
         self._by_key: dict[FrameKey, Updaters] = {}
@@ -113,7 +114,7 @@ class Site:
         """Return the tail of the rows that the source key of a match makes, the same in all contexts.
 
         Requires:
-            ``is_direct``.
+            ``is_alike``.
         """
         env = [b""] * self.plan.env_size
         groups = match.groups()

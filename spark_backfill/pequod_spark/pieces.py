@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pequod.engine.containing import keys_of, meet
-from pequod.engine.plan import known_run
+from pequod.engine.patterns import known_run
 from pequod.engine.spec import JoinSpec, Operator, Slot
 from pequod_spark.keys import put_together, take_apart
 from pequod_spark.plan import Plan, Read, is_unique, value_source

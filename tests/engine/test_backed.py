@@ -8,6 +8,8 @@ from pequod.engine.backed import FORGOTTEN_MAX
 from pequod.engine.presence import PART_ROWS_MAX, Presence
 from tests.engine.joins import TIMELINE
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 Rows = dict[bytes, bytes]
 
 

@@ -7,6 +7,8 @@ from pequod.engine import Engine, JoinError, Span
 from pequod.engine.narrowing import fixed_width, refine
 from tests.engine.joins import TIMELINE, engine_with, put_all, scan
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 
 def test_a_pull_join_over_a_stale_join_starts_again() -> None:
     engine = engine_with(TIMELINE + "; o|<user>|<time:4>|<poster> = pull copy t|<user>|<time>|<poster>")

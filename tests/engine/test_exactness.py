@@ -4,11 +4,14 @@
 """
 
 from random import Random
+from unittest.mock import patch
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from pequod.engine import timeline
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
 from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 
@@ -133,27 +136,47 @@ class ExactnessWithDatabase(Exactness):
         self.walker.take(Step("load", draw_range(random, self.walker.specs)))
 
 
+class ExactnessWithoutKernel(Exactness):
+    """The same by the general kernel alone; what the timeline's does is to be the same."""
+
+    @initialize(random=RANDOMS)
+    def start(self, random: Random) -> None:
+        self.kernel = patch.object(timeline, "is_on", new=False)
+        self.kernel.start()
+        super().start(random)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "kernel"):
+            self.kernel.stop()
+
+
 TestExactness = Exactness.TestCase
 TestExactness.settings = settings()
 TestExactnessWithBackfills = ExactnessWithBackfills.TestCase
 TestExactnessWithBackfills.settings = settings()
 TestExactnessWithSnapshots = ExactnessWithSnapshots.TestCase
 TestExactnessWithSnapshots.settings = settings()
+TestExactnessWithoutKernel = ExactnessWithoutKernel.TestCase
+TestExactnessWithoutKernel.settings = settings()
 TestExactnessWithDatabase = ExactnessWithDatabase.TestCase
 TestExactnessWithDatabase.settings = settings()
 
 
+@pytest.mark.usefixtures("kernel")
 def test_random_walks_agree() -> None:
     for seed in range(400):
         assert walk(seed, 40) is None, f"python -m tests.engine.random_walk --seed {seed} --steps 40"
 
 
+@pytest.mark.usefixtures("kernel")
 def test_random_walks_with_a_database_agree() -> None:
     for seed in range(300):
         script = walk(seed, 40, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --backed --seed {seed} --steps 40"
 
 
+@pytest.mark.usefixtures("kernel")
 def test_random_walks_with_backfills_agree() -> None:
     for seed in range(300):
         script = walk(seed, 40, backfills=True)

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import selections
+from pequod.engine import timeline
 from pequod.engine.contexts import Context
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.engine.random_walk import Step, Walker, small_limits
@@ -63,6 +63,7 @@ def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
     return f"{article}|".encode(), f"{article}}}".encode()
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("joins", [NEWP, KARMA, CELEBRITY, SELECTED], ids=["newp", "karma", "celebrity", "selected"])
 def test_walks_over_an_application_agree(joins: str) -> None:
     for seed in range(12):
@@ -83,10 +84,10 @@ def test_walks_over_an_application_agree(joins: str) -> None:
                     walker.take(Step("put", (_key(random, joins), random.choice((b"1", b"2", b"3")))))
 
 
-@pytest.mark.skipif(selections.__file__.endswith(".so"), reason="compiled calls cannot be listened to")
+@pytest.mark.skipif(timeline.__file__.endswith(".so"), reason="compiled calls cannot be listened to")
 def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[tuple[int, bool]] = []
-    apply_log = selections.apply_log
+    apply_log = timeline.apply_log
 
     def note(context: Context) -> bool:
         was = len(context.rows)
@@ -94,7 +95,7 @@ def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.append((len(context.rows) - was, is_applied))
         return is_applied
 
-    monkeypatch.setattr(selections, "apply_log", note)
+    monkeypatch.setattr(timeline, "apply_log", note)
     test_walks_over_an_application_agree(SELECTED)
     grown = [count for count, is_applied in taken if is_applied]
     assert min(grown) < 0 < max(grown)

@@ -6,6 +6,8 @@ from pequod_grammar import parse
 from pequod.engine.testing import NaiveModel
 from tests.engine.random_walk import Step, replay
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 
 def _script(join: str, *steps: Step) -> list[Step]:
     return [Step("add", (spec,)) for spec in parse(join)] + list(steps)

@@ -1,0 +1,69 @@
+"""The timeline's kernel: which joins it is for, and that it can be switched off."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from pequod_grammar import parse
+
+from pequod.engine import Engine, timeline
+from pequod.engine.joins import InstalledJoin
+from tests.engine.joins import put_all
+
+#: For a read that fixes the first slot: are keys cut, is there a kernel, can it apply logs, do writes make equal tails?
+KINDS = {
+    "t|<u>|<t:3>|<p> = check s|<u>|<p> copy p|<p>|<t:3>": (True, True, True, True),
+    "t|<u>|<p>|<t:3> = check s|<u>|<p> copy p|<p>|<t:3>": (True, True, False, True),
+    "t|<u>|<t:3>|<p>|<f> = check f|<u>|<f> check s|<f>|<p> copy p|<p>|<t:3>": (True, False, False, False),
+    "t|<u>|<t:3>|<p> = check f|<u> check s|<u>|<p> copy p|<p>|<t:3>": (True, True, False, True),
+    "t|<u>|<t>|<p> = check s|<u>|<p> copy p|<p>|<t>": (False, False, False, True),
+    "t|<u>|<t:3> = check s|<u>|<p> copy p|<p>|<t:3>": (False, False, False, False),
+    "t|<u>|<t:3>|<p> = check s|<u>|<p> count p|<p>|<t:3>": (False, False, False, False),
+    "t|<u>|<t:3>|<p> = copy p|<p>|<t:3> check s|<u>|<p>": (False, False, False, True),
+    "t|<u>|<t:3> = copy p|<u>|<t:3>": (True, False, False, True),
+}
+
+
+def _kind(join: InstalledJoin) -> tuple[bool, bool, bool, bool]:
+    plan = join.plan_at(1)
+    kernel = plan.timeline
+    return (
+        plan.steps[-1].splice is not None,
+        kernel is not None,
+        kernel is not None and kernel.is_whole,
+        plan.sites[join.value_depth].is_alike,
+    )
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_which_joins_the_kernel_is_for_is_decided_when_they_are_compiled(text: str) -> None:
+    engine = Engine()
+    engine.add_joins(parse(text))
+    (join,) = engine._catalog
+    assert _kind(join) == KINDS[text]
+
+
+@pytest.mark.skipif(timeline.__file__.endswith(".so"), reason="a compiled engine's kernel cannot be switched off")
+@pytest.mark.parametrize("text", KINDS)
+def test_the_kernel_can_be_switched_off(text: str) -> None:
+    engine = Engine()
+    with patch.object(timeline, "is_on", new=False):
+        engine.add_joins(parse(text))
+        (join,) = engine._catalog
+        assert _kind(join) == (False, False, False, False)
+
+
+@pytest.mark.parametrize("groups_are_alike", [True, False])
+def test_the_kernel_leaves_what_is_not_cut_for_it(groups_are_alike: bool) -> None:
+    """A table is cut for its first reader; the second's rows then lie in groups of another length, or in none."""
+    engine = Engine()
+    first = "t|<u>|<t:3>|<p> = check s|<u>|<p> copy p|<p>|<t:3>"
+    other = "w|<t:3>|<p> = check v|<t:3> copy p|<p>|<t:3>" if groups_are_alike else "w|<a:1>|<z> = copy p|<a:1><z>"
+    engine.add_joins(parse(other))
+    engine.add_joins(parse(first))
+    put_all(engine, {"s|ann|bob": "1", "s|ann|liz": "1", "p|bob|100": "a", "p|bob|10": "b", "p|liz|200": "c"})
+    assert engine.scan(b"t|ann|", b"t|ann}").values == [b"a", b"c"]
+    put_all(engine, {"s|ann|eve": "1", "p|eve|150": "d"})
+    assert engine.scan(b"t|ann|", b"t|ann}").values == [b"a", b"d", b"c"]
+    engine._check()
