@@ -105,10 +105,6 @@ class BackedTable:
         self.forget(first, last)
         return True
 
-    def evict(self, part: Part) -> None:
-        """Forget a part."""
-        self.forget(part.first, part.last, Reason.EVICTED)
-
     def rank(self, part: Part) -> Rank | None:
         """Return the place of a part in the order of going: what was computed from it is no less used.
 
@@ -200,6 +196,10 @@ class Backed:
             for key in keys:
                 changed += self._changes.set_base(table, key, found[key])
         return changed
+
+    def evict(self, part: Part) -> None:
+        """Forget a part, with everything that was computed from it."""
+        self._by_name[part.first.partition(DELIMITER)[0]].forget(part.first, part.last, Reason.EVICTED)
 
     def refuse_overfull(self, first: bytes, last: bytes | None, revision: int) -> None:
         """Make room for what has been loaded of a range; if there is none, whatever goes, forget it again.

@@ -121,9 +121,7 @@ class Catalog:
         tables = [_table_of(self._store, source.pattern) for source in spec.sources]
         info = Join(self._new_name(table), spec, _warnings(spec))
         priority = self._priorities.get(info.name, 0)
-        join = InstalledJoin(
-            info, self._next_order, table, tables, ledger=self._ledger, drop=self._changes.evict, priority=priority
-        )
+        join = InstalledJoin(info, self._next_order, table, tables, ledger=self._ledger, priority=priority)
         self._next_order += 1
         self._installed[join.info.name] = join
         table.outputs.append(join)

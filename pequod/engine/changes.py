@@ -281,7 +281,7 @@ class Changes:
         self.serial += 1
         self.evict(context, reason)
 
-    def evict(self, context: Context, reason: Reason = Reason.EVICTED) -> None:
+    def evict(self, context: Context, reason: Reason) -> None:
         """Do the same to a context that no read under way uses; they need not begin again."""
         todo = [context]
         while todo:

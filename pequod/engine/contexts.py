@@ -226,10 +226,6 @@ class Context:
         self.log = {}
         self.updaters = []
 
-    def go(self) -> None:
-        """Be dropped, with every context that was computed from this one."""
-        self.join.drop(self)
-
     def rank(self) -> Rank | None:
         """Return the place in the order of going: contexts that would go along are no less used.
 

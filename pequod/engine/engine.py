@@ -31,14 +31,16 @@ from pequod.engine import splits
 from pequod.engine.backed import Backed
 from pequod.engine.catalog import Catalog
 from pequod.engine.changes import Changes
+from pequod.engine.contexts import Context
 from pequod.engine.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, MissingError
-from pequod.engine.eviction import VALUE_STEP, Memory
+from pequod.engine.eviction import VALUE_STEP, Evictable, Memory
 from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_dropped, explain_join
 from pequod.engine.following import Following
 from pequod.engine.hits import Hits
 from pequod.engine.joins import Join
 from pequod.engine.loading import Backfills
 from pequod.engine.memory import ROW, UNLIMITED, Ledger
+from pequod.engine.presence import Part
 from pequod.engine.ranges import Range
 from pequod.engine.read import Reads
 from pequod.engine.reader import Reader
@@ -47,7 +49,7 @@ from pequod.engine.scans import Scans
 from pequod.engine.spec import DELIMITER, JoinSpec
 from pequod.engine.statistics import Statistics, collect
 from pequod.engine.store import Store, Table
-from pequod.engine.story import Dropped, Story
+from pequod.engine.story import Dropped, Reason, Story
 from pequod.engine.watches import Change, Watch, Watches
 
 
@@ -91,7 +93,7 @@ class Engine:
         #: What everything takes. Whoever keeps changes of watches says so by `Ledger.change_watches`.
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
-        self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads)
+        self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
         self._hits = Hits(memory_limit)
         self._view_by_last = self._hits.by_last
         self._story = Story()
@@ -660,6 +662,14 @@ class Engine:
         """
         join = self._catalog.find(name)
         return self.invalidate(join.first, join.last)
+
+    def _drop(self, victim: Evictable) -> None:
+        """Drop what was chosen to make room."""
+        if isinstance(victim, Context):
+            self._changes.evict(victim, Reason.EVICTED)
+        else:
+            assert isinstance(victim, Part), "nothing else is evicted"
+            self._backed.evict(victim)
 
     def _make_table(self, key: bytes, value: bytes) -> Table:
         if self.revision >= self.ledger.weigh_at:

@@ -6,7 +6,8 @@
 A ticket is not touched when its thing is used, so that a use costs nothing; the order is exact all the same, since a
 ticket can only be too old. Each ticket that is rewritten answers for a use since, so an eviction costs O(log n).
 
-A thing is anything with a way to go: contexts, which can be computed again, and parts of what is loaded of a database.
+A thing is what can be made again: a context, which is computed, or a part of what is loaded of a database. Here is only
+chosen which of them goes; the engine, which knows what they are, drops them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pequod.engine.errors import LimitExceededError
 from pequod.engine.memory import GROUP, TABLE, UNLIMITED, Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pequod.engine.read import Read, Reads
     from pequod.engine.store import Store
@@ -46,9 +47,6 @@ class Evictable(Protocol):
 
     ticket: Ticket | None
 
-    def go(self) -> None:
-        """Leave, with whatever depends on it."""
-
     def rank(self) -> Rank | None:
         """Return its place in the order of going, with regard to what would go along; None: it may not go now."""
 
@@ -75,6 +73,7 @@ class Memory:
     """
 
     __slots__ = (
+        "_drop",
         "_gone",
         "_heap",
         "_patience",
@@ -86,8 +85,12 @@ class Memory:
         "reads",
     )
 
-    def __init__(self, ledger: Ledger, store: Store, key_bytes_max: int, reads: Reads) -> None:
+    def __init__(
+        self, ledger: Ledger, store: Store, key_bytes_max: int, reads: Reads, drop: Callable[[Evictable], None]
+    ) -> None:
         self.ledger = ledger
+        #: Drops a thing, with what depends on it.
+        self._drop = drop
         #: What was used at the latest of these stays.
         self.reads = reads
         #: Numbers of reads that lacked something and will be tried again.
@@ -137,10 +140,18 @@ class Memory:
         return last_used + WAIT_READS if last_used in self._waiting else last_used
 
     def evict(self, is_enough: Callable[[], bool]) -> None:
-        """Let things go until that is enough, or nothing is left that may go.
+        """Have things dropped until that is enough, or nothing is left that may go."""
+        for victim in self.choose(is_enough):
+            self._drop(victim)
+
+    def choose(self, is_enough: Callable[[], bool]) -> Iterator[Evictable]:
+        """Yield what is to go, the least recently used first, until that is enough.
+
+        Requires:
+            Each is dropped before the next is asked for.
 
         Cost:
-            O(log n) for each thing that goes or was used since its last look, beside its going.
+            O(log n) for each thing that goes or was used since its last look.
         """
         aside = []
         latest = self.reads.number
@@ -163,7 +174,7 @@ class Memory:
                 heappush(self._heap, ticket)
             else:
                 heappush(self._heap, ticket)
-                thing.go()
+                yield thing
         for ticket in aside:
             heappush(self._heap, ticket)
         self._patience = 0 if is_enough() else len(aside) // 16

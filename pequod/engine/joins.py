@@ -58,7 +58,6 @@ class InstalledJoin:
         "counters",
         "coverage",
         "downstreams",
-        "drop",
         "first",
         "info",
         "is_pull",
@@ -91,13 +90,10 @@ class InstalledJoin:
         source_tables: list[Table],
         *,
         ledger: Ledger,
-        drop: Callable[[Context], None],
         priority: int,
     ) -> None:
         spec = info.spec
         self.ledger = ledger
-        #: Evicts a context of this join.
-        self.drop = drop
         #: What has a lower one is evicted first.
         self.priority = priority
         self.info = info

@@ -37,9 +37,6 @@ class Owner(Protocol):
     def rank(self, part: Part) -> Rank | None:
         """Return the place of a part in the order of going; see `Evictable.rank`."""
 
-    def evict(self, part: Part) -> None:
-        """Forget a part, with what was computed from it."""
-
 
 class Part:
     """A range that is loaded, and goes as a whole."""
@@ -60,11 +57,6 @@ class Part:
     def range(self) -> Range:
         """The range."""
         return Range(self.first, self.last)
-
-    def go(self) -> None:
-        """Be forgotten."""
-        assert self.owner is not None, "only parts with an owner enter"
-        self.owner.evict(self)
 
     def rank(self) -> Rank | None:
         """Return the place in the order of going; None if it may not go now."""
