@@ -12,17 +12,13 @@ chosen which of them goes; the engine, which knows what they are, drops them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from pequod.engine.errors import LimitExceededError
 from pequod.engine.memory import GROUP, TABLE, UNLIMITED, Ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pequod.engine.read import Read, Reads
-    from pequod.engine.store import Store
+from pequod.engine.read import Read, Reads
 
 #: Evicting goes on until this share of the limit is free, or so many bytes, so that it is not at work all the time.
 _FREE_SHARE: Final = 1 / 32
@@ -49,6 +45,17 @@ class Evictable(Protocol):
 
     def rank(self) -> Rank | None:
         """Return its place in the order of going, with regard to what would go along; None: it may not go now."""
+
+
+class Weighable(Protocol):
+    """What client-written and loaded rows are kept in."""
+
+    @property
+    def table_count(self) -> int:
+        """How many tables there are: weighing takes as long as these."""
+
+    def count_bytes(self) -> tuple[int, int]:
+        """Return what the client-written rows take, and the loaded ones."""
 
 
 class Ticket:
@@ -86,7 +93,7 @@ class Memory:
     )
 
     def __init__(
-        self, ledger: Ledger, store: Store, key_bytes_max: int, reads: Reads, drop: Callable[[Evictable], None]
+        self, ledger: Ledger, store: Weighable, key_bytes_max: int, reads: Reads, drop: Callable[[Evictable], None]
     ) -> None:
         self.ledger = ledger
         #: Drops a thing, with what depends on it.
@@ -213,12 +220,12 @@ class Memory:
         ledger.weigh(*self._store.count_bytes())
         if ledger.limit_bytes < UNLIMITED:
             room = min(ledger.limit_bytes - ledger.total_bytes, ledger.limit_bytes // 32)
-            revisions = max(room // self._put_bytes_max, len(self._store.tables) // 4, 1)
+            revisions = max(room // self._put_bytes_max, self._store.table_count // 4, 1)
             ledger.weigh_again(revision + revisions, max(room, 0))
 
     def weigh_again(self, revision: int) -> None:
         """Count them if something changed since, and as much as makes that worth while."""
-        if revision - self._weighed_at > len(self._store.tables) // 4:
+        if revision - self._weighed_at > self._store.table_count // 4:
             self.weigh(revision)
 
     def has_room(self, revision: int, grows_bytes: int) -> bool:

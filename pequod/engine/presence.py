@@ -18,14 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from sortedcontainers import SortedDict
 
+from pequod.engine.eviction import Rank, Ticket
 from pequod.engine.ranges import Range
-
-if TYPE_CHECKING:
-    from pequod.engine.eviction import Rank, Ticket
 
 #: Parts that touch are made one if they have no more rows together; larger loads are cut. Tests make it small.
 PART_ROWS_MAX = 512

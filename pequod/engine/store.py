@@ -353,6 +353,11 @@ class Store:
             self.loose_bytes -= ROW + len(key) + len(old)
         return old
 
+    @property
+    def table_count(self) -> int:
+        """How many tables there are."""
+        return len(self.tables)
+
     def count_bytes(self) -> tuple[int, int]:
         """Return how much memory all client-written rows take, and what is loaded of backed tables.
 
