@@ -222,30 +222,11 @@ class Changes:
             Whatever depends on the rows that changed is up to date, or has the change in its log.
         """
         self.serial += 1
+        told: Told | None = [] if join.downstreams or join.watches.count else None
         for sign, batch in batches:
-            if sign > 0:
-                take_frames(context, batch)
-            else:
-                release_frames(context, batch)
-            if join.is_unique:
-                observed = bool(join.downstreams or join.watches.count)
-                covers, put = context.covers, context.rows.put
-                gained = gained_bytes = 0
-                for tail, value in zip(batch.tails, batch.values, strict=True):
-                    if not covers(tail):
-                        continue
-                    if sign < 0 or observed:
-                        self._set(join, context, tail, value if sign > 0 else None, BYTES + len(tail))
-                    elif put(tail, value) is None:
-                        gained += 1
-                        gained_bytes += BYTES + len(tail)
-                context.gain_rows(gained, gained_bytes)
-                continue
-            for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
-                if context.covers(tail):
-                    old, new = (None, value) if sign > 0 else (value, None)
-                    before, after = context.contribute(join.aggregate, tail, source_key, old, new)
-                    self._emit(join, context, tail, before, after)
+            apply_batch(context, sign, batch, told)
+        for tail, before, after in told or ():
+            self._emit(join, context, tail, before, after)
         self._drain()
 
     def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
@@ -303,6 +284,55 @@ class Changes:
                 self._hits.forget(dropped.view)
             dropped.die()
             todo += dropped.dependants
+
+
+#: Tails of rows that changed, with their values before and after.
+Told = list[tuple[bytes, bytes | None, bytes | None]]
+
+
+def apply_batch(context: Context, sign: int, batch: Batch, told: Told | None) -> None:
+    """Add (sign 1) or take away (sign -1) what an execution found, as far as a context covers it.
+
+    Args:
+        context: Its rows, aggregate states and frames change.
+        sign: Whether to add or to take away.
+        batch: What was found.
+        told: Each change of a row is added here; None: nothing follows the rows.
+    """
+    if sign > 0:
+        take_frames(context, batch)
+    else:
+        release_frames(context, batch)
+    join = context.join
+    if join.is_unique:
+        _apply_rows(context, sign, batch, told)
+        return
+    for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
+        if context.covers(tail):
+            old, new = (None, value) if sign > 0 else (value, None)
+            before, after = context.contribute(join.aggregate, tail, source_key, old, new)
+            if told is not None:
+                told.append((tail, before, after))
+
+
+def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) -> None:
+    covers, rows = context.covers, context.rows
+    gained = gained_bytes = 0
+    for tail, value in zip(batch.tails, batch.values, strict=True):
+        if not covers(tail):
+            continue
+        if sign > 0:
+            before, after = rows.put(tail, value), value
+            if before is None:
+                gained += 1
+                gained_bytes += BYTES + len(tail)
+        else:
+            before, after = rows.remove(tail), None
+            if before is not None:
+                context.lose_row()
+        if told is not None:
+            told.append((tail, before, after))
+    context.gain_rows(gained, gained_bytes)
 
 
 def take_frames(context: Context, batch: Batch) -> None:

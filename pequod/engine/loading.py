@@ -25,14 +25,13 @@ from typing import Final
 from pequod.engine.aggregates import NeverAddedError, State
 from pequod.engine.backfill import Backfill, Loaded, Piece
 from pequod.engine.catalog import Catalog
-from pequod.engine.changes import Changes, release_frames, take_frames
+from pequod.engine.changes import Changes, apply_batch, take_frames
 from pequod.engine.containing import containing_range
 from pequod.engine.contexts import Context, Log
 from pequod.engine.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.engine.eviction import Memory
-from pequod.engine.execution import Batch, Execution
+from pequod.engine.execution import Execution
 from pequod.engine.joins import InstalledJoin
-from pequod.engine.memory import BYTES
 from pequod.engine.plan import fix_slots
 from pequod.engine.ranges import Range, lower
 from pequod.engine.read import Read
@@ -177,7 +176,7 @@ class Backfills:
         differences = self._reader.differences(context, sources.changed, SourceReader(self._reader, join, read))
         try:
             for sign, batch in differences:
-                _apply(join, context, sign, batch)
+                apply_batch(context, sign, batch, None)
         except NeverAddedError as error:
             reason = f"they are not those of the sources at revision {backfill.revision}"
             raise InvalidPieceError(piece.first, piece.last, reason) from error
@@ -336,28 +335,6 @@ def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -
     if None in found_values:
         tails = [tail for tail in tails if copied[tail] is not None]
     return Rows(rows.keys + tails, rows.values + [value for value in found_values if value is not None])
-
-
-def _apply(join: InstalledJoin, context: Context, sign: int, batch: Batch) -> None:
-    """Add (sign 1) or take away (sign -1) what an execution found; nobody is told. `Changes.apply` tells."""
-    if sign > 0:
-        take_frames(context, batch)
-    else:
-        release_frames(context, batch)
-    if join.is_unique:
-        for tail, value in zip(batch.tails, batch.values, strict=True):
-            if not context.covers(tail):
-                continue
-            if sign > 0:
-                if context.rows.put(tail, value) is None:
-                    context.gain_rows(1, BYTES + len(tail))
-            elif context.rows.remove(tail) is not None:
-                context.lose_row()
-        return
-    for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
-        if context.covers(tail):
-            old, new = (None, value) if sign > 0 else (value, None)
-            context.contribute(join.aggregate, tail, source_key, old, new)
 
 
 def _refuse_unfit(join: InstalledJoin) -> None:
