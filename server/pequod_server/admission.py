@@ -6,24 +6,27 @@
 
 The size of a request is not known before gRPC has all of it, so each that is being read stands for the longest. A
 client that begins a call and sends nothing would keep its place: places are given back after a moment, since what
-comes at once has come by then.
+comes at once has come by then. What they let in nevertheless is bounded by `pressure.py`.
 
 A chunk that its client does not take keeps its bytes, for as long as the client likes: gRPC cannot take it back. So a
 scan gets a small share of what is free. The more lies unread, the smaller the chunks of others are; when there is
-nothing left, scans wait for a while and are refused. Whoever waits holds nothing that others wait for.
+nothing left, scans wait for a while and are refused. Whoever waits holds nothing that others wait for. The pieces of a
+batch's reply get a share in the same way, but never wait: they have 16 KiB at least, and only longer ones count. A
+row that is too long for such a piece waits like a scan.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.config import MIB, ServerConfig
 from pequod_server.memory import limit_bytes
+from pequod_server.pressure import Pressure
 
 #: How long a request may be by default, as a share of the limit of memory and in bytes.
 _LONGEST_SHARE: Final = 1 / 64
@@ -37,8 +40,10 @@ COPIES: Final = 4
 _PLACE_S: Final = 0.02
 #: How long a reply waits for memory before it is refused.
 _WAIT_S: Final = 5.0
-#: A scan gets this share of what is free, and this at least; so much of the pool is left for those.
-_SOME_SHARE: Final = 1 / 8
+#: A piece of a batch's reply with so many bytes of rows is not counted.
+SMALL_BYTES: Final = 16 << 10
+#: A scan gets one of so many shares of what is free, and this at least; so much of the pool is left for those.
+_SHARES: Final = 8
 _SOME_BYTES_MIN: Final = 16 << 10
 _SMALLEST_SHARE: Final = 1 / 3
 
@@ -63,25 +68,49 @@ class Admission:
     """A pool of bytes; those who wait are served in their order.
 
     Invariants:
-        1. ``free_bytes`` and what is held make ``bytes_max``.
+        1. ``free_bytes`` and what is held make ``bytes_max``. Pieces of batches take without waiting, so it may be
+           less than nothing.
         2. At most ``_places`` requests are being read that began less than 20 ms ago.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         self.bytes_max = messages_bytes_max(config)
         self.free_bytes = self.bytes_max
+        self._kept_bytes = int(self.bytes_max * _SMALLEST_SHARE)
+        self._reply_bytes_max = config.reply_bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._places = asyncio.Semaphore(max(self.bytes_max // (COPIES * message_bytes_max(config)), 1))
+        longest_bytes = message_bytes_max(config)
+        self._places = asyncio.Semaphore(max(self.bytes_max // (COPIES * longest_bytes), 1))
+        #: Ends calls whose requests do not come, if need be.
+        self.pressure = Pressure(limit_bytes(config.memory_limit), max(self.bytes_max // longest_bytes, 1))
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Wait for a place to read a request in, and keep it until the request is there, or for a moment."""
+        """Wait for a place to read a request in, and keep it until the request is there, or for a moment.
+
+        Raises:
+            LimitExceededError: The request did not come in a moment, and the process is beyond its limit of memory.
+        """
         await self._places.acquire()
-        timer = asyncio.get_running_loop().call_later(_PLACE_S, self._places.release)
+        task = asyncio.current_task()
+        assert task is not None
+        late = self.pressure.late
+
+        def give_on() -> None:
+            self._places.release()
+            late[task] = None
+
+        timer = asyncio.get_running_loop().call_later(_PLACE_S, give_on)
         try:
             yield
+        except asyncio.CancelledError as error:
+            if (refusal := self.pressure.refusal(error)) is None:
+                raise
+            raise refusal from None
         finally:
-            if timer.when() > asyncio.get_running_loop().time():
+            if task in late:
+                del late[task]
+            else:
                 timer.cancel()
                 self._places.release()
 
@@ -92,10 +121,28 @@ class Admission:
         Raises:
             LimitExceededError: There was no room for a while.
         """
-        spare_bytes = self.free_bytes - self.bytes_max * _SMALLEST_SHARE
-        granted = min(wanted_bytes, max(int(spare_bytes * _SOME_SHARE), _SOME_BYTES_MIN))
+        granted = min(wanted_bytes, max((self.free_bytes - self._kept_bytes) // _SHARES, _SOME_BYTES_MIN))
         async with self.bytes(granted):
             yield granted
+
+    def piece_bytes_max(self) -> int:
+        """Return how long the next piece of a batch's reply may be: plain integers, since each batch asks.
+
+        The piece is counted once it is made, if it has more than ``SMALL_BYTES``; so much it may always have.
+        """
+        granted = (self.free_bytes - self._kept_bytes) // (_SHARES * COPIES)
+        if granted > self._reply_bytes_max:
+            return self._reply_bytes_max
+        return granted if granted > SMALL_BYTES else min(SMALL_BYTES, self._reply_bytes_max)
+
+    @contextmanager
+    def taken(self, count: int) -> Iterator[None]:
+        """Count bytes that are there already."""
+        self.free_bytes -= count
+        try:
+            yield
+        finally:
+            self.release(count)
 
     @asynccontextmanager
     async def bytes(self, count: int) -> AsyncIterator[int]:
@@ -104,17 +151,18 @@ class Admission:
         Raises:
             LimitExceededError: There was no room for a while.
         """
-        count = min(count, self.bytes_max)
-        await self._acquire(count)
+        count = await self.acquire(count)
         try:
             yield count
         finally:
-            self._release(count)
+            self.release(count)
 
-    async def _acquire(self, count: int) -> None:
+    async def acquire(self, count: int) -> int:
+        """Take bytes, and return how many, which the caller gives back; see `bytes`."""
+        count = min(count, self.bytes_max)
         if not self._waiting and count <= self.free_bytes:
             self.free_bytes -= count
-            return
+            return count
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = count, admitted
         self._waiting.append(entry)
@@ -123,7 +171,7 @@ class Admission:
                 await admitted
         except BaseException as error:
             if admitted.done() and not admitted.cancelled():
-                self._release(count)
+                self.release(count)
             else:
                 with suppress(ValueError):
                     self._waiting.remove(entry)
@@ -132,8 +180,10 @@ class Admission:
                 used_bytes = self.bytes_max - self.free_bytes
                 raise LimitExceededError("messages_bytes_max", used_bytes + count, self.bytes_max) from None
             raise
+        return count
 
-    def _release(self, count: int) -> None:
+    def release(self, count: int) -> None:
+        """Give bytes back."""
         self.free_bytes += count
         self._admit()
 

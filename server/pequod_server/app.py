@@ -73,6 +73,7 @@ class PequodServer:
         #: What keeps the engine in step with the database behind it, if there is one.
         self.loader = None if store is None else make_loader(config, self.engine, store)
         admission = Admission(config)
+        self._pressure = admission.pressure
         self._calls = Calls(config)
         self.guard = make_guard(config, self.engine)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
@@ -140,6 +141,7 @@ class PequodServer:
             await self._end()
             raise
         self._keeper.start(self.service.relieve)
+        self._pressure.start()
         await self._server.start()
         await self._standard.ready()
         self.is_ready = True
@@ -185,6 +187,7 @@ class PequodServer:
 
     async def _end(self) -> None:
         await self._keeper.stop()
+        await self._pressure.stop()
         if self.loader is not None:
             await self.loader.stop()
         await self.instruments.stop()

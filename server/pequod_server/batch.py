@@ -53,14 +53,15 @@ class Batch:
         "_number",
         "_number_at",
         "_numbers",
+        "_piece_bytes_max",
         "_piece_start",
         "_refused",
-        "_reply_bytes_max",
         "_room",
         "_rows_max",
         "_start",
         "_statuses",
         "_values",
+        "lacking_bytes",
     )
 
     def __init__(
@@ -71,7 +72,7 @@ class Batch:
         *,
         commands_max: int,
         rows_max: int,
-        reply_bytes_max: int,
+        piece_bytes_max: int,
     ) -> None:
         kinds = request.kinds
         if len(kinds) > commands_max:
@@ -86,9 +87,11 @@ class Batch:
         self._arguments = arguments
         self._numbers = numbers
         self._rows_max = rows_max
-        self._reply_bytes_max = reply_bytes_max
-        #: How many bytes the piece still has room for.
-        self._room = reply_bytes_max
+        #: How many bytes the piece may have, and how many it still has room for.
+        self._piece_bytes_max = piece_bytes_max
+        self._room = piece_bytes_max
+        #: What the next row needs, if a whole piece has no room for it.
+        self.lacking_bytes = 0
         self._statuses = bytearray(len(kinds))
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
@@ -108,7 +111,7 @@ class Batch:
     def run(self) -> bool:  # noqa: PLR0912, PLR0915 - one flat loop
         """Run the commands that are left, in order, until all have run or the piece is full; tell whether all have.
 
-        If not, take the piece with `reply` and run again.
+        If not, take the piece with `reply`, unless a row lacks room, call `begin_piece`, and run again.
 
         Raises:
             MissingError, BackedKeyError: The command that was begun last has to wait. Call `again`.
@@ -208,13 +211,17 @@ class Batch:
         """
         found, shown = rows
         size = sum(map(len, found)) + sum(map(len, shown)) + ROW_BYTES * len(shown)
-        if size > self._room < self._reply_bytes_max:
+        if size > self._room < self._piece_bytes_max:
             self.again()
             return
         keep, kind = len(shown), self._kinds[self._index]
         while size > self._room and keep > 1:
             keep -= 1
             size -= len(found[keep]) + len(shown[keep]) + ROW_BYTES
+        if size > self._room:
+            self.again()
+            self.lacking_bytes = size
+            return
         self._room -= size
         self._keys += found[:keep]
         self._values += shown[:keep]
@@ -239,6 +246,20 @@ class Batch:
         argument_count, number_count = TAKES[self._kinds[self._index]]
         self._argument_at -= argument_count
         self._number_at -= number_count
+
+    def begin_piece(self, bytes_max: int) -> None:
+        """Begin the next piece, which may have so many bytes.
+
+        Requires:
+            What the piece before returned was taken with `reply`.
+        """
+        self._piece_bytes_max = self._room = bytes_max
+        self.lacking_bytes = 0
+
+    @property
+    def piece_bytes(self) -> int:
+        """How many bytes the rows and errors of the piece have."""
+        return self._piece_bytes_max - self._room
 
     def ahead(self) -> Iterator[Command]:
         """Yield the commands that are left."""
@@ -315,7 +336,6 @@ class Batch:
             reply.more = True
             self._piece_start = stop
             self._statuses[stop] = OK
-            self._room = self._reply_bytes_max
             self._keys, self._values, self._counts, self._errors = [], [], [], []
         elif start:
             reply.statuses = bytes(self._statuses[start:])

@@ -152,7 +152,9 @@ class ServerConfig(BaseModel):
         "0 for a share of memory_limit: 1/64, from 4MiB to 64MiB.",
     )
     messages_bytes_max: SizeOrShare = Field(
-        default=0, description="What requests and scans on their way may take together. 0 for 1/16 of memory_limit."
+        default=0,
+        description="What requests, scans and replies of batches on their way may take together. "
+        "0 for 1/16 of memory_limit.",
     )
     # Clients of gRPC take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
     reply_bytes_max: Size = Field(

@@ -27,8 +27,14 @@ class Writes(NamedTuple):
     changes: list[Change]
 
 
+class Room(NamedTuple):
+    """Memory for the next piece of the reply: its first row has so many bytes, more than pieces get by themselves."""
+
+    bytes: int
+
+
 #: What a command waits for.
-Need = MissingError | Writes
+Need = MissingError | Writes | Room
 #: What comes of writes: for each, whether the key was there, or why it failed.
 Outcomes = list[bool | PequodError]
 #: Yields needs and pieces of the reply, is sent what came of writes, and returns the last piece.
@@ -39,10 +45,11 @@ class Executor:
     """Runs batches on one engine.
 
     Args:
+        room: Tells how many bytes the next piece of a reply may have; without it, ``reply_bytes_max``.
         clock: Tells the time, which the engine has none of: whether snapshots are too old is judged by it.
     """
 
-    __slots__ = ("_clock", "_commands_max", "_engine", "_reply_bytes_max", "_rows_max", "_server_id")
+    __slots__ = ("_clock", "_commands_max", "_engine", "_room", "_rows_max", "_server_id", "piece_bytes")
 
     def __init__(
         self,
@@ -52,14 +59,17 @@ class Executor:
         commands_max: int,
         reply_bytes_max: int,
         rows_max: int,
+        room: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._server_id = server_id
         self._commands_max = commands_max
-        self._reply_bytes_max = reply_bytes_max
+        self._room = room or (lambda: reply_bytes_max)
         self._rows_max = rows_max
         self._clock = clock
+        #: How many bytes of rows the piece has that was made last, of whichever batch.
+        self.piece_bytes = 0
 
     def execute(self, request: ExecuteRequest) -> list[ExecuteReply]:
         """Run a batch where no database is behind the engine, and return the pieces of its reply; see `steps`."""
@@ -68,8 +78,9 @@ class Executor:
         try:
             while True:
                 piece = next(steps)
-                assert isinstance(piece, ExecuteReply), "an engine without backed tables lacks nothing"
-                pieces.append(piece)
+                assert isinstance(piece, ExecuteReply | Room), "an engine without backed tables lacks nothing"
+                if isinstance(piece, ExecuteReply):
+                    pieces.append(piece)
         except StopIteration as end:
             pieces.append(end.value)
         return pieces
@@ -82,7 +93,7 @@ class Executor:
 
         Yields:
             Ranges that a command lacks, to be loaded, unless a PequodError is thrown for which it fails; writes,
-            whose outcomes are sent; and pieces of the reply, to be sent before anything else runs.
+            whose outcomes are sent; room for a row; and pieces of the reply, to be sent before anything else runs.
 
         Raises:
             BadRequestError: The columns do not fit; nothing is applied.
@@ -94,15 +105,21 @@ class Executor:
             self._clock,
             commands_max=self._commands_max,
             rows_max=self._rows_max,
-            reply_bytes_max=self._reply_bytes_max,
+            piece_bytes_max=self._room(),
         )
         while True:
             if judges:
                 batch.judge(judges)
             try:
-                if batch.run():
-                    return batch.reply(self._server_id)
-                step: Need | ExecuteReply = batch.reply(self._server_id)
+                is_done = batch.run()
+                step: Need | ExecuteReply
+                if batch.lacking_bytes:
+                    step = Room(batch.lacking_bytes)
+                else:
+                    self.piece_bytes = batch.piece_bytes
+                    step = batch.reply(self._server_id)
+                    if is_done:
+                        return step
             except MissingError as missing:  # Another name than above: mypyc gives a generator's variable one class.
                 batch.again()
                 step = MissingError(united([*missing.ranges, *self._lacking_ahead(batch)]))
@@ -112,8 +129,15 @@ class Executor:
             try:
                 outcomes = yield step
             except PequodError as refusal:
+                if isinstance(step, Room):
+                    batch.begin_piece(self._room())
                 batch.settle([refusal])
                 continue
+            if isinstance(step, Room):
+                batch.begin_piece(step.bytes)
+            elif not batch.piece_bytes or isinstance(step, ExecuteReply):
+                # What was free before it waited may not be now.
+                batch.begin_piece(self._room())
             if outcomes is not None:
                 batch.settle(outcomes)
 

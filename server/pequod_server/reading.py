@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from pequod.errors import BadRequestError
+from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.admission import Admission
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, method_of
 
@@ -49,8 +49,11 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
     assert deserialize is not None, "requests are messages"
 
     async def read(context: Context) -> Any:
-        async with admission.reading():
-            data = await context.read()
+        try:
+            async with admission.reading():
+                data = await context.read()
+        except LimitExceededError as error:
+            return error
         return BadRequestError("the call has no request") if data is aio.EOF else deserialize(data)
 
     async def reply_to(_requests: object, context: Context) -> None:

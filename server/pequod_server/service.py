@@ -16,7 +16,7 @@ from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingErr
 from pequod.engine.ranges import united
 from pequod.errors import BadRequestError
 from pequod_server.administration import AdministrationHandlers
-from pequod_server.admission import Admission
+from pequod_server.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.backfills import BackfillHandlers, LeasedBackfills
 from pequod_server.backing import Change
 from pequod_server.batch import ROW_BYTES
@@ -25,7 +25,7 @@ from pequod_server.columns import Judge, check_columns, commands, reads
 from pequod_server.commands import RightsJudge, StalenessJudge
 from pequod_server.config import ServerConfig
 from pequod_server.errors import stopping_status
-from pequod_server.execute import Executor, Need, Outcomes, Steps, Writes
+from pequod_server.execute import Executor, Need, Outcomes, Room, Steps, Writes
 from pequod_server.guard import present_caller
 from pequod_server.handlers import Answer, Context, answer, end_call, refuse
 from pequod_server.joins import JoinLimits
@@ -64,7 +64,7 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
         self._admission = admission or Admission(config)
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
-        #: Batch streams that wait for a batch; they would hold up the end of the server.
+        #: Watches; they would hold up the end of the server.
         self._idle: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._watches = Watches(engine, config, loader)
@@ -75,6 +75,7 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
             commands_max=config.batch_commands_max,
             reply_bytes_max=config.reply_bytes_max,
             rows_max=config.rows_max,
+            room=self._admission.piece_bytes_max,
         )
         self._through = None if loader is None or not loader.is_write_through else WriteThrough(engine, loader)
         self._judges: tuple[Judge, ...] = () if loader is None else (StalenessJudge(loader),)
@@ -199,42 +200,53 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
 
     async def Execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
-        read, write, execute, clock = context.read, context.write, self._executor.steps, time.monotonic
+        read, write, executor, clock = context.read, context.write, self._executor, time.monotonic
         on_batch, loader = self._on_batch, self._loader
-        task, idle = asyncio.current_task(), self._idle
+        task, idle = asyncio.current_task(), self._admission.pressure.streams
         assert task is not None
         caller = present_caller()
         judges = self._judges if caller is None else (*self._judges, RightsJudge(caller))
         try:
             while not self._is_stopping:
-                idle.add(task)
+                idle[task] = clock()
                 request = await read()
-                idle.discard(task)
+                del idle[task]
                 if request is aio.EOF:
                     return
                 started_s = clock()
                 if loader is not None and loader.gate.is_closed:
                     await self._whole(loader, request)
-                steps = execute(request, judges)
+                steps = executor.steps(request, judges)
                 try:
                     step = next(steps)
                 except StopIteration as end:
                     reply = end.value
                     on_batch(request, reply, NOTHING_TOLD, clock() - started_s)
                 else:
-                    reply = await self._finish(request, steps, step, write, started_s)
-                await write(reply)
+                    await self._finish(request, steps, step, write, started_s)
+                    continue
+                if executor.piece_bytes > SMALL_BYTES:
+                    await self._write_piece(reply, write)
+                else:
+                    await write(reply)
         except (BadRequestError, LimitExceededError) as error:
             await refuse(context, error)
         except DecodeError as error:
             await refuse(context, undecodable(error))
-        except asyncio.CancelledError:
-            # A batch that was begun may have been applied: nobody is to be told that it was not.
-            if not (self._is_stopping and task in idle):
-                raise
+        except asyncio.CancelledError as error:
+            await self._cancelled(context, error)
         finally:
-            idle.discard(task)
+            idle.pop(task, None)
         await end_call(context, stopping_status())
+
+    async def _cancelled(self, context: Context, error: asyncio.CancelledError) -> None:
+        """Return if a stream was cancelled since the server stops; raise what it ends with otherwise."""
+        pressure = self._admission.pressure
+        if (refusal := pressure.refusal(error)) is not None:
+            await refuse(context, refusal)
+        # A batch that was begun may have been applied: nobody is to be told that it was not.
+        if not (self._is_stopping and asyncio.current_task() in pressure.streams):
+            raise error
 
     async def _read(self, context: Context, ask: Callable[[], Answer], bounds: Bounds) -> Answer:
         """Answer a read of a range, once what it needs of the database is loaded."""
@@ -273,30 +285,37 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
         step: Need | pb.ExecuteReply,
         write: Callable[[pb.ExecuteReply], Awaitable[None]],
         started_s: float,
-    ) -> pb.ExecuteReply:
-        """Run the rest of a batch that waits, or whose reply comes in pieces; other streams go on meanwhile.
-
-        Returns:
-            The last piece; the others are written.
-        """
-        row_count, errors = 0, list[pb.CommandError]()
+    ) -> None:
+        """Run the rest of a batch that waits, or whose reply comes in pieces, and write its pieces."""
+        row_count, errors, held_bytes = 0, list[pb.CommandError](), 0
         rounds_max = ROUNDS_MAX * len(request.kinds)
+        admission = self._admission
         try:
             while True:
                 if isinstance(step, pb.ExecuteReply):
                     row_count += len(step.keys)
                     errors += step.errors
                     written_s = time.monotonic()
-                    await write(step)
+                    await (write(step) if held_bytes else self._write_piece(step, write))
+                    admission.release(held_bytes)
+                    held_bytes = 0
                     # How long the client takes is not the batch's time.
                     started_s += time.monotonic() - written_s
                     await self._opened()
                     step = next(steps)
                     continue
-                rounds_max -= 1
-                assert rounds_max >= 0, "a range that is loaded is there for the command that waits for it"
                 try:
-                    outcomes = await self._meet(step)
+                    outcomes = None
+                    if isinstance(step, Room):
+                        # Whoever waits holds nothing that others wait for.
+                        admission.release(held_bytes)
+                        held_bytes = 0
+                        held_bytes = await admission.acquire(COPIES * step.bytes)
+                        await self._opened()
+                    else:
+                        rounds_max -= 1
+                        assert rounds_max >= 0, "a range that is loaded is there for the command that waits for it"
+                        outcomes = await self._meet(step)
                 except PequodError as error:
                     step = steps.throw(error)
                 else:
@@ -304,11 +323,21 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
         except StopIteration as end:
             reply: pb.ExecuteReply = end.value
             self._on_batch(request, reply, Told(row_count, errors), time.monotonic() - started_s)
-            return reply
+            await (write(reply) if held_bytes else self._write_piece(reply, write))
         finally:
+            admission.release(held_bytes)
             steps.close()
 
-    async def _meet(self, need: Need) -> Outcomes | None:
+    async def _write_piece(self, piece: pb.ExecuteReply, write: Callable[[pb.ExecuteReply], Awaitable[None]]) -> None:
+        """Write the piece that was made last, and count it until its client has taken it."""
+        size = self._executor.piece_bytes
+        if size <= SMALL_BYTES:
+            await write(piece)
+        else:
+            with self._admission.taken(COPIES * size):
+                await write(piece)
+
+    async def _meet(self, need: Writes | MissingError) -> Outcomes | None:
         """Return what came of a need, at a moment when no commit of the database is half applied."""
         outcomes: Outcomes | None = None
         match need:
@@ -341,5 +370,5 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
         """End the streams: watches and idle batch streams now, the others after the batch that they are at."""
         self._is_stopping = True
         self._watches.close()
-        for task in tuple(self._idle):
+        for task in (*self._idle, *self._admission.pressure.streams):
             task.cancel()

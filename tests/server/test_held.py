@@ -24,18 +24,31 @@ def _peak_bytes(pid: int) -> int:
     return int(line.split()[1]) << 10
 
 
+def _fill(target: str) -> None:
+    with heavy.connected(target) as channel:
+        for number in range(100):
+            rows = {b"d|%03d|%02d" % (number, row): bytes(100_000) for row in range(10)}
+            request = pb.MultiPutRequest(keys=list(rows), values=list(rows.values()))
+            assert list(heavy.call(channel, "MultiPut", request.SerializeToString()))
+
+
+@pytest.mark.parametrize("name", ["batches-unread", "rows-unread", "calls-unfinished"])
+async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> None:
+    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+        _fill(target)
+        _, count = heavy.LEFT[name]
+        assert await heavy.in_a_process(target, name, count) == {"OK": 200}
+        assert _peak_bytes(pid) <= 1.1 * LIMIT_MIB * heavy.MIB
+
+
 async def test_the_process_keeps_the_limit_whatever_is_sent_and_left_unread() -> None:
     with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
-        with heavy.connected(target) as channel:
-            for number in range(100):
-                rows = {b"d|%03d|%02d" % (number, row): bytes(100_000) for row in range(10)}
-                request = pb.MultiPutRequest(keys=list(rows), values=list(rows.values()))
-                assert list(heavy.call(channel, "MultiPut", request.SerializeToString()))
+        _fill(target)
         outcomes = [await heavy.in_a_process(target, name, count) for name, (_, count) in heavy.LARGE.items()]
         assert outcomes == [{"RESOURCE_EXHAUSTED": 1}, {"RESOURCE_EXHAUSTED": 8}, {"OK": 60}, {"OK": 60}]
-        assert await heavy.in_a_process(target, "leave-unread", 400) == {"OK": 200}
+        assert await heavy.in_a_process(target, "scans-unread", 400) == {"OK": 200}
         tricks = [heavy.in_a_process(target, name, count) for name, (_, count) in heavy.LARGE.items()]
-        *_, codes = await asyncio.gather(*tricks, heavy.in_a_process(target, "leave-unread", 400))
+        *_, codes = await asyncio.gather(*tricks, heavy.in_a_process(target, "scans-unread", 400))
         assert codes == {"OK": 200}
         assert _peak_bytes(pid) <= 1.1 * LIMIT_MIB * heavy.MIB
 

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,10 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Final
 
 import grpc
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import PUT, SCAN
+
+from tests.soak.unfinished import Unfinished
 
 MIB: Final = 1 << 20
 #: What a server must have for the tricks: a join, a bound on values, and no watches of those who left.
@@ -127,14 +132,71 @@ def leave_unread(target: str, count: int) -> Counter[str]:
     """Begin scans of everything on twenty connections and read nothing; then read and write like others."""
     channels = [grpc.insecure_channel(target, _OPTIONS) for _ in range(20)]
     scans = [call(channels[number % 20], "Scan", b"") for number in range(count)]
-    time.sleep(3)
-    codes = codes_of(target, _to_its_end("Get", pb.GetRequest(key=b"k")), 100)
-    codes += codes_of(target, _to_its_end("Put", pb.PutRequest(key=b"k", value=b"v")), 100)
+    codes = _others(target)
     for scan in scans:
         scan.cancel()
     for channel in channels:
         channel.close()
     return codes
+
+
+def _batch(size: int, *scans: tuple[bytes, bytes]) -> bytes:
+    """Return a batch of scans, behind a put of so many bytes in pieces."""
+    arguments = [argument for number in range(size // 60_000) for argument in (b"y|%03d" % number, bytes(60_000))]
+    kinds = bytes([PUT]) * (len(arguments) // 2) + bytes([SCAN]) * len(scans)
+    return pb.ExecuteRequest(kinds=kinds, arguments=[*arguments, *chain(*scans)]).SerializeToString()
+
+
+def leave_batches_unread(target: str, count: int, batch: bytes) -> Counter[str]:
+    """Send a batch on each of many streams, on twenty connections, and read nothing; then call like others."""
+    channels = [grpc.insecure_channel(target, _OPTIONS) for _ in range(20)]
+    over = threading.Event()
+
+    def requests() -> Iterator[bytes]:
+        yield batch
+        over.wait(_TIMEOUT_S)
+
+    path = f"/{_SERVICE.full_name}/Execute"
+    begins: list[Any] = [channel.stream_stream(path) for channel in channels]
+    calls = [begins[number % 20](requests(), timeout=_TIMEOUT_S) for number in range(count)]
+    codes = _others(target)
+    over.set()
+    for begun in calls:
+        begun.cancel()
+    for channel in channels:
+        channel.close()
+    return codes
+
+
+def send_unfinished(target: str, count: int, method: str) -> Counter[str]:
+    """Begin calls with long messages, on twenty connections, and do not end them; then read and write like others."""
+    connections = [
+        Unfinished(target, f"/{_SERVICE.full_name}/{method}", 3_900_000, max(count // 20, 1)) for _ in range(20)
+    ]
+    with ThreadPoolExecutor(20) as threads:
+        for connection in connections:
+            threads.submit(connection.send, 6)
+        codes = _others(target)
+    for connection in connections:
+        connection.close()
+    return codes
+
+
+def _others(target: str) -> Counter[str]:
+    time.sleep(3)
+    codes = codes_of(target, _to_its_end("Get", pb.GetRequest(key=b"k")), 100)
+    return codes + codes_of(target, _to_its_end("Put", pb.PutRequest(key=b"k", value=b"v")), 100)
+
+
+#: Clients that leave what they began, while others get their answers.
+LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
+    "scans-unread": (leave_unread, 400),
+    "batches-unread": (partial(leave_batches_unread, batch=_batch(0, *[(b"d|", b"d}")] * 4)), 400),
+    "rows-unread": (partial(leave_batches_unread, batch=_batch(0, (b"d|000|00", b"d|000|01"))), 1000),
+    "batches-at-once": (partial(leave_batches_unread, batch=_batch(3_900_000)), 400),
+    "calls-unfinished": (partial(send_unfinished, method="Get"), 1000),
+    "batches-unfinished": (partial(send_unfinished, method="Execute"), 200),
+}
 
 
 async def in_a_process(target: str, trick: str, count: int) -> dict[str, int]:
@@ -157,7 +219,7 @@ def main() -> None:
         name: partial(lambda trick, target, count: codes_of(target, trick, count, count), trick)
         for name, (trick, _) in LARGE.items()
     }
-    tricks["leave-unread"] = leave_unread
+    tricks |= {name: play for name, (play, _) in LEFT.items()}
     parser = argparse.ArgumentParser(prog="python -m tests.soak.heavy", description="A client that sends too much.")
     parser.add_argument("target", help="host and port of the server")
     parser.add_argument("trick", choices=tricks)

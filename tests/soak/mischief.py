@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import SCAN
 
 from pequod import AsyncClient, Client
 from pequod.errors import (
@@ -29,6 +30,7 @@ from pequod.errors import (
     UnknownJoinError,
     WatchCompactedError,
 )
+from tests.soak.unfinished import Unfinished
 
 JOINS = "tally|<a> = count n|<a>|<b>; heavy|<a>|<c> = pull check n|<a>|<b> copy n|<c>|<b>"
 _TOO_MANY_JOINS = ";".join(f"many{number}|<a> = copy n|<a>|<b>" for number in range(20_000))
@@ -69,6 +71,8 @@ class Mischief:
             self.send_bad_batches,
             self.send_what_is_refused,
             self.leave_a_stream_idle,
+            self.leave_batches_unread,
+            self.leave_calls_unfinished,
         ]
 
     async def run(self) -> None:
@@ -271,6 +275,26 @@ class Mischief:
         await asyncio.sleep(self.draw.random())
         if self.draw.random() < 0.9:
             await client.close()
+
+    async def leave_batches_unread(self) -> None:
+        batch = pb.ExecuteRequest(kinds=bytes([SCAN] * 20), arguments=[b"", b""] * 20).SerializeToString()
+        async with aio.insecure_channel(self.target) as channel:
+            calls: list[Any] = [channel.stream_stream(_SERVICE + "Execute")() for _ in range(5)]
+            for call in calls:
+                await call.write(batch)
+            await asyncio.sleep(self.draw.random())
+
+    async def leave_calls_unfinished(self) -> None:
+        method = self.draw.choice(("Get", "Execute", "Watch"))
+        size, seconds = self.draw.randrange(10, 1 << 20), self.draw.random()
+
+        def play() -> None:
+            with contextlib.suppress(ConnectionError):
+                calls = Unfinished(self.target, _SERVICE + method, size, 5)
+                calls.send(seconds)
+                calls.close()
+
+        await asyncio.to_thread(play)
 
 
 async def _main() -> None:

@@ -1,0 +1,88 @@
+"""Ends calls that wait for their requests, when the process is beyond its limit of memory.
+
+    resident   |<------- limit ------->| 1/64: late calls go | 1/16: streams between two batches go, too
+
+gRPC tells nobody that a request has begun to come, nor how much of it is there; it can give back what has come only by
+ending the call. A call that is late may hold all but the last byte of the longest message, or nothing, like a client
+behind a slow line: so while there is memory for them, all may wait.
+
+Rejected: a fixed number of late calls. It would be four at a limit of 256 MiB, and end the fifth slow client in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+from pequod.engine import UNLIMITED, LimitExceededError
+from pequod_server.memory import resident_bytes
+
+#: How often it looks: 10 µs each time. Over the loopback, a connection sends 5 MB between two looks.
+_INTERVAL_S: Final = 0.01
+#: Calls are ended when the process is beyond its limit by these shares of it.
+_LATE_SHARE: Final = 1 / 64
+_STREAMS_SHARE: Final = 1 / 16
+#: A stream that has waited for a batch for less than this is in use.
+_IDLE_S: Final = 0.05
+#: What cancels the task of a call says so.
+_ENDED: Final = "beyond the limit of memory"
+
+
+class Pressure:
+    """Who waits for requests, and who of them is ended.
+
+    Args:
+        late_min: So many late calls may always wait.
+        resident: What the process takes, in bytes; 0 if that cannot be told, and then nobody is ended.
+    """
+
+    def __init__(self, limit_bytes: int, late_min: int, resident: Callable[[], int] = resident_bytes) -> None:
+        self._limit_bytes = limit_bytes
+        self._late_min = late_min
+        self._resident = resident
+        #: Calls whose request has not come within a moment, the oldest first.
+        self.late: dict[asyncio.Task[object], None] = {}
+        #: Streams that wait for a batch, and since when, the oldest first.
+        self.streams: dict[asyncio.Task[object], float] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look, if there is a limit."""
+        if self._limit_bytes < UNLIMITED:
+            self._task = asyncio.create_task(self._keep(), name="pequod pressure")
+
+    async def stop(self) -> None:
+        """End."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(_INTERVAL_S)
+            if self.late or self.streams:
+                self.look()
+
+    def look(self) -> None:
+        """End calls if the process takes too much."""
+        beyond_bytes = self._resident() - self._limit_bytes
+        if beyond_bytes > self._limit_bytes * _LATE_SHARE:
+            for task in tuple(self.late)[: max(len(self.late) - self._late_min, 0)]:
+                task.cancel(_ENDED)
+        if beyond_bytes > self._limit_bytes * _STREAMS_SHARE:
+            since_s = monotonic() - _IDLE_S
+            for task, waits_s in tuple(self.streams.items()):
+                if waits_s < since_s:
+                    task.cancel(_ENDED)
+
+    def refusal(self, error: asyncio.CancelledError) -> LimitExceededError | None:
+        """Return why a call was ended, if it was this that cancelled it."""
+        if error.args != (_ENDED,):
+            return None
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        return LimitExceededError("memory_limit", self._resident(), self._limit_bytes)

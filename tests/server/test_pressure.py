@@ -1,0 +1,84 @@
+"""Calls that wait for their requests while the process is beyond its limit of memory."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from grpc import StatusCode
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import PUT
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server import PequodServer, ServerConfig
+from pequod_server.admission import Admission
+from pequod_server.pressure import Pressure
+
+from pequod import AsyncClient
+from pequod.engine import LimitExceededError
+from tests.server.serving import connect
+
+LIMIT = 1000
+
+
+async def _read(admission: Admission) -> None:
+    async with admission.reading():
+        await asyncio.Event().wait()
+
+
+async def _late(admission: Admission, count: int) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(_read(admission)) for _ in range(count)]
+    async with asyncio.timeout(10):
+        while len(admission.pressure.late) < count:  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+    return tasks
+
+
+@pytest.mark.parametrize(("resident", "ended"), [(1015, 0), (1016, 7)])
+async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, ended: int) -> None:
+    admission = Admission(ServerConfig(messages_bytes_max=3000, message_bytes_max=1000))
+    admission.pressure = Pressure(LIMIT, 3, lambda: resident)
+    tasks = await _late(admission, 10)
+    admission.pressure.look()
+    await asyncio.wait(tasks, timeout=0.2)
+    assert [task.done() for task in tasks] == [True] * ended + [False] * (10 - ended)
+    for task in tasks[:ended]:
+        with pytest.raises(LimitExceededError, match="memory_limit is 1000"):
+            await task
+    for task in tasks[ended:]:
+        task.cancel()
+    await asyncio.gather(*tasks[ended:], return_exceptions=True)
+    assert all(task.cancelled() for task in tasks[ended:])
+    assert not admission.pressure.late
+
+
+async def test_without_a_limit_nobody_looks() -> None:
+    pressure = Admission(ServerConfig(memory_limit="none")).pressure
+    pressure.start()
+    assert pressure._task is None
+    await pressure.stop()
+
+
+async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_go_on() -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
+    port = await server.start()
+    pressure = server._pressure
+    async with AsyncClient(f"127.0.0.1:{port}") as client, connect(port) as channel:
+        await client.put("a", "1")
+        call: Any = PequodStub(channel).Execute()  # type: ignore[no-untyped-call]
+        await call.write(pb.ExecuteRequest(kinds=bytes([PUT]), arguments=[b"b", b"2"]))
+        assert (await call.read()).statuses == b"\0"
+        pressure._limit_bytes, pressure._resident = LIMIT, lambda: 1062
+        await asyncio.sleep(0.2)
+        assert not call.done()
+        pressure._resident = lambda: 1063
+        async with asyncio.timeout(10):
+            assert await call.code() is StatusCode.RESOURCE_EXHAUSTED
+        assert "memory_limit" in await call.details()
+        pressure._resident = lambda: 0
+        async with asyncio.timeout(10):
+            # This one may be on its way while the client hears of the end.
+            with suppress(LimitExceededError):
+                await client.put("a", "3")
+            await client.put("a", "3")
+        assert await client.get("a") == b"3"
+    await server.close()
