@@ -33,10 +33,11 @@ _PRESENT = b""
 class Changes:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_hits", "_memory", "_overflowing", "_queue", "_story", "backfills", "serial")
+    __slots__ = ("_hits", "_ledger", "_memory", "_overflowing", "_queue", "_story", "backfills", "serial")
 
     def __init__(self, memory: Memory, hits: Hits, story: Story) -> None:
         self._memory = memory
+        self._ledger = memory.ledger
         self._hits = hits
         self._story = story
         #: Grows with every change of computed rows that is not the effect of one base key, and with every
@@ -134,7 +135,7 @@ class Changes:
         self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
     ) -> None:
         """Copy one value, or its absence, under ``tail`` into every context."""
-        ledger, size = self._memory.ledger, 0
+        ledger, size = self._ledger, 0
         if old is None:
             size = BYTES + len(tail)
             updaters.tail_bytes += size
@@ -274,7 +275,7 @@ class Changes:
                 join.watches.note_lost(dropped)
             for status in dropped.ranges:
                 self._story.note(join.info.name, status.first, status.last, reason)
-            self._memory.ledger.change_contexts(-1, -len(dropped.ranges))
+            self._ledger.change_contexts(-1, -len(dropped.ranges))
             self._memory.leave(dropped)
             join.counters.invalidations += dropped is not context
             join.coverage.discard(dropped)

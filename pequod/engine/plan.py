@@ -167,6 +167,7 @@ class Plan:
         "sites",
         "steps",
         "tail",
+        "tail_parts",
         "tail_slots",
         "timeline",
         "value_depth",
@@ -185,9 +186,10 @@ class Plan:
         #: The read fixes the whole output key.
         self.is_point = run == len(spec.output.parts)
         #: Environment -> the rest of the output key, the tail that rows are kept under.
-        self.tail: Builder = compile_builder(spec.output.parts[run:], numbers)
+        self.tail_parts = spec.output.parts[run:]
+        self.tail: Builder = compile_builder(self.tail_parts, numbers)
         #: The slots that the rest shows.
-        self.tail_slots = {numbers[part.name] for part in spec.output.parts[run:] if isinstance(part, Slot)}
+        self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
         self.value_depth = next(
             depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
         )

@@ -166,9 +166,7 @@ class Timeline:
         first, last = narrowed
         is_whole = not first and last is None
         tails = rows.keys
-        done = 0
         for bound, prefix, group in zip(bounds, prefixes, groups, strict=False):
-            done += 1
             if group is None:
                 continue
             if is_whole:
@@ -183,8 +181,8 @@ class Timeline:
                 env[number] = bound
                 splice.copy(env, len(prefix), found, lower, upper, rows)
                 if len(tails) > room:
-                    break
-        return done
+                    return prefixes.index(prefix) + 1
+        return len(prefixes)
 
 
 def compile_timeline(

@@ -21,6 +21,7 @@ from sortedcontainers import SortedList
 from pequod.engine import timeline
 from pequod.engine.contexts import Context
 from pequod.engine.memory import EXTRAS, HOLD, UPDATERS
+from pequod.engine.patterns import compile_builder
 from pequod.engine.plan import FrameKey, Plan, Step
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Site:
         3. Where a database owns the source, ``_order`` holds exactly the frame keys.
     """
 
-    __slots__ = ("_by_key", "_order", "is_alike", "is_last", "is_steady", "join", "plan", "step")
+    __slots__ = ("_by_key", "_order", "_tail", "is_alike", "is_last", "is_steady", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         self.join = join
@@ -91,6 +92,10 @@ class Site:
         self.is_last = step is plan.steps[-1]
         #: The source key alone tells the one row that it makes under a context's prefix, the same for all contexts.
         self.is_alike = timeline.is_on and join.is_unique and plan.tail_slots <= {number for _, number in step.bindings}
+        groups = {number: group for group, number in step.bindings}
+        by_name = {name: groups[number] for name, number in join.numbers.items() if number in groups}
+        #: What a key's match shows -> that row's tail.
+        self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Frames have extras and give one row each: the frame key is the whole source key.
         self.is_steady = step.is_point and bool(step.extras) and join.is_unique
         self._by_key: dict[FrameKey, Updaters] = {}
@@ -116,11 +121,7 @@ class Site:
         Requires:
             ``is_alike``.
         """
-        env = [b""] * self.plan.env_size
-        groups = match.groups()
-        for group, number in self.step.bindings:
-            env[number] = groups[group]
-        return self.plan.tail(env)
+        return self._tail(match.groups())
 
     def within(self, first: bytes, last: bytes) -> Iterator[Context]:
         """Yield the contexts that wait for changes of keys in ``[first, last)``, some twice, and perhaps others.
