@@ -128,7 +128,7 @@ async def test_a_clients_batch_gets_the_refusals_in_their_places(tmp_path: Path)
         assert isinstance(refused_scan, PermissionDeniedError)
         assert (refused_scan.role, refused_scan.first, refused_scan.last) == ("web", b"p|", None)
         assert str(refused_scan) == (
-            "role 'web' lacks the right 'read' on all of [b'p|', end); an operator can grant it in the access file"
+            "role 'web' lacks the right 'read' on all of ['p|', end); an operator can grant it in the access file"
         )
     async with AsyncClient(target) as client:
         with pytest.raises(UnauthenticatedError, match="PEQUOD_TOKEN"):
