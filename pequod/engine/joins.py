@@ -189,13 +189,6 @@ class InstalledJoin:
                     sites.append(site)
         return plan
 
-    def slots_beyond_output(self, depth: int | None = None) -> list[str]:
-        """Return the slots of the sources (or of one source) that the output pattern does not show."""
-        sources = self.spec.sources if depth is None else self.spec.sources[depth : depth + 1]
-        shown = {slot.name for slot in self.spec.output.slots()}
-        names = dict.fromkeys(slot.name for source in sources for slot in source.pattern.slots())
-        return [name for name in names if name not in shown]
-
     def _check(self) -> None:
         self.coverage._check()
         live = {status.context for status in self.coverage}

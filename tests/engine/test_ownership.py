@@ -11,6 +11,8 @@ import pytest
 
 import pequod
 import pequod.engine
+from pequod.engine import Engine
+from pequod.engine.eviction import VALUE_STEP
 
 #: What a context is, by its class alone; ``last_used`` is for reads to write.
 LIFE = {
@@ -62,3 +64,20 @@ def test_only_a_context_changes_its_life() -> None:
     ]
     # `Context.depend_on` and `Context.die` speak of another context.
     assert not [place for place in found if not place.startswith("contexts.py")]
+
+
+def test_what_the_shell_tells_the_ledger_is_in_the_statistics() -> None:
+    engine = Engine(memory_limit=1 << 30)
+    engine.ledger.note_process(5)
+    engine.ledger.limit_process(7)
+    engine.ledger.change_watches(3)
+    memory = engine.statistics().memory
+    assert (memory.process_bytes, memory.process_limit_bytes, memory.watch_bytes) == (5, 7, 3)
+
+
+def test_a_large_value_is_weighed_sooner() -> None:
+    engine = Engine(memory_limit=1 << 30)
+    engine.put(b"x|1", b"1")
+    due = engine.ledger.weigh_at
+    engine.put(b"x|2", b"x" * (VALUE_STEP * 10))
+    assert engine.ledger.weigh_at == due - 10
