@@ -291,37 +291,39 @@ class PequodService(ScanHandlers, WatchHandlers, AdministrationHandlers, Backfil
         rounds_max = ROUNDS_MAX * len(request.kinds)
         admission = self._admission
         try:
-            while True:
-                if isinstance(step, pb.ExecuteReply):
-                    row_count += len(step.keys)
-                    errors += step.errors
-                    written_s = time.monotonic()
-                    await (write(step) if held_bytes else self._write_piece(step, write))
-                    admission.release(held_bytes)
-                    held_bytes = 0
-                    # How long the client takes is not the batch's time.
-                    started_s += time.monotonic() - written_s
-                    await self._opened()
-                    step = next(steps)
-                    continue
-                try:
-                    outcomes = None
-                    if isinstance(step, Room):
-                        # Whoever waits holds nothing that others wait for.
+            try:
+                while True:
+                    if isinstance(step, pb.ExecuteReply):
+                        row_count += len(step.keys)
+                        errors += step.errors
+                        written_s = time.monotonic()
+                        await (write(step) if held_bytes else self._write_piece(step, write))
                         admission.release(held_bytes)
                         held_bytes = 0
-                        held_bytes = await admission.acquire(COPIES * step.bytes)
+                        # How long the client takes is not the batch's time.
+                        started_s += time.monotonic() - written_s
                         await self._opened()
+                        step = next(steps)
+                        continue
+                    try:
+                        outcomes = None
+                        if isinstance(step, Room):
+                            # Whoever waits holds nothing that others wait for.
+                            admission.release(held_bytes)
+                            held_bytes = 0
+                            held_bytes = await admission.acquire(COPIES * step.bytes)
+                            await self._opened()
+                        else:
+                            rounds_max -= 1
+                            assert rounds_max >= 0, "a range that is loaded is there for the command that waits for it"
+                            outcomes = await self._meet(step)
+                    except PequodError as error:
+                        step = steps.throw(error)
                     else:
-                        rounds_max -= 1
-                        assert rounds_max >= 0, "a range that is loaded is there for the command that waits for it"
-                        outcomes = await self._meet(step)
-                except PequodError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(outcomes)
-        except StopIteration as end:
-            reply: pb.ExecuteReply = end.value
+                        step = steps.send(outcomes)
+            except StopIteration as end:
+                reply: pb.ExecuteReply = end.value
+            # The write may fail by itself, which is no consequence of the end of the steps.
             self._on_batch(request, reply, Told(row_count, errors), time.monotonic() - started_s)
             await (write(reply) if held_bytes else self._write_piece(reply, write))
         finally:

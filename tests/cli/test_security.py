@@ -77,7 +77,7 @@ def test_commands_with_a_token_over_tls(secured: Secured, tmp_path: Path) -> Non
     refused = pequod("get", "secret", **variables)
     assert refused.code == 3
     assert refused.err == (
-        "pequod: role 'web' lacks the right 'read' on the key b'secret'; an operator can grant it in the access file\n"
+        "pequod: role 'web' lacks the right 'read' on the key 'secret'; an operator can grant it in the access file\n"
     )
     assert pequod("scan", "p|", **variables).code == 3
     unknown = pequod("get", "p|bob|0001", **variables | {"PEQUOD_TOKEN": "guess"})
