@@ -21,6 +21,7 @@ from tests.backing.chaos.proxy import Proxy
 from tests.backing.conftest import Connection, Postgres, binaries, clear
 from tests.backing.feed import following, prefix, until
 from tests.backing.test_postgres import EVERYTHING, MAPPINGS, commits_wait, content, no_standby
+from tests.backing.turns import turns
 
 
 class RoomyPostgres(Postgres):
@@ -249,25 +250,14 @@ async def test_others_have_their_turn_while_a_commit_comes(dsn: str, database: C
     store = await make(dsn)
     async with following(store) as follower:
         await follower.load(*prefix("p|bob|"))
-        turns: list[float] = []
-
-        async def take_turns() -> None:
-            before = time.process_time()
-            while True:
-                await asyncio.sleep(0)
-                now = time.process_time()
-                turns.append(now - before)
-                before = now
-
         await database.execute(
             "INSERT INTO posts SELECT 'u' || n / 9999, n % 9999, repeat('x', 100) FROM generate_series(0, 100000) n"
         )
         await database.execute("INSERT INTO posts VALUES ('bob', 1, 'hi')")
-        taking = asyncio.create_task(take_turns())
-        await follower.until(lambda: b"p|bob|0001" in follower.rows)
-        taking.cancel()
-        # Ten times what a turn may take, in time of our own processor.
-        assert max(turns) < 0.2
+        async with turns() as longest:
+            await follower.until(lambda: b"p|bob|0001" in follower.rows)
+        # Ten times what a turn may take.
+        assert longest.s < 0.2
         assert sum(len(event.changes) for event in follower.events if isinstance(event, Changes)) < 1000
 
 
