@@ -153,9 +153,10 @@ async def test_a_commit_is_visible_as_a_whole_to_every_kind_of_read(tiny: None) 
             await read(kind)
         tasks = [asyncio.create_task(reader(kind)) for kind in range(3)] + [asyncio.create_task(stranger())]
         for number in range(1, 6):
-            before = len(seen)
             setting.store.commit(dict.fromkeys(rows, b"%d" % number))
             await setting.caught_up()
+            # Of six reads that end from now on, three begin from now on.
+            before = len(seen)
             async with asyncio.timeout(60):
                 while len(seen) < before + 6:  # noqa: ASYNC110 - readers have no event
                     await asyncio.sleep(0.001)
@@ -165,7 +166,7 @@ async def test_a_commit_is_visible_as_a_whole_to_every_kind_of_read(tiny: None) 
         for task in tasks:
             assert task.cancelled() or task.exception() is None
         assert all(len(values) == 1 for values in seen), [values for values in seen if len(values) > 1]
-        assert {b"0", b"5"} & set().union(*seen)
+        assert b"5" in set().union(*seen)
         assert waits[0] > 0, "writes went on while a commit was half applied"
         told: list[list[bytes]] = []
         while len(told) < 5:
