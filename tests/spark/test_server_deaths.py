@@ -68,8 +68,10 @@ def test_a_load_does_not_succeed_with_rows_missing(
         assert 0 < client.count() < len(keys), "some rows were written before, and the rest afterwards"
     background.close(relay.__aexit__)
     other.kill()
-    assert result.exit_code == 3, result.stderr
-    assert "was started anew during the write" in result.stderr
+    # A message that was on its way when the server died fails by itself, and the load with it.
+    reason = {3: "was started anew during the write", 4: "whether writes under way were applied is not known"}
+    assert result.exit_code in reason, result.stderr
+    assert reason[result.exit_code] in result.stderr
 
 
 @pytest.mark.parametrize("with_join", [False, True])
