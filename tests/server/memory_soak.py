@@ -133,7 +133,7 @@ class Adversary:
     async def heavy_clients(self) -> None:
         """Clients of their own that send messages of all sizes at once, and leave scans unread."""
         tricks = [(name, count) for name, (_, count) in heavy.LARGE.items() if name != "put-much"]
-        await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in [*tricks, ("leave-unread", 100)]])
+        await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in [*tricks, ("scans-unread", 100)]])
 
     async def watches(self) -> None:
         """Watches that are read slowly or not at all; some end."""
