@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import asyncpg
 import pytest
@@ -27,6 +28,9 @@ def binaries() -> Path | None:
         *([Path(found).parent] if found else []),
     ]
     return next((path for path in candidates if (path / "initdb").exists()), None)
+
+
+Cluster = TypeVar("Cluster", bound="Postgres")
 
 
 class Postgres:
@@ -105,17 +109,24 @@ class Postgres:
         return f"postgresql://postgres@/{database}?host={self.directory}"
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+@contextmanager
+def started(kind: type[Cluster]) -> Iterator[Cluster]:
+    """Run a cluster of a kind in a folder of its own; where PostgreSQL is not installed, tests of it are skipped."""
     programs = binaries()
     if programs is None:
         lacking("no initdb in /usr/lib/postgresql/*/bin or on PATH; `apt install postgresql`")
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="pequod-pg-", ignore_cleanup_errors=True) as directory:
-        cluster = Postgres(programs, Path(directory))
+        cluster = kind(programs, Path(directory))
         cluster.start()
         yield cluster
         cluster.stop(kill=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with started(Postgres) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pequod_server.backing import Backoff, Changes, Mapping, SchemaError, parse_
 from pequod_server.backing.postgres import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
-from tests.backing.conftest import Connection, Postgres, binaries, clear
+from tests.backing.conftest import Connection, Postgres, clear, started
 from tests.backing.feed import following, prefix, until
 from tests.backing.test_postgres import EVERYTHING, MAPPINGS, commits_wait, content, no_standby
 from tests.backing.turns import turns
@@ -37,14 +37,8 @@ class RoomyPostgres(Postgres):
 
 @pytest.fixture(scope="module")
 def roomy() -> Iterator[RoomyPostgres]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed here: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
-    with tempfile.TemporaryDirectory(prefix="pequod-pg-", ignore_cleanup_errors=True) as directory:
-        cluster = RoomyPostgres(programs, Path(directory))
-        cluster.start()
+    with started(RoomyPostgres) as cluster:
         yield cluster
-        cluster.stop(kill=True)
 
 
 @pytest.fixture
