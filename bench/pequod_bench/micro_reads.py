@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
@@ -33,13 +34,8 @@ def scan_inside(scale: Scale) -> Samples:
         engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
     for tick in range(100):
         engine.put(keys.post_key(1, tick), _TWEET)
-    for start in count(0, _RUN):
-        users = [(start + i) % user_count for i in range(_RUN)]
-        ranges = [(keys.timeline_first(user, 50), keys.timeline_first(user, 53)) for user in users]
-        begun = clock()
-        for first, last in ranges:
-            engine.scan(first, last)
-        yield _RUN, clock() - begun
+    users = range(user_count)
+    yield from _scans(engine, [(keys.timeline_first(user, 50), keys.timeline_first(user, 53)) for user in users])
 
 
 def page(scale: Scale) -> Samples:
@@ -56,12 +52,7 @@ def page(scale: Scale) -> Samples:
     ranges = [(b"page|ann|%d|" % number, b"page|ann|%d|}" % number) for number in range(page_count)]
     for first, last in ranges:
         engine.scan(first, last)
-    for start in count(0, _RUN):
-        some = [ranges[(start + i) % page_count] for i in range(_RUN)]
-        begun = clock()
-        for first, last in some:
-            engine.scan(first, last)
-        yield _RUN, clock() - begun
+    yield from _scans(engine, ranges)
 
 
 def pull_celebrity(scale: Scale) -> Samples:
@@ -76,11 +67,16 @@ def pull_celebrity(scale: Scale) -> Samples:
     for tick in range(100):
         engine.put(keys.post_key(1, tick), _TWEET)
     engine.put(keys.celebrity_key(2, 100), _TWEET)
+    users = range(user_count)
+    yield from _scans(engine, [(keys.timeline_first(user, 97), keys.timeline_last(user)) for user in users])
+
+
+def _scans(engine: Engine, ranges: Sequence[tuple[bytes, bytes]]) -> Samples:
+    """Scan ranges one after another, and all of them again, for as long as samples are taken."""
     for start in count(0, _RUN):
-        users = [(start + i) % user_count for i in range(_RUN)]
-        ranges = [(keys.timeline_first(user, 97), keys.timeline_last(user)) for user in users]
+        some = [ranges[(start + i) % len(ranges)] for i in range(_RUN)]
         begun = clock()
-        for first, last in ranges:
+        for first, last in some:
             engine.scan(first, last)
         yield _RUN, clock() - begun
 
