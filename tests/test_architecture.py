@@ -1,0 +1,58 @@
+"""The pages about the inside are true: their maps name every file, and the names in their text are in the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: The packages that a page has the map of.
+MAPS = {
+    "engine": ["pequod/engine"],
+    "server": ["server/pequod_server"],
+    "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark"],
+    "clients": ["pequod/client", "pequod/embedded", "pequod/cli"],
+}
+#: Files that need no line of a map: what a package is, and how it is started.
+UNNAMED = {"__init__.py", "__main__.py"}
+PAGES = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs/architecture").glob("*.md"))]
+#: Words in backticks that are of the language, a library or a protocol, not names in the code.
+OTHER_WORDS = {"copy", "intervaltree", "malloc", "prometheus_client", "pull", "push", "snapshot"}
+
+
+def mapped(page: Path) -> list[str]:
+    """Return the paths of the files in the map of a page: lines of a folder, then lines of its files."""
+    paths, folder = [], ""
+    for line in page.read_text().partition("## The files\n")[2].partition("\n## ")[0].splitlines():
+        if found := re.match(r"    (\S+/)$", line):
+            folder = found[1]
+        elif found := re.match(r"      (\w+\.(?:py|cpp|h|c))\s+\S", line):
+            paths.append(folder + found[1])
+    return paths
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_names_every_file_once_and_no_other(name: str) -> None:
+    there = [path for root in MAPS[name] for path in (ROOT / root).rglob("*.py") if path.name not in UNNAMED]
+    if name == "clients":
+        there += [path for path in (ROOT / "pequod").glob("*.py") if path.name not in UNNAMED]
+    assert sorted(mapped(ROOT / f"docs/architecture/{name}.md")) == sorted(
+        path.relative_to(ROOT).as_posix() for path in there
+    )
+
+
+@pytest.fixture(scope="module")
+def words_of_the_code() -> set[str]:
+    roots = ["pequod", "grammar", "server", "spark_backfill", "proto"]
+    files = [path for root in roots for kind in ("*.py", "*.proto") for path in (ROOT / root).rglob(kind)]
+    return {word for path in files for word in re.findall(r"\w+", path.read_text())}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_names_of_a_page_are_in_the_code(page: Path, words_of_the_code: set[str]) -> None:
+    text = re.sub(r"^    .*$", "", page.read_text(), flags=re.MULTILINE)
+    named = re.findall(r"`((?:\w+\.)*\w+)`", text)
+    words = {word for name in named if not name.endswith((".py", ".toml")) for word in name.split(".")}
+    assert words - OTHER_WORDS - words_of_the_code == set()
+    modules = {path.name for root in ("pequod", "server", "spark_backfill") for path in (ROOT / root).rglob("*.py")}
+    assert {name for name in named if name.endswith(".py")} <= modules
