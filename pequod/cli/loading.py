@@ -20,7 +20,7 @@ SHOWN_MAX: Final = 10
 _BATCH_BYTES_MAX: Final = 1 << 20
 
 
-class Loader:
+class RowLoader:
     """Writes rows to a server.
 
     Args:

@@ -71,7 +71,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ViewLine:
     """A table or a join in the view."""
 
     kind: str
@@ -112,7 +112,7 @@ def _sample(client: Client) -> Sample:
     return Sample(time.monotonic(), client.server_id, statistics, statistics.backing)
 
 
-def view(before: Sample | None, now: Sample) -> list[Line]:
+def view(before: Sample | None, now: Sample) -> list[ViewLine]:
     """Return the lines of the view: joins, then tables, the largest first.
 
     There are no rates without an earlier sample of the same server.
@@ -123,11 +123,13 @@ def view(before: Sample | None, now: Sample) -> list[Line]:
     for join_name, join in now.statistics.joins.items():
         rates = _rates(known.get(join_name), join, elapsed_s)
         lines.append(
-            Line("join", join_name, (join.rows, join.key_bytes, *rates, join.log_entries, join.age_s, join.contexts))
+            ViewLine(
+                "join", join_name, (join.rows, join.key_bytes, *rates, join.log_entries, join.age_s, join.contexts)
+            )
         )
     tables = [(table.key_bytes + table.value_bytes, name, table) for name, table in now.statistics.tables.items()]
     for byte_count, name, table in sorted(tables, key=lambda found: (-found[0], found[1])):
-        lines.append(Line("table", escaped(name), (table.keys, byte_count, None, None, None, None, None, None)))
+        lines.append(ViewLine("table", escaped(name), (table.keys, byte_count, None, None, None, None, None, None)))
     return lines
 
 

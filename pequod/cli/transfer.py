@@ -23,7 +23,7 @@ from pequod.cli.streams import STANDARD, reading, writing
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
-    from pequod.cli.loading import Loader
+    from pequod.cli.loading import RowLoader
     from pequod.cli.progress import Advance
 
 app: Final = typer.Typer()
@@ -87,14 +87,14 @@ def load(
     target: Target = DEFAULT_TARGET,
 ) -> None:
     """Write the rows of a file."""
-    from pequod.cli.loading import Loader
+    from pequod.cli.loading import RowLoader
     from pequod.cli.progress import progress_bar
     from pequod.errors import PequodError
 
     kind = _format(file, format_)
     started = time.monotonic()
     with connected(target) as client, reading(file) as source:
-        loader = Loader(client, rows_max=batch, window=window, skip_computed=skip_computed)
+        loader = RowLoader(client, rows_max=batch, window=window, skip_computed=skip_computed)
         try:
             size = _size(source)
             with progress_bar(f"loading {file}", size) as advance:
@@ -217,7 +217,7 @@ def _size(file: BinaryIO) -> int | None:
     return status.st_size if S_ISREG(status.st_mode) else None
 
 
-def _why_ended(error: FileError, loader: Loader, file: str, kind: Format) -> str:
+def _why_ended(error: FileError, loader: RowLoader, file: str, kind: Format) -> str:
     if error.bad is None:
         where, advice = file, ""
     else:
@@ -229,7 +229,7 @@ def _why_ended(error: FileError, loader: Loader, file: str, kind: Format) -> str
     return f"{where}: {error}{advice} ({written})"
 
 
-def _show_problems(loader: Loader, file: str, kind: Format) -> None:
+def _show_problems(loader: RowLoader, file: str, kind: Format) -> None:
     for problem in loader.problems:
         say(f"{_place(file, kind, problem.place)}: {problem.reason}")
     hidden = loader.malformed + loader.refused - len(loader.problems)

@@ -17,7 +17,7 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
-    from pequod_spark.comparing import Comparison, Difference
+    from pequod_spark.comparing import Difference, RowComparison
     from pequod_spark.verify import Verification
 
 #: Differences that are repaired at a time, while the next are fetched.
@@ -86,7 +86,7 @@ def verify(
         raise typer.Exit(ExitCode.WRONG)
 
 
-def _tell(found: Comparison, json: bool, repair_at: str | None) -> int:
+def _tell(found: RowComparison, json: bool, repair_at: str | None) -> int:
     """Print the differences, and have them repaired; return how many contexts are to be computed anew."""
     from pequod_spark.verify import repair
 

@@ -36,7 +36,7 @@ from pequod.engine.spec import JoinSpec
 from pequod.errors import PequodError, UnknownJoinError
 from pequod_spark.cutting import FEW_SOURCES, PART_ROWS, Contexts, survey
 from pequod_spark.leases import Lease
-from pequod_spark.loads import Part, Requests
+from pequod_spark.loads import PartitionRange, Requests
 from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read, is_unique
 from pequod_spark.ranges import clip, sorted_ranges
@@ -295,7 +295,7 @@ class _Run:
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._lease.stage = "sorting and loading"
         bounds = [status.first, *splits, status.last]
-        parts = [Part(first, last, self._contexts.inside(first)) for first, last in pairwise(bounds)]
+        parts = [PartitionRange(first, last, self._contexts.inside(first)) for first, last in pairwise(bounds)]
         ordered = with_contexts(self._spec, status.level, sorted_ranges(pieces(1), splits))
         outcomes = ordered.mapInArrow(self._loader(parts), _OUTCOME_SCHEMA)
         sums = [f.sum(name).alias(name) for name in ("ranges", "rows", "skipped")]
@@ -303,7 +303,7 @@ class _Run:
         assert total is not None
         return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0, total.load_s or 0.0)
 
-    def _loader(self, parts: list[Part]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def _loader(self, parts: list[PartitionRange]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return what a task does with its partition."""
         connect, status, spec = self._connect, self._status, self._spec
 

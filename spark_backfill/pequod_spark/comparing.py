@@ -20,7 +20,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RowComparison:
     """What a comparison found.
 
     Invariants:
@@ -40,7 +40,7 @@ class Comparison:
             yield Difference(*(None if value is None else bytes(value) for value in row))  # type: ignore[arg-type]
 
 
-def compare(have: DataFrame, want: DataFrame) -> Comparison:
+def compare(have: DataFrame, want: DataFrame) -> RowComparison:
     """Compare rows by key."""
     left = have.select("key", f.col("value").alias("have"))
     right = want.select("key", f.col("value").alias("want"))
@@ -50,7 +50,7 @@ def compare(have: DataFrame, want: DataFrame) -> Comparison:
         counted, f.count("*").alias("keys"), f.count_if(differs).alias("differences")
     )
     differences = kept(both.where(differs))
-    return Comparison(counted.get["keys"], counted.get["differences"], differences)
+    return RowComparison(counted.get["keys"], counted.get["differences"], differences)
 
 
 def kept(rows: DataFrame) -> DataFrame:

@@ -30,7 +30,7 @@ BYTES_MAX: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartitionRange:
     """The range of output keys that one partition holds."""
 
     first: bytes
@@ -42,7 +42,7 @@ class Part:
 class Requests:
     """Makes the requests of one partition."""
 
-    def __init__(self, backfill: BackfillStatus, spec: JoinSpec, part: Part) -> None:
+    def __init__(self, backfill: BackfillStatus, spec: JoinSpec, part: PartitionRange) -> None:
         self._backfill = backfill
         self._plan = Plan(spec, backfill.level, number_slots(spec), compile_matchers(spec))
         self._part = part

@@ -23,7 +23,7 @@ _US_MAX: Final = 3_600_000_000
 _DIGITS: Final = 3
 
 
-class Request(NamedTuple):
+class ReplayRequest(NamedTuple):
     """A row of `workloads`' requests."""
 
     at: int
@@ -34,11 +34,11 @@ class Request(NamedTuple):
     value: bytes | None
 
 
-Send = Callable[[Request], Awaitable[object]]
+Send = Callable[[ReplayRequest], Awaitable[object]]
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReplayOutcome:
     """What requests came to; adding outcomes gives that of all."""
 
     #: By kind of request, the failed ones left out.
@@ -81,10 +81,10 @@ def histogram() -> HdrHistogram:
     return HdrHistogram(1, _US_MAX, _DIGITS)
 
 
-async def closed_loop(requests: Iterable[Request], send: Send, window: int) -> Outcome:
+async def closed_loop(requests: Iterable[ReplayRequest], send: Send, window: int) -> ReplayOutcome:
     """Send requests in their order, ``window`` of them under way at once."""
-    outcome = Outcome()
-    remaining: Iterator[Request] = iter(requests)
+    outcome = ReplayOutcome()
+    remaining: Iterator[ReplayRequest] = iter(requests)
     start = time.perf_counter()
 
     async def work() -> None:
@@ -98,13 +98,13 @@ async def closed_loop(requests: Iterable[Request], send: Send, window: int) -> O
     return outcome
 
 
-async def open_loop(requests: Iterable[Request], send: Send, rate: float) -> Outcome:
+async def open_loop(requests: Iterable[ReplayRequest], send: Send, rate: float) -> ReplayOutcome:
     """Send requests at their moments: ``rate`` of the numbers in their ``at`` are a second.
 
     Requires:
         They come in the order of ``at``.
     """
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     start = time.perf_counter()
     async with asyncio.TaskGroup() as under_way:
         for request in requests:
@@ -119,7 +119,7 @@ async def open_loop(requests: Iterable[Request], send: Send, rate: float) -> Out
     return outcome
 
 
-async def _timed(request: Request, send: Send, start: float, outcome: Outcome) -> None:
+async def _timed(request: ReplayRequest, send: Send, start: float, outcome: ReplayOutcome) -> None:
     try:
         await send(request)
     except PequodError as error:

@@ -24,7 +24,7 @@ from pequod.engine.containing import keys_of, meet
 from pequod.engine.patterns import known_run
 from pequod.engine.spec import JoinSpec, Operator, Slot
 from pequod_spark.keys import put_together, take_apart
-from pequod_spark.plan import Plan, Read, is_unique, value_source
+from pequod_spark.plan import Read, SparkPlan, is_unique, value_source
 from pequod_spark.ranges import clip
 
 
@@ -54,7 +54,7 @@ def compile_pieces(
         order.
     """
     first, last = meet(first, last, keys_of(spec.output))
-    contributions = Plan([spec], read).contributions(spec, first, last, one_of=one_of)
+    contributions = SparkPlan([spec], read).contributions(spec, first, last, one_of=one_of)
     found = _count(spec, contributions).withColumn("is_row", f.lit(True))  # noqa: FBT003 - a column
     contexts = _contexts(spec, level, read, first, last)
     if contexts is not None:

@@ -63,7 +63,7 @@ def compile_join(
         JoinError: A join is malformed, or they form a cycle.
     """
     joins = [*dict.fromkeys(installed)]
-    return Plan(joins if spec in joins else [*joins, spec], read).outputs(spec, first, last)
+    return SparkPlan(joins if spec in joins else [*joins, spec], read).outputs(spec, first, last)
 
 
 def compile_scan(installed: Iterable[JoinSpec], read: Read, first: bytes = b"", last: bytes | None = None) -> DataFrame:
@@ -81,7 +81,7 @@ def compile_scan(installed: Iterable[JoinSpec], read: Read, first: bytes = b"", 
     Raises:
         JoinError: A join is malformed, or they form a cycle.
     """
-    return Plan([*dict.fromkeys(installed)], read).rows(first, last)
+    return SparkPlan([*dict.fromkeys(installed)], read).rows(first, last)
 
 
 def read_from(rows: DataFrame) -> Read:
@@ -89,7 +89,7 @@ def read_from(rows: DataFrame) -> Read:
     return lambda _first, _last: rows
 
 
-class Plan:
+class SparkPlan:
     """The installed joins over base rows.
 
     Invariants:

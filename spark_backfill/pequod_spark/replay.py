@@ -27,9 +27,9 @@ from pyspark.sql import functions as f
 from pequod.client import AsyncClient, Client
 from pequod.engine.ranges import Range, prefix_end
 from pequod.errors import PequodError
-from pequod_spark.comparing import Comparison, compare
+from pequod_spark.comparing import RowComparison, compare
 from pequod_spark.connection import Connection
-from pequod_spark.pacing import Encoded, Outcome, Request, closed_loop, open_loop
+from pequod_spark.pacing import Encoded, ReplayOutcome, ReplayRequest, closed_loop, open_loop
 from pequod_spark.plan import compile_scan, read_from
 from pequod_spark.reading import read_ranges
 from pequod_spark.tasks import freeze_imports
@@ -62,7 +62,7 @@ class Replayed:
     #: By name of the error, how many.
     errors: dict[str, int]
     #: For each server, what it holds beside what it must hold; nothing if that was not asked for.
-    comparisons: list[Comparison]
+    comparisons: list[RowComparison]
 
     @property
     def request_count(self) -> int:
@@ -158,7 +158,7 @@ async def _write_rows(part: Iterable[Any], servers: Sequence[Connection]) -> int
 
 def _run(
     generated: Generated, servers: Sequence[Connection], rate: float | None, window: int, task_count: int
-) -> Outcome:
+) -> ReplayOutcome:
     def send(part: Iterable[Any]) -> Iterator[Encoded]:
         freeze_imports()
         rows = iter(part)
@@ -168,13 +168,15 @@ def _run(
         yield asyncio.run(_send(map(_request, chain(first, rows)), servers, rate, window)).encoded()
 
     parted = generated.requests.repartition(task_count, "at").sortWithinPartitions("at")
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     for encoded in parted.rdd.barrier().mapPartitions(send).collect():
         outcome.add(Encoded(*encoded))
     return outcome
 
 
-async def _send(requests: Iterator[Request], servers: Sequence[Connection], rate: float | None, window: int) -> Outcome:
+async def _send(
+    requests: Iterator[ReplayRequest], servers: Sequence[Connection], rate: float | None, window: int
+) -> ReplayOutcome:
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(server.async_client()) for server in servers]
         send = partial(_send_one, clients)
@@ -183,7 +185,7 @@ async def _send(requests: Iterator[Request], servers: Sequence[Connection], rate
         return await open_loop(requests, send, rate)
 
 
-async def _send_one(clients: Sequence[AsyncClient], request: Request) -> None:
+async def _send_one(clients: Sequence[AsyncClient], request: ReplayRequest) -> None:
     homes = _homes(request.home, len(clients))
     if request.value is None:
         await asyncio.gather(*(clients[number].scan(request.key, request.last) for number in homes))
@@ -195,14 +197,14 @@ def _homes(home: int | None, server_count: int) -> Sequence[int]:
     return range(server_count) if home is None else (home % server_count,)
 
 
-def _request(row: Any) -> Request:
+def _request(row: Any) -> ReplayRequest:
     at, kind, home, key, last, value = row
-    return Request(
+    return ReplayRequest(
         at, kind, home, bytes(key), None if last is None else bytes(last), None if value is None else bytes(value)
     )
 
 
-def _comparisons(generated: Generated, servers: Sequence[Connection]) -> list[Comparison]:
+def _comparisons(generated: Generated, servers: Sequence[Connection]) -> list[RowComparison]:
     """Compare all rows of each server with what it must hold."""
     specs = parse(generated.workload.joins)
     patterns = [pattern for spec in specs for pattern in (spec.output, *(source.pattern for source in spec.sources))]
@@ -220,7 +222,7 @@ def _comparisons(generated: Generated, servers: Sequence[Connection]) -> list[Co
         base.unpersist()
 
 
-def _comparison(base: DataFrame, server: Connection, specs: Sequence[Any], ranges: Sequence[Range]) -> Comparison:
+def _comparison(base: DataFrame, server: Connection, specs: Sequence[Any], ranges: Sequence[Range]) -> RowComparison:
     have = read_ranges(base.sparkSession, server, ranges)
     return compare(have, compile_scan(specs, read_from(base)))
 

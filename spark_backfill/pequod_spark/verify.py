@@ -30,7 +30,7 @@ from pequod.engine.patterns import may_overlap
 from pequod.engine.ranges import Range, united
 from pequod.engine.spec import JoinSpec, Snapshot
 from pequod.errors import PequodError, WatchCompactedError
-from pequod_spark.comparing import Comparison, Difference, compare, kept
+from pequod_spark.comparing import Difference, RowComparison, compare, kept
 from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.following import Follower
 from pequod_spark.keys import take_apart
@@ -55,7 +55,7 @@ class Verification:
 
     #: Of the state that was compared.
     revision: int
-    found: Comparison
+    found: RowComparison
     #: Joins that were left out, by name, and why.
     left_out: dict[str, str]
 

@@ -30,7 +30,7 @@ from pequod_spark.twip import Twip, write_twip
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class WorkloadKind:
     """What is the same for all sizes of a workload."""
 
     joins: str
@@ -47,11 +47,11 @@ class Workload:
         return number
 
 
-TWIP: Final = Workload(
+TWIP: Final = WorkloadKind(
     "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster>|<time>;",
     {"s": 3, "t": 3},
 )
-NEWP: Final = Workload(
+NEWP: Final = WorkloadKind(
     """
     karma|<author:8> = count vote|<author>|<id:8>|<voter:8>;
     rank|<author:8>|<id:8> = count vote|<author>|<id>|<voter:8>;
@@ -81,7 +81,7 @@ class Generated:
         ``rows`` are base rows; ``requests`` are as above, in no order.
     """
 
-    workload: Workload
+    workload: WorkloadKind
     rows: DataFrame
     requests: DataFrame
 

@@ -40,7 +40,7 @@ def default_schema(pattern: Pattern | None, *, with_values: bool = True) -> str:
     return ", ".join(["key binary", *(f"`{name}` string" for name in slots), *values])
 
 
-class Columns:
+class RowColumns:
     """Makes batches of the columns that a schema names.
 
     Bytes become what the column's type says: binary as they are, string as UTF-8, numbers from decimal text.

@@ -18,11 +18,11 @@ from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pequod.client import Client
-from pyspark_pequod.columns import Columns
+from pyspark_pequod.columns import RowColumns
 from pyspark_pequod.narrowing import Bounds
 
 
-class Part(InputPartition):
+class ReadPart(InputPartition):
     """The ranges that one task reads."""
 
     def __init__(self, ranges: Sequence[Bounds], server_id: int) -> None:
@@ -32,7 +32,7 @@ class Part(InputPartition):
         self.server_id = server_id
 
 
-class Reader(DataSourceReader):
+class BatchReader(DataSourceReader):
     """Reads ranges, in parts, each by a task of its own.
 
     Ensures:
@@ -40,13 +40,13 @@ class Reader(DataSourceReader):
         unless the server is set otherwise) are of one moment; a read of several is not, while others write.
     """
 
-    def __init__(self, connection: Connection, columns: Columns, ranges: Sequence[Bounds], part_count: int) -> None:
+    def __init__(self, connection: Connection, columns: RowColumns, ranges: Sequence[Bounds], part_count: int) -> None:
         self._connection = connection
         self._columns = columns
         self._ranges = ranges
         self._part_count = part_count
 
-    def partitions(self) -> list[Part]:
+    def partitions(self) -> list[ReadPart]:
         """Ask the server where to cut the ranges."""
         pieces = list(self._ranges)
         each = -(-self._part_count // max(1, len(pieces)))
@@ -58,7 +58,7 @@ class Reader(DataSourceReader):
             self._refuse_changed(client, server_id)
         task_count = max(1, min(len(pieces), self._part_count))
         ends = [len(pieces) * number // task_count for number in range(task_count + 1)]
-        return [Part(pieces[start:end], server_id) for start, end in pairwise(ends)]
+        return [ReadPart(pieces[start:end], server_id) for start, end in pairwise(ends)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a part as Arrow batches.
@@ -67,7 +67,7 @@ class Reader(DataSourceReader):
             ServerChangedError: The server was started anew since the read was planned.
         """
         freeze_imports()
-        assert isinstance(partition, Part)
+        assert isinstance(partition, ReadPart)
         with self._connection.client() as client:
             keys_only = not self._columns.with_values
             for first, last in partition.ranges:

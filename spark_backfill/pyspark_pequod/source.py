@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from pequod.engine.spec import Pattern
 from pyspark_pequod import options as read_options
-from pyspark_pequod.columns import Columns, default_schema
+from pyspark_pequod.columns import RowColumns, default_schema
 from pyspark_pequod.narrowing import key_ranges
 from pyspark_pequod.packing import Packing
-from pyspark_pequod.reader import Reader
+from pyspark_pequod.reader import BatchReader
 from pyspark_pequod.stream import StreamReader
 from pyspark_pequod.writer import StreamWriter, TaskWriter, Writer
 
@@ -97,20 +97,20 @@ class DefaultSource(DataSource):
             starts_anew=read_options.choice(self.options, "compacted", ("fail", "reread")) == "reread",
         )
 
-    def reader(self, schema: StructType) -> Reader:
+    def reader(self, schema: StructType) -> BatchReader:
         """Read ranges."""
         read_options.refuse_unknown(self.options)
         read_options.refuse_written(self.options)
         pattern = read_options.key_pattern(self.options)
-        return Reader(
+        return BatchReader(
             read_options.connection(self.options),
             self._columns(schema, pattern),
             key_ranges(self.options, pattern),
             read_options.count(self.options, "partitions", _PARTITIONS),
         )
 
-    def _columns(self, schema: StructType, pattern: Pattern | None, *, more: tuple[str, ...] = ()) -> Columns:
-        columns = Columns(schema, pattern, more=more)
+    def _columns(self, schema: StructType, pattern: Pattern | None, *, more: tuple[str, ...] = ()) -> RowColumns:
+        columns = RowColumns(schema, pattern, more=more)
         if columns.with_values and read_options.boolean(self.options, "keys_only"):
             raise read_options.OptionError("keys_only", "the schema names `value`; leave out one of the two")
         return columns

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pequod.calls import WatchEvent
 from pequod.engine.rows import Rows
 from pequod.errors import ClosedError, PequodError, WatchCompactedError
-from pyspark_pequod.columns import Columns
+from pyspark_pequod.columns import RowColumns
 
 #: Events that wait for the next batch; the watch is not read on beyond, and the server keeps what it may.
 _EVENTS_MAX: Final = 10_000
@@ -43,7 +43,7 @@ class StreamReader(SimpleDataSourceStreamReader):
     """
 
     def __init__(
-        self, connection: Connection, columns: Columns, first: bytes, last: bytes | None, *, starts_anew: bool
+        self, connection: Connection, columns: RowColumns, first: bytes, last: bytes | None, *, starts_anew: bool
     ) -> None:
         self._connection = connection
         self._columns = columns

@@ -10,7 +10,7 @@ import pytest
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_spark import loads
-from pequod_spark.loads import Part, Requests
+from pequod_spark.loads import PartitionRange, Requests
 
 from pequod.calls import BackfillStatus
 from pequod.engine import Range
@@ -88,7 +88,7 @@ def test_all_rows_and_contexts_are_loaded(monkeypatch: pytest.MonkeyPatch, seed:
             for row, key in zip(ordered, keys, strict=True)
             if (key >= first or first == status.first) and (key < last or last == status.last)
         ]
-        part = Part(first, last, stem if len(stem) > 2 and stem < first else None)
+        part = PartitionRange(first, last, stem if len(stem) > 2 and stem < first else None)
         requests += list(Requests(status, TIMELINE, part).of(batches_of(random, held)))
     found, ranges = loaded(requests)
     assert found == {prefix + tail: b"v" + tail for prefix, tail in ordered if tail is not None}

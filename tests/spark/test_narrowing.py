@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_pequod import DefaultSource
 from pyspark_pequod.narrowing import key_ranges
 from pyspark_pequod.options import OptionError, key_pattern
-from pyspark_pequod.reader import Part
+from pyspark_pequod.reader import ReadPart
 
 from pequod.client import Client
 from tests.spark.served import served
@@ -197,7 +197,7 @@ def test_many_ranges_are_read_by_few_tasks(target: str) -> None:
     schema = StructType([StructField("key", BinaryType())])
     options = {"target": target, "pattern": PATTERN, "partitions": "3"}
 
-    def parts(users: list[str]) -> list[Part]:
+    def parts(users: list[str]) -> list[ReadPart]:
         return DefaultSource({**options, "where.user": json.dumps(users)}).reader(schema).partitions()
 
     many = parts([f"{number:03d}" for number in range(100)])

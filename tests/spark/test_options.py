@@ -10,7 +10,7 @@ import pytest
 from pequod_spark.connection import Connection
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 from pyspark_pequod import DefaultSource
-from pyspark_pequod.columns import ColumnError, Columns
+from pyspark_pequod.columns import ColumnError, RowColumns
 from pyspark_pequod.options import OptionError, connection, key_pattern, session_settings
 from pyspark_pequod.packing import Packing, RowError, sorted_once
 from pyspark_pequod.writer import BYTES_MAX, ROWS_MAX, messages
@@ -106,7 +106,7 @@ def test_a_token_file_that_is_not_there_is_named() -> None:
 
 
 def test_keys_that_are_not_of_the_pattern_are_left_out() -> None:
-    columns = Columns(columns_of("time int, poster string, value string"), PATTERN)
+    columns = RowColumns(columns_of("time int, poster string, value string"), PATTERN)
     keys = [b"p|ann|0012", b"p|ann|12", b"p|a|b|0012", b"q|ann|0012", b"p|bob|0013"]
     assert columns.batch(Rows(keys, [b"%d" % number for number in range(5)])).to_pylist() == [
         {"time": 12, "poster": "ann", "value": "0"},
@@ -115,12 +115,12 @@ def test_keys_that_are_not_of_the_pattern_are_left_out() -> None:
 
 
 def test_a_repeated_slot_must_be_the_same() -> None:
-    columns = Columns(columns_of("a binary"), key_pattern({"pattern": "x|<a>|<a>"}))
+    columns = RowColumns(columns_of("a binary"), key_pattern({"pattern": "x|<a>|<a>"}))
     assert columns.batch(Rows([b"x|1|1", b"x|1|2", b"x|\xff|\xff"], [])).to_pylist() == [{"a": b"1"}, {"a": b"\xff"}]
 
 
 def test_bytes_that_are_not_of_the_type_are_refused() -> None:
-    columns = Columns(columns_of("value int"), None)
+    columns = RowColumns(columns_of("value int"), None)
     with pytest.raises(ColumnError, match=r"column 'value': not all of it is int32: .*choose binary"):
         columns.batch(Rows([b"k"], [b"many"]))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pequod_spark.connection import Connection
-from pequod_spark.pacing import Outcome, Request, closed_loop, open_loop
+from pequod_spark.pacing import ReplayOutcome, ReplayRequest, closed_loop, open_loop
 from pequod_spark.replay import ReplayError, replay
 from pequod_spark.workloads import NoWorkloadError, read
 from pyspark.sql import SparkSession
@@ -83,15 +83,15 @@ def test_what_cannot_be_generated_is_said(workloads: dict[str, str]) -> None:
     assert "there is no graph at 'star'" in result.stderr
 
 
-def requests(count: int) -> list[Request]:
-    return [Request(number, "check", 0, b"t|", b"t}", None) for number in range(count)]
+def requests(count: int) -> list[ReplayRequest]:
+    return [ReplayRequest(number, "check", 0, b"t|", b"t}", None) for number in range(count)]
 
 
 async def test_a_closed_loop_keeps_so_many_under_way() -> None:
     under_way = most = 0
     order: list[int] = []
 
-    async def send(request: Request) -> None:
+    async def send(request: ReplayRequest) -> None:
         nonlocal under_way, most
         order.append(request.at)
         under_way += 1
@@ -112,7 +112,7 @@ async def test_an_open_loop_counts_from_when_requests_are_due() -> None:
     """The first one holds up the loop for 0.2 s, in which all others are due."""
     gate = asyncio.Event()
 
-    async def send(request: Request) -> None:
+    async def send(request: ReplayRequest) -> None:
         if request.at == 0:
             await asyncio.sleep(0.2)
             gate.set()
@@ -126,12 +126,12 @@ async def test_an_open_loop_counts_from_when_requests_are_due() -> None:
 
 
 def test_outcomes_of_tasks_add_up() -> None:
-    one, other = Outcome(seconds=1.0), Outcome(seconds=2.0)
+    one, other = ReplayOutcome(seconds=1.0), ReplayOutcome(seconds=2.0)
     one.record("check", 0.001)
     one.errors["DeadlineExceededError"] += 1
     other.record("check", 0.003)
     other.record("post", 7200.0)
-    total = Outcome()
+    total = ReplayOutcome()
     for part in (one, other):
         total.add(part.encoded())
     assert total.latencies["check"].get_total_count() == 2

@@ -13,7 +13,7 @@ from pequod_spark.connection import Connection
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
-from pyspark_pequod.columns import Columns
+from pyspark_pequod.columns import RowColumns
 from pyspark_pequod.options import key_pattern
 from pyspark_pequod.stream import StreamReader
 
@@ -39,7 +39,7 @@ def target() -> Iterator[str]:
 
 @contextmanager
 def reading(target: str, *, starts_anew: bool = False) -> Iterator[StreamReader]:
-    columns = Columns(SCHEMA, PATTERN, more=("old", "revision"))
+    columns = RowColumns(SCHEMA, PATTERN, more=("old", "revision"))
     reader = StreamReader(Connection(target), columns, b"t|ann|", b"t|ann}", starts_anew=starts_anew)
     yield reader
     if reader._watching is not None:
@@ -121,7 +121,7 @@ def test_a_stream_of_changes_is_written_back(spark: SparkSession, target: str, t
 
 def test_columns_of_a_stream() -> None:
     schema = StructType([StructField("revision", LongType()), StructField("key", BinaryType())])
-    batch = Columns(schema, None, more=("old", "revision")).batch_of({"key": [b"k"], "revision": [7]})
+    batch = RowColumns(schema, None, more=("old", "revision")).batch_of({"key": [b"k"], "revision": [7]})
     assert batch.to_pylist() == [{"revision": 7, "key": b"k"}]
 
 
