@@ -118,7 +118,7 @@ test-compiled: build-compiled ## run the test suite on the compiled wheel, in an
 	cp grammar/README.md $(COMPILED)/grammar && cp bench/README.md $(COMPILED)/bench && cp -r proto/pequod $(COMPILED)/proto
 	$(PYTHON) -m venv $(COMPILED)/.venv
 	$(COMPILED)/.venv/bin/python -m pip install --quiet "$$(ls -t dist/*-cp*.whl | head -1)[server,backing,otel,bench,dev]"
-	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.rows as m; assert m.__file__.endswith(".so"), m' && \
+	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.base.rows as m; assert m.__file__.endswith(".so"), m' && \
 	    .venv/bin/python -m pytest $(PARALLEL) --ignore tests/test_layering.py --ignore tests/test_docs.py --ignore tests/test_deploy.py
 
 # What servers and Spark's workers run is optimised too: the variable is inherited. pytest warns that asserts outside of

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pequod.client import AsyncClient, Client
     from pequod.embedded import open as open  # noqa: A004 - pequod.open
     from pequod.embedded import open_async
-    from pequod.engine.ranges import prefix_end
+    from pequod.language.ranges import prefix_end
 
 __version__ = "0.1.0"
 # Not `open`: `from pequod import *` must leave the one that opens files alone.
@@ -25,7 +25,7 @@ __all__ = ["AsyncClient", "Client", "__version__", "open_async", "prefix_end"]
 def __getattr__(name: str) -> object:
     """Import the engine, or the clients and gRPC with them, when they are first asked for: the commands start soon."""
     if name == "prefix_end":
-        from pequod.engine.ranges import prefix_end  # noqa: PLC0415 - as said
+        from pequod.language.ranges import prefix_end  # noqa: PLC0415 - as said
 
         return prefix_end
     if name in ("AsyncClient", "Client"):

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Final
 
-from pequod.engine.ranges import Range, within
-from pequod.engine.rows import Rows
-from pequod.engine.statistics import Statistics
-from pequod.engine.watches import Change
+from pequod.engine.base.rows import Rows
+from pequod.engine.joins.watches import Change
+from pequod.engine.shown.statistics import Statistics
 from pequod.errors import PequodError
+from pequod.language.ranges import Range, within
 
 #: What calls take as keys and values; text goes as UTF-8.
 Data = bytes | str

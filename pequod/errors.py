@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pequod.engine.errors import (
+from pequod.escapes import shown
+from pequod.language.errors import (
     BackedKeyError,
     BackfillEndedError,
     ComputedKeyError,
@@ -17,7 +18,6 @@ from pequod.engine.errors import (
     Span,
     UnknownJoinError,
 )
-from pequod.escapes import shown
 
 __all__ = [
     "BackedKeyError",

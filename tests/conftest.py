@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from pequod.engine import timeline
+from pequod.engine.joins import timeline
 
 # The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
 # pytest rewrites they do, as plain statements.

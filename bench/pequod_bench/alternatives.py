@@ -20,17 +20,19 @@ from unittest.mock import patch
 
 from sortedcontainers import SortedDict
 
-from pequod.engine import Engine, Rows, contexts, joins, timeline
-from pequod.engine.changes import Changes
-from pequod.engine.contexts import Context
-from pequod.engine.execution import Execution
-from pequod.engine.joins import InstalledJoin
-from pequod.engine.plan import FrameKey, Plan, Step
-from pequod.engine.ranges import prefix_end
-from pequod.engine.rows import LEAF_MAX, SortedRows
-from pequod.engine.store import Cut, Table
-from pequod.engine.timeline import Timeline
-from pequod.engine.updaters import Site, Updaters
+from pequod.engine import Engine, Rows
+from pequod.engine.base.rows import LEAF_MAX, SortedRows
+from pequod.engine.base.store import Cut, Table
+from pequod.engine.joins import contexts, timeline
+from pequod.engine.joins import installed as joins
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.plan import FrameKey, Plan, Step
+from pequod.engine.joins.timeline import Timeline
+from pequod.engine.joins.updaters import Site, Updaters
+from pequod.engine.reads.execution import Execution
+from pequod.engine.writes.changes import Changes
+from pequod.language.ranges import prefix_end
 
 _make_context: Final = Context.__init__
 

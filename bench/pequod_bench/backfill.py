@@ -37,9 +37,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.client import Client
-from pequod.engine.containing import keys_of
-from pequod.engine.errors import PequodError
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
+from pequod.language.containing import keys_of
+from pequod.language.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.process import started_server, usage
 

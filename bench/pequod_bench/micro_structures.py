@@ -10,8 +10,8 @@ from typing import Final
 from pequod_grammar import parse
 
 from pequod.engine import Engine
-from pequod.engine.contexts import Context
-from pequod.engine.updaters import Site
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.updaters import Site
 from pequod_bench import keys
 from pequod_bench.micro import Samples, Scale, Size, Workload, clock
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pequod.engine import PequodError, rows
+from pequod.engine import PequodError
+from pequod.engine.base import rows
 
 
 class CompiledEngineError(PequodError):

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from lark import Token
 from lark.exceptions import UnexpectedToken
 
-from pequod.engine.errors import JoinError, Span
-from pequod.engine.spec import DELIMITER, Operator
+from pequod.language.errors import JoinError, Span
+from pequod.language.spec import DELIMITER, Operator
 
 _OPERATORS = [operator.value for operator in Operator]
 _MAINTENANCE = ["push", "pull", "snapshot"]

@@ -11,9 +11,9 @@ from typing import cast
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
 
-from pequod.engine.errors import JoinError, Span
-from pequod.engine.rules import check_spec
-from pequod.engine.spec import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
+from pequod.language.errors import JoinError, Span
+from pequod.language.rules import check_spec
+from pequod.language.spec import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
 from pequod_grammar.diagnosis import diagnose, span_of
 from pequod_grammar.patterns import parse_pattern
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from pequod.engine.errors import JoinError, Span
-from pequod.engine.rules import WIDTH_MAX
-from pequod.engine.spec import Pattern, Slot
+from pequod.language.errors import JoinError, Span
+from pequod.language.rules import WIDTH_MAX
+from pequod.language.spec import Pattern, Slot
 
 _PIECES = re.compile(r"<[^<>]*>|[^<>]+|[<>]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch

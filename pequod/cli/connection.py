@@ -103,7 +103,7 @@ def _token(security: Security) -> str | None:
 
 def exit_code(error: Exception) -> ExitCode | None:
     """Return the code for an error that Pequod foresees, None for anything else."""
-    if "pequod.engine.errors" not in sys.modules:
+    if "pequod.language.errors" not in sys.modules:
         return None  # what was never imported was not raised; importing it here would make `--help` slow
     from pequod.errors import DeadlineExceededError, PequodError, SettingError, UnavailableError
 

@@ -186,6 +186,6 @@ def key_range(first: str, last: str | None, prefix: bool) -> tuple[bytes, bytes 
         return start, None if last is None else argument_bytes(last)
     if last is not None:
         fail(ExitCode.USAGE, "give LAST or --prefix, not both")
-    from pequod.engine.ranges import prefix_end
+    from pequod.language.ranges import prefix_end
 
     return start, prefix_end(start)

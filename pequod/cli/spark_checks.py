@@ -14,7 +14,7 @@ from pequod.cli.connection import connected
 from pequod.cli.exits import ExitCode, fail
 
 if TYPE_CHECKING:
-    from pequod.engine.spec import Pattern
+    from pequod.language.spec import Pattern
 
 _MASTER: Final = re.compile(r"local|local\[(\*|[0-9]+)(, *[0-9]+)?\]|yarn|(spark|k8s)://.+")
 #: Of a line with a row, about.

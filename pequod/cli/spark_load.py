@@ -17,7 +17,7 @@ from pequod.cli.teaching import examples
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pequod.engine.spec import Pattern
+    from pequod.language.spec import Pattern
 
 _FORMATS: Final = ("parquet", "csv", "jsonl")
 _HELP: Final = """Write the rows of large files, a task for each range of keys.

@@ -18,8 +18,8 @@ decode.py   messages to records, errors to exceptions
 from pequod.calls import Join, Page, Result, WatchEvent
 from pequod.client.aio import AsyncBatch, AsyncClient
 from pequod.client.sync import Client, SyncBatch
-from pequod.engine.rows import Rows
-from pequod.engine.watches import Change
+from pequod.engine.base.rows import Rows
+from pequod.engine.joins.watches import Change
 from pequod.errors import DeadlineExceededError, PequodError, UnavailableError
 
 __all__ = [

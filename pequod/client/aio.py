@@ -43,8 +43,8 @@ from pequod.client.credentials import Credentials
 from pequod.client.gathering import Deliver, Gathering
 from pequod.client.retry import RETRIES
 from pequod.client.watch import follow
-from pequod.engine.explain import JoinExplanation, RangeExplanation
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
+from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.errors import PequodError
 
 DEFAULT_TARGET = "127.0.0.1:7744"

@@ -15,7 +15,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import BackfillStatus, Data, to_range
 from pequod.client import decode
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
 
 T = TypeVar("T")
 

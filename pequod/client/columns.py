@@ -28,7 +28,7 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.client.decode import command_error
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
 
 #: Half the time of calling `Rows`, whose constructor is a Python function around it.
 _new_rows: Final = tuple.__new__

@@ -13,7 +13,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
 from pequod.calls import BackfillStatus, BackingStatistics, Join, ServerStatistics
-from pequod.engine.explain import (
+from pequod.engine.memory.ledger import MemoryStatistics
+from pequod.engine.shown.explain import (
     CoverageExplanation,
     DroppedExplanation,
     JoinExplanation,
@@ -23,10 +24,9 @@ from pequod.engine.explain import (
     SourceExplanation,
     Upkeep,
 )
-from pequod.engine.memory import MemoryStatistics
-from pequod.engine.ranges import Range
-from pequod.engine.statistics import JoinStatistics, TableStatistics
+from pequod.engine.shown.statistics import JoinStatistics, TableStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
+from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
 
 #: How gRPC begins to say that it reached nobody; then nothing was applied.

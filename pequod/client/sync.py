@@ -26,8 +26,8 @@ from pequod.client.backfills import Backfills
 from pequod.client.background import BackgroundLoop
 from pequod.client.columns import Columns
 from pequod.client.retry import RETRIES
-from pequod.engine.explain import JoinExplanation, RangeExplanation
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
+from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.errors import PequodError
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.calls import WatchEvent
 from pequod.client.connection import Connection
 from pequod.client.retry import pause_s
-from pequod.engine.rows import Rows
-from pequod.engine.watches import Change
+from pequod.engine.base.rows import Rows
+from pequod.engine.joins.watches import Change
 from pequod.errors import UnavailableError
 
 #: Programs that want to know when a watch is interrupted set its level to INFO.

@@ -29,7 +29,7 @@ from pequod.calls import (
 )
 from pequod.embedded.batch import EmbeddedBatch
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
-from pequod.engine.watches import Watch
+from pequod.engine.joins.watches import Watch
 from pequod.errors import ClosedError, JoinError, WatchCompactedError
 
 T = TypeVar("T")

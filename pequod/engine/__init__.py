@@ -1,8 +1,25 @@
 """The pure core of Pequod: no I/O, no clock, no network. `Engine` is the way in."""
 
-from pequod.engine.backfill import Backfill, Loaded, Piece
+from pequod.engine.base.rows import Rows
 from pequod.engine.engine import Engine
-from pequod.engine.errors import (
+from pequod.engine.joins.installed import Join
+from pequod.engine.joins.watches import Change, Watch, change_bytes
+from pequod.engine.memory.eviction import PINNED
+from pequod.engine.memory.ledger import UNLIMITED, Ledger, MemoryStatistics
+from pequod.engine.memory.story import Dropped, Reason
+from pequod.engine.shown.explain import (
+    CoverageExplanation,
+    DroppedExplanation,
+    JoinExplanation,
+    PartExplanation,
+    PartState,
+    RangeExplanation,
+    SourceExplanation,
+    Upkeep,
+)
+from pequod.engine.shown.statistics import JoinStatistics, Statistics, TableStatistics
+from pequod.engine.writes.backfill import Backfill, Loaded, Piece
+from pequod.language.errors import (
     BackedKeyError,
     BackfillEndedError,
     ComputedKeyError,
@@ -17,22 +34,8 @@ from pequod.engine.errors import (
     Span,
     UnknownJoinError,
 )
-from pequod.engine.eviction import PINNED
-from pequod.engine.explain import (
-    CoverageExplanation,
-    DroppedExplanation,
-    JoinExplanation,
-    PartExplanation,
-    PartState,
-    RangeExplanation,
-    SourceExplanation,
-    Upkeep,
-)
-from pequod.engine.joins import Join
-from pequod.engine.memory import UNLIMITED, Ledger, MemoryStatistics
-from pequod.engine.ranges import Range, prefix_end
-from pequod.engine.rows import Rows
-from pequod.engine.spec import (
+from pequod.language.ranges import Range, prefix_end
+from pequod.language.spec import (
     JoinSpec,
     Maintenance,
     Operator,
@@ -43,9 +46,6 @@ from pequod.engine.spec import (
     Snapshot,
     Source,
 )
-from pequod.engine.statistics import JoinStatistics, Statistics, TableStatistics
-from pequod.engine.story import Dropped, Reason
-from pequod.engine.watches import Change, Watch, change_bytes
 
 __all__ = [
     "PINNED",

@@ -27,30 +27,36 @@ from itertools import islice
 from operator import lt
 from typing import Final, NoReturn
 
-from pequod.engine import splits
-from pequod.engine.backed import Backed
-from pequod.engine.catalog import Catalog
-from pequod.engine.changes import Changes
-from pequod.engine.contexts import Context
-from pequod.engine.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, MissingError
-from pequod.engine.eviction import VALUE_STEP, Evictable, Memory
-from pequod.engine.explain import JoinExplanation, RangeExplanation, explain_coverage, explain_dropped, explain_join
-from pequod.engine.following import Following
-from pequod.engine.hits import Hits
-from pequod.engine.joins import Join
-from pequod.engine.loading import Backfills
-from pequod.engine.memory import ROW, UNLIMITED, Ledger
-from pequod.engine.presence import Part
-from pequod.engine.ranges import Range
+from pequod.engine.base.presence import Part
+from pequod.engine.base.rows import Rows
+from pequod.engine.base.store import Store, Table
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.hits import Hits
+from pequod.engine.joins.installed import Join
+from pequod.engine.joins.watches import Change, Watch, Watches
+from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Memory
+from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
+from pequod.engine.memory.story import Dropped, Reason, Story
 from pequod.engine.read import Reads
-from pequod.engine.reader import Reader
-from pequod.engine.rows import Rows
-from pequod.engine.scans import Scans
-from pequod.engine.spec import DELIMITER, JoinSpec
-from pequod.engine.statistics import Statistics, collect
-from pequod.engine.store import Store, Table
-from pequod.engine.story import Dropped, Reason, Story
-from pequod.engine.watches import Change, Watch, Watches
+from pequod.engine.reads.following import Following
+from pequod.engine.reads.loading import Backfills
+from pequod.engine.reads.reader import Reader
+from pequod.engine.reads.scans import Scans
+from pequod.engine.shown import splits
+from pequod.engine.shown.explain import (
+    JoinExplanation,
+    RangeExplanation,
+    explain_coverage,
+    explain_dropped,
+    explain_join,
+)
+from pequod.engine.shown.statistics import Statistics, collect
+from pequod.engine.writes.backed import Backed
+from pequod.engine.writes.catalog import Catalog
+from pequod.engine.writes.changes import Changes
+from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, MissingError
+from pequod.language.ranges import Range
+from pequod.language.spec import DELIMITER, JoinSpec
 
 
 class Engine:

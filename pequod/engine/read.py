@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pequod.engine.ranges import Range
+from pequod.language.ranges import Range
 
 
 class Read:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact, localcontext
 
-from pequod.engine.spec import JoinSpec, Operator, Pattern
+from pequod.language.spec import JoinSpec, Operator, Pattern
 
 Row = tuple[bytes, bytes]
 

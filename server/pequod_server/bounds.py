@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine.ranges import within
+from pequod.language.ranges import within
 
 #: Requests that may name a range with an end.
 Bounded = pb.WatchRequest | pb.BeginBackfillRequest | pb.Range

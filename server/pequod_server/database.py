@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from pequod.engine import Engine
-from pequod.engine.spec import DELIMITER
 from pequod.errors import SettingError
+from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
 from pequod_server.config import ServerConfig
 from pequod_server.loader import Loader

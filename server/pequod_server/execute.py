@@ -11,7 +11,7 @@ from pequod_proto.commands import GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range
-from pequod.engine.ranges import united
+from pequod.language.ranges import united
 from pequod_server.backing import Change
 from pequod_server.batch import Batch
 from pequod_server.columns import REFUSED, Judge

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from pequod.engine.ranges import prefix_end
 from pequod.errors import PermissionDeniedError
+from pequod.language.ranges import prefix_end
 
 
 class Right(StrEnum):

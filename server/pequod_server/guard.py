@@ -21,8 +21,8 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, JoinError, Pattern
-from pequod.engine.ranges import prefix_end
 from pequod.errors import PermissionDeniedError, UnauthenticatedError
+from pequod.language.ranges import prefix_end
 from pequod_server.access import Access, AccessRules, Credential
 from pequod_server.bounds import last_of, range_of
 from pequod_server.config import ServerConfig

@@ -13,8 +13,8 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError, Range
-from pequod.engine.ranges import united
 from pequod.errors import BadRequestError
+from pequod.language.ranges import united
 from pequod_server.administration import AdministrationHandlers
 from pequod_server.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.backfills import BackfillHandlers, LeasedBackfills

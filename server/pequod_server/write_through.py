@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from pequod.engine import Engine, MissingError, PequodError, Range
-from pequod.engine.ranges import united
 from pequod.errors import MixedWriteError
+from pequod.language.ranges import united
 from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns

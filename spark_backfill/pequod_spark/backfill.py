@@ -29,11 +29,11 @@ from pyspark.sql import functions as f
 
 from pequod.calls import BackfillStatus
 from pequod.client import Client
-from pequod.engine.explain import PartState
-from pequod.engine.ranges import Range, united
-from pequod.engine.rows import Rows
-from pequod.engine.spec import JoinSpec
+from pequod.engine.base.rows import Rows
+from pequod.engine.shown.explain import PartState
 from pequod.errors import PequodError, UnknownJoinError
+from pequod.language.ranges import Range, united
+from pequod.language.spec import JoinSpec
 from pequod_spark.cutting import FEW_SOURCES, PART_ROWS, Contexts, survey
 from pequod_spark.leases import Lease
 from pequod_spark.loads import PartitionRange, Requests

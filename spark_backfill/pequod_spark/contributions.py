@@ -1,7 +1,7 @@
 """How the contributions to one output key combine: the operators of value sources as Spark aggregates.
 
 Each row of a DataFrame of contributions is one tuple of source keys that match: ``key`` is the output key,
-``source_key`` and ``value`` are those of the value source. `pequod.engine.aggregates` has the same for one key.
+``source_key`` and ``value`` are those of the value source. `pequod.engine.joins.aggregates` has the same for one key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import assert_never
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pequod.engine.spec import Operator
+from pequod.language.spec import Operator
 from pequod_spark.decimals import rank, sum_exactly
 
 

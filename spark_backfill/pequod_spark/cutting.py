@@ -17,8 +17,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from pequod.engine.plan import Plan, compile_matchers, fix_slots, number_slots
-from pequod.engine.spec import JoinSpec
+from pequod.engine.joins.plan import Plan, compile_matchers
+from pequod.language.slots import fix_slots, number_slots
+from pequod.language.spec import JoinSpec
 from pequod_spark.plan import is_sampled
 
 #: Rows in one partition: a task sorts them in memory, and what is lost with a task is as much.

@@ -18,8 +18,8 @@ from typing import Final, Self
 
 from pequod.client import WatchEvent
 from pequod.client.background import BackgroundLoop
-from pequod.engine.ranges import Range
 from pequod.errors import NotWatchableError
+from pequod.language.ranges import Range
 from pequod_spark.connection import Connection
 
 _PROGRESS_S: Final = 0.1

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from pequod.engine.spec import Pattern, Slot
+from pequod.language.spec import Pattern, Slot
 
 #: The encoding in which every byte is a character, in the same order.
 BYTES_AS_TEXT: Final = "ISO-8859-1"

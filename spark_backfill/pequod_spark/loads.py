@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import BackfillStatus
-from pequod.engine.plan import Plan, compile_matchers, number_slots
-from pequod.engine.spec import JoinSpec
+from pequod.engine.joins.plan import Plan, compile_matchers
+from pequod.language.slots import number_slots
+from pequod.language.spec import JoinSpec
 
 #: A request holds about so many rows: the server takes in a piece of so many within some 20 ms.
 ROWS_MAX: Final = 1 << 16

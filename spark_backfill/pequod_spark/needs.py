@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pequod.engine.containing import containing_range, keys_of, meet
-from pequod.engine.patterns import may_overlap
-from pequod.engine.ranges import Range
-from pequod.engine.spec import JoinSpec, Source
+from pequod.language.containing import containing_range, keys_of, meet
+from pequod.language.patterns import may_overlap
+from pequod.language.ranges import Range
+from pequod.language.spec import JoinSpec, Source
 
 
 class Need(NamedTuple):

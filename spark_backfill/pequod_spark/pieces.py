@@ -20,9 +20,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pequod.engine.containing import keys_of, meet
-from pequod.engine.patterns import known_run
-from pequod.engine.spec import JoinSpec, Operator, Slot
+from pequod.language.containing import keys_of, meet
+from pequod.language.slots import known_run
+from pequod.language.spec import JoinSpec, Operator, Slot
 from pequod_spark.keys import put_together, take_apart
 from pequod_spark.plan import Read, SparkPlan, is_unique, value_source
 from pequod_spark.ranges import clip

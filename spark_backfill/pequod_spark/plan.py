@@ -27,10 +27,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pequod.engine import Engine
-from pequod.engine.containing import fixed_slots, keys_of, meet
-from pequod.engine.patterns import may_overlap
-from pequod.engine.plan import number_slots
-from pequod.engine.spec import JoinSpec, Operator, Source
+from pequod.language.containing import fixed_slots, keys_of, meet
+from pequod.language.patterns import may_overlap
+from pequod.language.slots import number_slots
+from pequod.language.spec import JoinSpec, Operator, Source
 from pequod_spark.contributions import combine
 from pequod_spark.keys import put_together, take_apart
 from pequod_spark.needs import Need, computing, needs

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pequod.client import Client
-from pequod.engine.ranges import Range
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
+from pequod.language.ranges import Range
 from pequod_spark.connection import Connection
 from pequod_spark.ranges import ROW_SCHEMA
 from pequod_spark.tasks import freeze_imports

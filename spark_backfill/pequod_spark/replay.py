@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.client import AsyncClient, Client
-from pequod.engine.ranges import Range, prefix_end
 from pequod.errors import PequodError
+from pequod.language.ranges import Range, prefix_end
 from pequod_spark.comparing import RowComparison, compare
 from pequod_spark.connection import Connection
 from pequod_spark.pacing import Encoded, ReplayOutcome, ReplayRequest, closed_loop, open_loop

@@ -25,11 +25,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.client import Client
-from pequod.engine.containing import keys_of, meet
-from pequod.engine.patterns import may_overlap
-from pequod.engine.ranges import Range, united
-from pequod.engine.spec import JoinSpec, Snapshot
 from pequod.errors import PequodError, WatchCompactedError
+from pequod.language.containing import keys_of, meet
+from pequod.language.patterns import may_overlap
+from pequod.language.ranges import Range, united
+from pequod.language.spec import JoinSpec, Snapshot
 from pequod_spark.comparing import Difference, RowComparison, compare, kept
 from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.following import Follower

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pequod.engine.rows import Rows
-from pequod.engine.spec import Pattern
+from pequod.engine.base.rows import Rows
 from pequod.errors import PequodError
+from pequod.language.spec import Pattern
 
 #: PySpark 4.1 takes UTC by itself, and has no such argument.
 _ZONE: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}

@@ -21,8 +21,8 @@ from pequod_spark.tasks import freeze_imports
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
-from pequod.engine.spec import Pattern
 from pequod.errors import PequodError
+from pequod.language.spec import Pattern
 from pyspark_pequod.options import connecting
 from pyspark_pequod.packing import Packing
 

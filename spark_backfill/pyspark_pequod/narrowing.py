@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from pequod.engine.ranges import lower, prefix_end, within
-from pequod.engine.spec import DELIMITER, Pattern, Slot
+from pequod.language.ranges import lower, prefix_end, within
+from pequod.language.spec import DELIMITER, Pattern, Slot
 from pyspark_pequod.options import WHERE, OptionError
 
 #: The first key and the one behind the last; None for no end.

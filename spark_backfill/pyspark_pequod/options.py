@@ -13,9 +13,9 @@ from pequod_grammar.patterns import parse_pattern
 from pequod_spark.connection import Connection
 
 from pequod.client.aio import DEFAULT_TARGET
-from pequod.engine.errors import Span
-from pequod.engine.spec import Pattern
 from pequod.errors import JoinError, PequodError
+from pequod.language.errors import Span
+from pequod.language.spec import Pattern
 
 #: Every option, in the words that messages use; Spark does not mind upper and lower case.
 OPTIONS: Final = (

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from pequod.engine.aggregates import NUMBER_BYTES_MAX
-from pequod.engine.spec import Pattern, Slot
+from pequod.engine.joins.aggregates import NUMBER_BYTES_MAX
 from pequod.errors import PequodError
+from pequod.language.spec import Pattern, Slot
 from pyspark_pequod.columns import ColumnError
 
 _TEXT: Final = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)

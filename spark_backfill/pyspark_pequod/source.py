@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pequod.engine.spec import Pattern
+from pequod.language.spec import Pattern
 from pyspark_pequod import options as read_options
 from pyspark_pequod.columns import RowColumns, default_schema
 from pyspark_pequod.narrowing import key_ranges

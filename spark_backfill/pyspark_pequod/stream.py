@@ -20,7 +20,7 @@ from pequod_spark.connection import Connection
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from pequod.calls import WatchEvent
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
 from pequod.errors import ClosedError, PequodError, WatchCompactedError
 from pyspark_pequod.columns import RowColumns
 

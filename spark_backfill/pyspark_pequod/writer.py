@@ -21,7 +21,7 @@ from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pequod.client import AsyncClient
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
 from pequod.errors import LimitExceededError, PequodError
 from pyspark_pequod.packing import Packing, sorted_once
 

@@ -17,7 +17,8 @@ from pequod_server.backing import Change, Changes, KeyRange, Progress, Reload, t
 from pequod_server.backing.store import Loaded, SequenceHorizon
 from pequod_server.intake import Intake
 
-from pequod.engine import Engine, Range, presence
+from pequod.engine import Engine, Range
+from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
 from tests.backing.test_loader import TIMELINE, Setting, serving
 from tests.backing.turns import turns as watched

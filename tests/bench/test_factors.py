@@ -17,9 +17,10 @@ from pequod_grammar import parse
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from pequod.engine import Engine, Rows, rows
-from pequod.engine.contexts import Context
-from pequod.engine.rows import SortedRows
+from pequod.engine import Engine, Rows
+from pequod.engine.base import rows
+from pequod.engine.base.rows import SortedRows
+from pequod.engine.joins.contexts import Context
 
 if rows.__file__.endswith(".so"):
     pytest.skip("a compiled engine cannot be taken apart", allow_module_level=True)

@@ -18,8 +18,9 @@ from pequod_bench.scale_point import Point, ScaleError, Size, WrongTimelineError
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from pequod.engine import Rows, rows
-from pequod.engine.rows import SortedRows
+from pequod.engine import Rows
+from pequod.engine.base import rows
+from pequod.engine.base.rows import SortedRows
 
 POINT = measure(Size(40, 1_200))
 

@@ -12,7 +12,7 @@ from pequod.client import Result
 from pequod.client.columns import Columns, _mixture, decode
 from pequod.client.stream import Sending
 from pequod.engine import Engine
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
 from pequod.errors import PequodError
 
 KEYS = st.sampled_from([b"a", b"b", b"c|1", b"c|2", b"d", b""])

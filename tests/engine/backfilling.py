@@ -9,8 +9,8 @@ from itertools import pairwise
 from random import Random
 
 from pequod.engine import Backfill, Operator, Piece, Range
-from pequod.engine.patterns import compile_matcher
 from pequod.engine.testing import tuples_of
+from pequod.language.patterns import compile_matcher
 from tests.engine.draw import draw_slot
 
 Contribution = tuple[bytes, bytes, bytes]

@@ -34,13 +34,12 @@ from pequod.engine import (
     Snapshot,
     Source,
     Watch,
-    changes,
-    execution,
-    presence,
-    rows,
 )
-from pequod.engine.memory import UNLIMITED
+from pequod.engine.base import presence, rows
+from pequod.engine.memory.ledger import UNLIMITED
+from pequod.engine.reads import execution
 from pequod.engine.testing import NaiveModel, select
+from pequod.engine.writes import changes
 from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.draw import BASE_TABLES, VALUES, draw_bound, draw_join, draw_key, draw_range
 

@@ -4,7 +4,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import Engine, JoinError, Span
-from pequod.engine.narrowing import fixed_width, refine
+from pequod.language.narrowing import fixed_width, refine
 from tests.engine.joins import TIMELINE, engine_with, put_all, scan
 
 pytestmark = pytest.mark.usefixtures("kernel")

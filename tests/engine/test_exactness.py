@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from pequod.engine import timeline
+from pequod.engine.joins import timeline
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
 from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 

@@ -12,7 +12,7 @@ import pytest
 import pequod
 import pequod.engine
 from pequod.engine import Engine
-from pequod.engine.eviction import VALUE_STEP
+from pequod.engine.memory.eviction import VALUE_STEP
 
 #: What a context is, by its class alone; ``last_used`` is for reads to write.
 LIFE = {

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_grammar import parse
 
-from pequod.engine import ComputedKeyError, Engine, LimitExceededError, rows
+from pequod.engine import ComputedKeyError, Engine, LimitExceededError
+from pequod.engine.base import rows
 from pequod.engine.testing import NaiveModel
 
 JOINS = [

@@ -8,8 +8,10 @@ from unittest.mock import patch
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine, MissingError, Reason, Rows, hits, rows
-from pequod.engine.contexts import Context
+from pequod.engine import Engine, MissingError, Reason, Rows
+from pequod.engine.base import rows
+from pequod.engine.joins import hits
+from pequod.engine.joins.contexts import Context
 from pequod.engine.read import Read
 from tests.engine.joins import NEWP, TIMELINE
 

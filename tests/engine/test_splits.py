@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_grammar import parse
 
-from pequod.engine import Engine, splits
+from pequod.engine import Engine
+from pequod.engine.shown import splits
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 

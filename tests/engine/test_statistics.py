@@ -5,7 +5,7 @@ import random
 from pequod_grammar import parse
 
 from pequod.engine import Engine
-from pequod.engine.statistics import collect
+from pequod.engine.shown.statistics import collect
 
 JOINS = """
 t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;

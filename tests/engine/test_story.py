@@ -8,8 +8,9 @@ from unittest.mock import patch
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine, LimitExceededError, Reason, changes
-from pequod.engine.story import STORY_MAX
+from pequod.engine import Engine, LimitExceededError, Reason
+from pequod.engine.memory.story import STORY_MAX
+from pequod.engine.writes import changes
 from tests.engine.joins import TIMELINE
 
 FIRST, LAST = b"t|ann|", b"t|ann}"

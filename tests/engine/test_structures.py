@@ -15,10 +15,11 @@ from pequod_grammar import parse
 from pequod_grammar.patterns import parse_pattern
 
 import pequod.engine
-from pequod.engine import Engine, Pattern, Slot, prefix_end, rows
-from pequod.engine.patterns import compile_matcher, may_overlap
-from pequod.engine.rows import SortedRows
-from pequod.engine.store import Cut, Store, Table
+from pequod.engine import Engine, Pattern, Slot, prefix_end
+from pequod.engine.base import rows
+from pequod.engine.base.rows import SortedRows
+from pequod.engine.base.store import Cut, Store, Table
+from pequod.language.patterns import compile_matcher, may_overlap
 from tests.engine.joins import engine_with, put_all, scan
 
 KEYS = st.text(alphabet="ab|~", min_size=0, max_size=4).map(str.encode)

@@ -7,8 +7,9 @@ from unittest.mock import patch
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine, timeline
-from pequod.engine.joins import InstalledJoin
+from pequod.engine import Engine
+from pequod.engine.joins import timeline
+from pequod.engine.joins.installed import InstalledJoin
 from tests.engine.joins import put_all
 
 #: For a read that fixes the first slot: are keys cut, is there a kernel, can it apply logs, do writes make equal tails?

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import timeline
-from pequod.engine.contexts import Context
+from pequod.engine.joins import timeline
+from pequod.engine.joins.contexts import Context
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.engine.random_walk import Step, Walker, small_limits
 

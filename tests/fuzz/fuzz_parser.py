@@ -10,7 +10,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["pequod_grammar", "pequod.engine.rules", "pequod.engine.errors"]):
+with atheris.instrument_imports(include=["pequod_grammar", "pequod.language.rules", "pequod.language.errors"]):
     from pequod_grammar import parse
 
     from pequod.engine import JoinError

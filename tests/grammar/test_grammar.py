@@ -21,7 +21,7 @@ from pequod.engine import (
     Snapshot,
     Source,
 )
-from pequod.engine.rules import check_spec
+from pequod.language.rules import check_spec
 from tests.engine.draw import draw_join
 
 REFERENCE = Path(__file__).parents[2] / "grammar" / "README.md"

@@ -8,8 +8,8 @@ from hypothesis import given
 from pequod_grammar import parse
 
 from pequod.engine import JoinSpec, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
-from pequod.engine.rules import WIDTH_MAX, check_spec
-from pequod.engine.spec import SOURCES_MAX
+from pequod.language.rules import WIDTH_MAX, check_spec
+from pequod.language.spec import SOURCES_MAX
 
 WORKLOADS = [
     "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster>|<time>;",

@@ -11,8 +11,8 @@ from pequod_server.grants import KeyRanges, Right, Role
 
 import pequod.addresses
 from pequod.addresses import is_local
-from pequod.engine.ranges import prefix_end
 from pequod.errors import PermissionDeniedError
+from pequod.language.ranges import prefix_end
 
 _BYTES = st.binary(max_size=3).map(lambda key: bytes(b"\x00t|}\xff"[byte % 5] for byte in key))
 

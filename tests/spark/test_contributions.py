@@ -9,8 +9,8 @@ from pequod_spark.contributions import combine
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pequod.engine.aggregates import make_aggregate
-from pequod.engine.spec import Operator
+from pequod.engine.joins.aggregates import make_aggregate
+from pequod.language.spec import Operator
 from tests.spark.rows import frame_of, rows_of
 
 #: What each group is drawn from: carries and borrows, many digits, zeros of all kinds, numbers and text mixed.

@@ -8,8 +8,8 @@ from pequod_spark.keys import as_text, put_together, take_apart
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pequod.engine.patterns import compile_matcher
-from pequod.engine.spec import Pattern, Slot
+from pequod.language.patterns import compile_matcher
+from pequod.language.spec import Pattern, Slot
 from tests.engine.draw import draw_join, draw_key
 from tests.spark.rows import frame_of
 

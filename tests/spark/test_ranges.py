@@ -9,8 +9,8 @@ from pequod_spark.ranges import SplitsError, clip, sorted_ranges
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pequod.engine.containing import containing_range, keys_of, meet
 from pequod.engine.testing import NaiveModel, select
+from pequod.language.containing import containing_range, keys_of, meet
 from tests.engine.draw import draw_join, draw_key, draw_range
 from tests.spark.rows import frame_of, rows_of
 

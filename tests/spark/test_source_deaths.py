@@ -22,7 +22,7 @@ from pyspark_pequod import writer
 from pyspark_pequod.packing import Packing
 
 from pequod.client import Client
-from pequod.engine.rows import Rows
+from pequod.engine.base.rows import Rows
 from tests.client.conftest import ServerProcess
 
 #: Of each of four parts; a chunk holds them all, so that no task meets both servers.

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pequod.engine.ranges import prefix_end
-from pequod.engine.spec import DELIMITER, Slot
+from pequod.language.ranges import prefix_end
+from pequod.language.spec import DELIMITER, Slot
 from pequod_server.backing.columns import Column, Term
 
 #: The byte after the delimiter: `bob}` is above every key that goes on from `bob|`.

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final, Literal
 
-from pequod.engine.ranges import prefix_end
-from pequod.engine.spec import DELIMITER
+from pequod.language.ranges import prefix_end
+from pequod.language.spec import DELIMITER
 from pequod_server.backing.errors import PackError
 
 _INTEGER: Final = re.compile(r"-?[0-9]+").fullmatch

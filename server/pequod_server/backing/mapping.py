@@ -24,11 +24,11 @@ from typing import Final
 
 from pequod_grammar.patterns import parse_pattern
 
-from pequod.engine.patterns import Matcher, compile_builder, compile_matcher, may_overlap
-from pequod.engine.ranges import lower, prefix_end
-from pequod.engine.rules import check_pattern
-from pequod.engine.spec import Pattern, Slot
 from pequod.errors import JoinError, Span
+from pequod.language.patterns import Matcher, compile_builder, compile_matcher, may_overlap
+from pequod.language.ranges import lower, prefix_end
+from pequod.language.rules import check_pattern
+from pequod.language.spec import Pattern, Slot
 from pequod_server.backing.boxes import Box, Cutter
 from pequod_server.backing.columns import Column, Padded, Plain, Text, Time, Uuid
 from pequod_server.backing.errors import MappingError, PackError

@@ -39,7 +39,7 @@ from pequod_bench.stream import CHECK, POST
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from pequod.engine import rows
+from pequod.engine.base import rows
 
 
 def test_compare_runs_what_is_installed_and_says_what_is_left_out(

@@ -1,0 +1,1 @@
+"""Joins: compiled, installed, and what is materialised of them."""

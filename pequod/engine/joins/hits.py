@@ -1,0 +1,125 @@
+"""Hits: which contexts answered a read up to some key, so that the next read up to there finds them at once.
+
+    read up to t|ann}          context  t|ann|
+    read up to page|ann|7|}    contexts page|ann|7|a, page|ann|7|r, page|ann|7|c|, one for each join over the page
+
+What is new in a timeline is read from some key to the timeline's end, which is the only part of such a read that is
+always the same bytes. A page is always read up to its end, too. So the end is what a view is found by: one look-up
+instead of looking for the table, its joins, their plans and coverage (bench rows: check, incremental; page, four
+joins).
+
+A view is a hint: it says which contexts hold a read, never whether they are fresh (`Reader.answer` says that).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pequod.engine.base.rows import Rows, merge_layers
+
+if TYPE_CHECKING:
+    from pequod.engine.base.store import Table
+    from pequod.engine.joins.contexts import Context
+
+#: Views of several contexts are forgotten when there are so many: some 20 MB, and quickly made again. The ledger does
+#: not count them.
+VIEWS_MAX: Final = 50_000
+#: One of them for so many bytes of a limit on memory, if that gives less: a fortieth of it.
+_LIMIT_BYTES_EACH: Final = 16_384
+
+
+class View:
+    """The contexts that hold all computed rows of a table from ``first``, or any key above it, up to ``last``.
+
+    Invariants:
+        1. While its contexts live, they hold what they held when the view was made: status ranges only grow.
+        2. ``timeline`` is set only if it is the one context, holds ``[first, last)``, and ends at ``last``.
+    """
+
+    __slots__ = ("contexts", "first", "last", "table", "timeline")
+
+    def __init__(
+        self, table: Table, first: bytes, last: bytes, contexts: tuple[Context, ...], timeline: Context | None
+    ) -> None:
+        self.table = table
+        self.first = first
+        self.last = last
+        #: One for each join that computes keys in the range.
+        self.contexts = contexts
+        #: The context if it alone is the answer, and its last row the last one of the read.
+        self.timeline = timeline
+
+    def rows(self, first: bytes, limit: int | None, *, reverse: bool) -> Rows:
+        """Return the rows from ``first`` on, with those of the table itself among them."""
+        last, table, timeline = self.last, self.table, self.timeline
+        if timeline is not None and not (reverse or table.entry_count):
+            return timeline.rows.since(timeline.prefix, first, limit)
+        layers = [
+            context.slice(first, last, limit, reverse=reverse) for context in self.contexts if first < context.end
+        ]
+        if table.entry_count:
+            layers.insert(0, table.slice(first, last, limit, reverse=reverse))
+        return merge_layers(layers, limit, reverse=reverse)
+
+
+class Hits:
+    """The views of one engine.
+
+    Invariants:
+        1. ``by_last`` holds views by their ends.
+        2. A context that dies takes a view with it: the one whose timeline it is, else the latest that it is part of.
+           Others, which only wide contexts have, answer nothing any more, and go when a read replaces them.
+    """
+
+    __slots__ = ("_several_count", "_several_max", "by_last")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.by_last: dict[bytes | None, View] = {}
+        self._several_count = 0
+        self.limit(limit_bytes)
+
+    def limit(self, limit_bytes: int) -> None:
+        """Keep no more views of several contexts than a small part of a limit on memory holds."""
+        self._several_max = min(VIEWS_MAX, limit_bytes // _LIMIT_BYTES_EACH)
+        if self._several_count > self._several_max:
+            self.clear()
+
+    def remember(self, view: View) -> None:
+        """Take in a view, in place of the one with its end."""
+        present = self.by_last.get(view.last)
+        if present is not None:
+            self.forget(present)
+        if view.timeline is None:
+            if self._several_count >= self._several_max:
+                self.clear()
+            if not self._several_max:
+                return
+            self._several_count += 1
+        self.by_last[view.last] = view
+        for context in view.contexts:
+            if context.view is None or context.view.timeline is None or view.timeline is not None:
+                context.view = view
+
+    def forget(self, view: View) -> None:
+        """Forget a view."""
+        del self.by_last[view.last]
+        self._several_count -= view.timeline is None
+        for context in view.contexts:
+            if context.view is view:
+                context.view = None
+
+    def clear(self) -> None:
+        """Forget all views: which joins compute a range has changed, or there are too many."""
+        for view in list(self.by_last.values()):
+            self.forget(view)
+
+    def _check(self) -> None:
+        assert self._several_count == sum(view.timeline is None for view in self.by_last.values())
+        for last, view in self.by_last.items():
+            assert last == view.last, "invariant 1"
+            timeline = view.timeline
+            if timeline is not None:
+                assert timeline.is_live, "invariant 2"
+                assert timeline.view is view
+                assert timeline.end == last
+                assert any(status.first <= view.first and status.last == last for status in timeline.ranges)

@@ -1,0 +1,185 @@
+"""Plans: a join compiled for reads that fix its first slots (paper §3.1, slot sets and containing ranges).
+
+    output   t|<user>|<time:10>|<poster>      a scan of t|ann| fixes one slot: level 1, prefix t|ann|
+    step 0   check s|<user>|<poster>          reads s|ann|           binds poster
+    step 1   copy  p|<poster>|<time:10>       reads p|bob|100..      binds time, yields t|ann|100|bob
+
+A level is how many of the output's slots, from the left, a read fixes; there is one plan for each level in use.
+Everything here is decided once: a step's functions take an environment (slot values by number) and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pequod.engine.joins.timeline import compile_splice, compile_timeline
+from pequod.language.containing import Containing
+from pequod.language.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher
+from pequod.language.ranges import prefix_end
+from pequod.language.slots import known_run
+from pequod.language.spec import JoinSpec, Operator, Slot
+
+if TYPE_CHECKING:
+    from pequod.engine.joins.updaters import Site
+
+#: What the updaters of a source range are found by: its known prefix, and known values that follow it.
+FrameKey = bytes | tuple[bytes, ...]
+
+
+class Step:
+    """One source of a plan: which keys to read for an environment, and what each of them binds.
+
+    Invariants:
+        1. ``known`` slots are bound before the step, by the read or by earlier steps.
+        2. Equal frame keys and extras mean equal values of all known slots: a frame stands for one tuple of
+           keys of the earlier sources.
+    """
+
+    __slots__ = (
+        "assign",
+        "bindings",
+        "containing",
+        "depth",
+        "extras",
+        "frame_key",
+        "frame_key_of",
+        "is_point",
+        "is_value",
+        "known",
+        "match",
+        "operator",
+        "prefix",
+        "single",
+        "splice",
+        "verify",
+    )
+
+    def __init__(self, spec: JoinSpec, depth: int, numbers: dict[str, int], fixed: set[str], matcher: Matcher) -> None:
+        source = spec.sources[depth]
+        parts = source.pattern.parts
+        known = fixed.union(*({slot.name for slot in earlier.pattern.slots()} for earlier in spec.sources[:depth]))
+        self.depth = depth
+        self.operator = source.operator
+        self.is_value = source.operator is not Operator.CHECK
+        self.match = matcher.match
+        run = known_run(parts, known)
+        #: Environment -> the source key up to its first unknown slot.
+        self.prefix: Builder = compile_builder(parts[:run], numbers)
+        #: All of the source key is known.
+        self.is_point = run == len(parts)
+        groups = {name: number for number, name in enumerate(matcher.names)}
+        #: (group, slot): what a matching key binds, and what it must agree with beyond its known prefix.
+        self.assign = [(groups[name], numbers[name]) for name in matcher.names if name not in known]
+        #: (group, slot) of everything that a key shows.
+        self.bindings = [(groups[name], numbers[name]) for name in matcher.names]
+        leading = {part.name for part in parts[:run] if isinstance(part, Slot)}
+        trailing = [name for name in matcher.names if name in known and name not in leading]
+        self.verify = [(groups[name], numbers[name]) for name in trailing]
+        #: Slots that earlier steps bind and this source's keys do not show.
+        self.extras = [
+            number for name, number in numbers.items() if name in known - fixed and name not in matcher.names
+        ]
+        self.frame_key = self._compile_frame_key()
+        self.frame_key_of = self._compile_frame_key_of(parts, run, groups)
+        #: (slot, width) if one slot is all that the key has beyond its known prefix.
+        self.single = _single_slot(parts[run:], numbers)
+        self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
+        self.known = known
+        #: How keys become tails by cutting alone, if they do; see `timeline`.
+        self.splice = compile_splice(spec, depth, fixed, known, numbers)
+
+    def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
+        if not self.verify:
+            return lambda prefix, _env: prefix
+        wanted = [number for _, number in self.verify]
+        return lambda prefix, env: (prefix, *[env[number] for number in wanted])
+
+    def _compile_frame_key_of(
+        self, parts: Sequence[bytes | Slot], run: int, groups: dict[str, int]
+    ) -> Callable[[bytes, re.Match[bytes]], FrameKey]:
+        """Compile the way back: from a source key and its match to the frame key that it belongs to."""
+        if run == len(parts):
+            return lambda key, _match: key
+        unknown = parts[run]
+        assert isinstance(unknown, Slot)
+        group = groups[unknown.name] + 1
+        if not self.verify:
+            return lambda key, match: key[: match.start(group)]
+        wanted = [number + 1 for number, _ in self.verify]
+        return lambda key, match: (key[: match.start(group)], *[match.group(number) for number in wanted])
+
+
+class Plan:
+    """A join compiled for one level."""
+
+    __slots__ = (
+        "build",
+        "env_size",
+        "fixed",
+        "is_point",
+        "level",
+        "prefix",
+        "sites",
+        "steps",
+        "tail",
+        "tail_parts",
+        "tail_slots",
+        "timeline",
+        "value_depth",
+        "value_key",
+    )
+
+    def __init__(self, spec: JoinSpec, level: int, numbers: dict[str, int], matchers: Sequence[Matcher]) -> None:
+        names = list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level]
+        self.level = level
+        #: Slot numbers that the read fixes, in output order.
+        self.fixed = [numbers[name] for name in names]
+        self.env_size = len(numbers)
+        run = known_run(spec.output.parts, set(names))
+        #: Environment -> the output key up to its first slot that is not fixed.
+        self.prefix: Builder = compile_builder(spec.output.parts[:run], numbers)
+        #: The read fixes the whole output key.
+        self.is_point = run == len(spec.output.parts)
+        #: Environment -> the rest of the output key, the tail that rows are kept under.
+        self.tail_parts = spec.output.parts[run:]
+        self.tail: Builder = compile_builder(self.tail_parts, numbers)
+        #: The slots that the rest shows.
+        self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
+        self.value_depth = next(
+            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
+        )
+        #: Environment -> the key of the value source.
+        self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
+        #: The updaters of each step; empty for joins that need none.
+        self.sites: list[Site] = []
+        self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
+        #: The kernel for joins of the timeline's kind; None for others.
+        self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
+
+    def environment(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return an environment with the values of the slots that reads fix, in output order."""
+        environment = [b""] * self.env_size
+        for number, value in zip(self.fixed, values, strict=True):
+            environment[number] = value
+        return environment
+
+    def end_of(self, prefix: bytes) -> bytes:
+        """Return the end of the range of the plan's output keys with this prefix."""
+        end = prefix + b"\0" if self.is_point else prefix_end(prefix)
+        assert end is not None, "a table name has an end"
+        return end
+
+
+def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple[int, int | None] | None:
+    match rest:
+        case (Slot(name, width),):
+            return numbers[name], width
+        case _:
+            return None
+
+
+def compile_matchers(spec: JoinSpec) -> list[Matcher]:
+    """Compile the matchers of a join's sources, which all its plans share."""
+    return [compile_matcher(source.pattern) for source in spec.sources]

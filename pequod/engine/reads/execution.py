@@ -1,0 +1,246 @@
+"""Forward execution of a plan: nested loops over source ranges (paper §3.1, figures 3 and 5).
+
+An execution changes nothing: it collects what it finds in a batch, which is applied when all sources turned out
+to be present and up to date, and thrown away otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol, cast
+
+from pequod.engine.base.rows import Rows, SortedRows
+from pequod.engine.joins.batches import Batch
+from pequod.engine.joins.plan import Plan
+from pequod.engine.joins.timeline import Around, Timeline
+from pequod.language.narrowing import Narrowed, relative
+from pequod.language.spec import DELIMITER
+
+#: So many contributions are collected before there has to be memory for them. Tests make it small.
+ROWS_AT_A_TIME = 8192
+
+
+class Sources(Protocol):
+    """Where an execution reads the sources of its join."""
+
+    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``."""
+
+    def get(self, source: int, key: bytes) -> bytes | None:
+        """Return the value of one source key, None if it is absent."""
+
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Iterator[SortedRows | None] | None:
+        """Return the group of each prefix, None where it is empty.
+
+        Args:
+            source: The number of the source.
+            around: What all the prefixes are like.
+            prefixes: Known parts of keys of the source.
+
+        Returns:
+            None if the source is not a table that clients write, cut at such prefixes: `read` each.
+        """
+
+    def make_room(self, tails: list[bytes]) -> int:
+        """Make room for contributions to rows with these tails; return how many there may be before asking again."""
+
+
+class Frame(NamedTuple):
+    """Nested loops suspended at a source, with the match of one of its keys."""
+
+    depth: int
+    extras: tuple[bytes, ...] | None
+    match: re.Match[bytes]
+    #: The value of a key of the value source, as the rows of the context know it.
+    value_of: Callable[[bytes], bytes]
+
+
+class Execution:
+    """Nested loops over the sources of one plan, for output keys in ``[first, last)``.
+
+    Args:
+        environment: Holds the plan's fixed slots; the execution's own to change.
+        is_unique: Contributions need no source keys.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_env",
+        "_first",
+        "_is_unique",
+        "_last",
+        "_last_depth",
+        "_lower",
+        "_narrowed",
+        "_plan",
+        "_room",
+        "_source_key",
+        "_sources",
+        "_upper",
+        "_value",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        environment: list[bytes],
+        first: bytes,
+        last: bytes,
+        sources: Sources,
+        *,
+        is_unique: bool,
+    ) -> None:
+        self._plan = plan
+        self._env = environment
+        self._first = first
+        self._last = last
+        bounds = relative(plan.prefix(environment), first, last)
+        #: The same bounds on tails; without keys between them, steps find nothing to read.
+        self._lower, self._upper = bounds or (b"", b"")
+        self._sources = sources
+        self._is_unique = is_unique
+        self._last_depth = len(plan.steps) - 1
+        #: Per depth: how far containing ranges narrow, once that is known to be the same for all of them.
+        self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * len(plan.steps)
+        #: So many contributions may be collected before memory is asked for more.
+        self._room = ROWS_AT_A_TIME
+        self._source_key = b""
+        self._value = b""
+
+    def run(self) -> Batch:
+        """Return all contributions to the range.
+
+        Cost:
+            O(keys in the containing ranges); bench row: first check.
+        """
+        self._batch = Batch(self._last_depth + 1)
+        self._descend(0)
+        return self._batch
+
+    def resume(self, frame: Frame, key: bytes, value: bytes) -> Batch:
+        """Return the contributions of one source key at a frame where the loops were suspended."""
+        self._batch = Batch(self._last_depth + 1)
+        step = self._plan.steps[frame.depth]
+        if frame.extras is not None:
+            for number, known in zip(step.extras, frame.extras, strict=True):
+                self._env[number] = known
+        groups = frame.match.groups()
+        for group, number in step.bindings:
+            self._env[number] = groups[group]
+        if frame.depth > self._plan.value_depth:
+            self._source_key = self._plan.value_key(self._env)
+            self._value = frame.value_of(self._source_key)
+        self._choose(frame.depth, key, value)
+        return self._batch
+
+    def _descend(self, depth: int) -> None:
+        step = self._plan.steps[depth]
+        env = self._env
+        if step.is_point and not self._plan.sites:
+            # A look-up instead of a scan, where no frame has to be noted (bench row: pull, celebrity).
+            key = step.prefix(env)
+            value = self._sources.get(depth, key)
+            if value is not None and step.match(key) is not None:
+                self._choose(depth, key, value)
+            return
+        narrowed = self._narrowed[depth]
+        if narrowed is _UNKNOWN:
+            narrowed, is_steady = step.containing.narrow(env, self._first, self._last)
+            if is_steady:
+                self._narrowed[depth] = narrowed
+        if narrowed is None:
+            return
+        lower, upper = (b"", b"\0") if step.is_point else cast("Narrowed", narrowed)
+        prefix = step.prefix(env)
+        self._batch.frame_keys[depth].append(step.frame_key(prefix, env))
+        if step.extras:
+            self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
+        rows = self._sources.read(depth, prefix, lower, upper)
+        if not rows.keys:
+            return
+        if step.splice is not None:
+            batch = self._batch
+            found = Rows(batch.tails, batch.values)
+            step.splice.copy(env, len(prefix), rows, self._lower, self._upper, found)
+            if len(batch.tails) > self._room:
+                self._room = self._sources.make_room(batch.tails)
+        else:
+            self._loop(depth, len(prefix), rows)
+
+    def _loop(self, depth: int, known: int, rows: Rows) -> None:
+        step = self._plan.steps[depth]
+        env = self._env
+        timeline = self._plan.timeline
+        if timeline is not None and depth == timeline.depth and self._fill(timeline, known, rows):
+            return
+        if step.single is not None:
+            number, width = step.single
+            for key, value in zip(rows.keys, rows.values, strict=True):
+                bound = key[known:]
+                if len(bound) == width or (width is None and bound and DELIMITER not in bound):
+                    env[number] = bound
+                    self._choose(depth, key, value)
+            return
+        match_key, assign, verify = step.match, step.assign, step.verify
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            match = match_key(key)
+            if match is None:
+                continue
+            groups = match.groups()
+            if verify and any(groups[group] != env[number] for group, number in verify):
+                continue
+            for group, number in assign:
+                env[number] = groups[group]
+            self._choose(depth, key, value)
+
+    def _fill(self, timeline: Timeline, known: int, rows: Rows) -> bool:
+        """Do what `_loop`, `_choose` and `_descend` do by the timeline's kernel, if it can; tell whether it did.
+
+        Bench row: check, first: 2.5 times faster for each subscription.
+        """
+        copied = timeline.depth + 1
+        narrowed, is_steady = self._plan.steps[copied].containing.narrow(self._env, self._first, self._last)
+        if narrowed is None or not is_steady:
+            return False
+        bounds, prefixes = timeline.select(rows.keys, known)
+        groups = self._sources.groups(copied, timeline.around, prefixes)
+        if groups is None:
+            return False
+        batch = self._batch
+        batch.frame_keys[copied] += prefixes
+        done, found = 0, Rows(batch.tails, batch.values)
+        while True:
+            done += timeline.fill(
+                self._env,
+                bounds[done:] if done else bounds,
+                prefixes[done:] if done else prefixes,
+                groups,
+                narrowed,
+                self._lower,
+                self._upper,
+                self._room,
+                found,
+            )
+            if len(batch.tails) > self._room:
+                self._room = self._sources.make_room(batch.tails)
+            if done == len(prefixes):
+                return True
+
+    def _choose(self, depth: int, key: bytes, value: bytes) -> None:
+        if self._plan.steps[depth].is_value:
+            self._source_key, self._value = key, value
+        if depth < self._last_depth:
+            self._descend(depth + 1)
+            return
+        tail = self._plan.tail(self._env)
+        if self._lower <= tail and (self._upper is None or tail < self._upper):
+            self._batch.tails.append(tail)
+            if not self._is_unique:
+                self._batch.source_keys.append(self._source_key)
+            self._batch.values.append(self._value)
+            if len(self._batch.tails) > self._room:
+                self._room = self._sources.make_room(self._batch.tails)
+
+
+_UNKNOWN: Final = object()

@@ -1,0 +1,398 @@
+"""Reads: bring what a range needs up to date, compute what is missing, hand out rows (paper §3.1-§3.3).
+
+    ensure   a range of one join: drop what expired, apply logs, fill gaps     until nothing is left to do
+    refresh  a context: first its upstream contexts, then its own log, deepest source first
+    fill     a gap: run the plan, then take in its rows and frames
+
+An execution may itself bring sources up to date, which may change what it has already read. `SourceReader.is_steady`
+tells: the execution is then thrown away and run again, and now finds its sources fresh.
+
+Sources may be ranges of backed tables that are not loaded. An execution notes all that it meets in `Read.missing`,
+goes on with what is there, and is thrown away in the end. What needs its result is given up likewise; the rest of the
+read is done, so that all that is missing is known at once and the next try finds the rest ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from pequod.engine.base.presence import Presence
+from pequod.engine.base.rows import Rows, SortedRows, merge_layers
+from pequod.engine.joins import timeline
+from pequod.engine.joins.aggregates import State
+from pequod.engine.joins.batches import Batch, take_frames
+from pequod.engine.joins.contexts import Context, Log
+from pequod.engine.joins.coverage import gaps_between
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.plan import Plan
+from pequod.engine.joins.timeline import Around
+from pequod.engine.memory.eviction import PINNED, Memory
+from pequod.engine.memory.ledger import COMPUTING, UNLIMITED
+from pequod.engine.memory.story import Reason
+from pequod.engine.read import Read
+from pequod.engine.reads import execution
+from pequod.engine.reads.execution import Execution, Frame
+from pequod.engine.writes.changes import Changes
+from pequod.language.ranges import prefix_end
+
+
+class SourceReader:
+    """Reads the sources of one join for one execution, and remembers what that made it depend on."""
+
+    __slots__ = ("_join", "_read", "_reader", "_serial", "expires_s", "is_lacking", "upstreams")
+
+    def __init__(self, reader: Reader, join: InstalledJoin, read: Read) -> None:
+        self._reader = reader
+        self._join = join
+        self._read = read
+        self._serial = reader.changes.serial
+        #: Contexts whose rows were read, and the first moment at which one of them expires.
+        self.upstreams: dict[Context, None] = {}
+        self.expires_s = inf
+        #: Something that was read is not loaded: what was made of it is worth nothing.
+        self.is_lacking = False
+
+    @property
+    def is_steady(self) -> bool:
+        """No computed row has changed since the execution began: all that it has read is of one moment."""
+        return self._serial == self._reader.changes.serial
+
+    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the rows of a source that start with ``prefix`` and go on with something in ``[first, last)``.
+
+        Computed rows are brought up to date first. The rows must only be looked at, before the next read.
+        """
+        table = self._join.source_tables[source]
+        if table.presence is not None:
+            self._look_for(table.presence, prefix, first, last)
+        base = table.slice_within(prefix, first, last)
+        upstreams = self._join.upstreams[source]
+        if not upstreams:
+            return base
+        start = prefix + first
+        stop = prefix_end(prefix) if last is None else prefix + last
+        assert stop is not None, "a table name has an end"
+        if start >= stop:
+            return base
+        layers = [base]
+        for upstream in upstreams:
+            if upstream.is_pull:
+                layers.append(self._reader.pull(upstream, start, stop, self._read, self))
+                continue
+            holder = upstream.holder(start, stop)
+            if holder is not None and self._reader.answer((holder,), self._read):
+                self.depend_on(holder)
+                layers.append(holder.slice(start, stop))
+                continue
+            contexts = self._reader.ensure(upstream, start, stop, self._read)
+            if contexts is None:
+                self.is_lacking = True
+                continue
+            for context in contexts:
+                self.depend_on(context)
+            layers.append(upstream.coverage.slice(start, stop))
+        return merge_layers(layers)
+
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Iterator[SortedRows | None] | None:
+        """Return the group of each prefix, None where it is empty; see `Sources`."""
+        table = self._join.source_tables[source]
+        if self._join.upstreams[source] or table.presence is not None or not table.is_cut_between(*around):
+            return None
+        return table.groups(prefixes)
+
+    def make_room(self, tails: list[bytes]) -> int:
+        """Make room for contributions to rows with these tails; return how many there may be before asking again.
+
+        Raises:
+            LimitExceededError: There is none, whatever else goes.
+        """
+        memory = self._reader.memory
+        if memory.ledger.limit_bytes >= UNLIMITED:
+            return UNLIMITED
+        memory.hold(len(tails) * (COMPUTING + len(tails[-1])))
+        return len(tails) + execution.ROWS_AT_A_TIME
+
+    def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> None:
+        start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
+        assert stop is not None, "a table name has an end"
+        read = self._read
+        if start < stop and not presence.holds(start, stop, read.number):
+            read.lack(presence.gaps(start, stop, read.number))
+            self.is_lacking = True
+
+    def depend_on(self, context: Context) -> None:
+        """Remember that rows of ``context`` were read."""
+        self.upstreams[context] = None
+        self.expires_s = min(self.expires_s, context.expires_s)
+
+    def get(self, source: int, key: bytes) -> bytes | None:
+        """Return the value of one source key, None if it is absent."""
+        table = self._join.source_tables[source]
+        if self._join.upstreams[source] or table.presence is not None:
+            rows = self.read(source, key, b"", b"\0")
+            return rows.values[0] if rows.keys else None
+        return table.get(key)
+
+
+class Reader:
+    """Answers reads over installed joins."""
+
+    __slots__ = ("changes", "memory")
+
+    def __init__(self, changes: Changes, memory: Memory) -> None:
+        self.changes = changes
+        self.memory = memory
+
+    def answer(self, contexts: Sequence[Context], read: Read) -> bool:
+        """Bring contexts up to date that hold what is read; tell whether they may answer the read now.
+
+        This is the one place that says when a context may answer: it lives, has not expired, and is fresh or has a log
+        that can be applied. `Engine.scan` asks `Context.ready_until_s` itself for the commonest read.
+
+        Cost:
+            O(contexts), and applying their logs.
+        """
+        now, is_ready = read.now, True
+        for context in contexts:
+            context.last_used = read.number
+            if context.ready_until_s < now:
+                if context.expires_s < now:
+                    return False
+                is_ready = False
+        if not is_ready:
+            for context in contexts:
+                if not (context.is_fresh or self.refresh(context, read)):
+                    return False
+            if len(contexts) > 1 and not all(context.is_ready(now) for context in contexts):
+                # Refreshing one has dropped another, or has brought it new entries.
+                return False
+        for context in contexts:
+            context.join.counters.hits += 1
+        return True
+
+    def ensure(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> list[Context] | None:
+        """Materialise ``[first, last)`` of a join and bring it up to date, as far as what that needs is loaded.
+
+        Returns:
+            The contexts that hold it; None if something is missing.
+
+        Cost:
+            O(log ranges + contexts) if there is nothing to do.
+        """
+        plan, environment, prefix = join.plan_for(first, last)
+        first, last = max(first, prefix), min(last, plan.end_of(prefix))
+        if first >= last:
+            return []
+        was_ready = True
+        lacking: set[Context | tuple[bytes, bytes]] = set()
+        while True:
+            ranges = join.coverage.overlapping(first, last)
+            contexts = list(dict.fromkeys([status.context for status in ranges]))
+            if self._freshen(contexts, lacking, read):
+                gaps = [gap for gap in gaps_between(ranges, first, last) if gap not in lacking]
+                if not gaps:
+                    join.counters.hits += was_ready
+                    return None if lacking else contexts
+                if not self.absorb(contexts, plan):
+                    # All of them before looking again, which is for nothing if there were many. Filling one leaves
+                    # the others gaps: no join reads its own output.
+                    for gap in gaps:
+                        if not self._fill(join, Context(join, plan, environment, prefix), *gap, read):
+                            lacking.add(gap)
+                    # Where there was nothing, one range is all there is.
+                    if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
+                        return [filled]
+            was_ready = False
+
+    def _freshen(self, contexts: list[Context], lacking: set[Context | tuple[bytes, bytes]], read: Read) -> bool:
+        """Bring contexts up to date, once around; tell whether there was nothing to do."""
+        was_fresh = True
+        for context in contexts:
+            context.last_used = read.number
+            if not context.is_live:
+                was_fresh = False
+            elif context.has_expired(read.now):
+                self.changes.drop(context, Reason.EXPIRED)
+                was_fresh = False
+            elif not context.is_fresh and context not in lacking:
+                if not self.refresh(context, read) and context.is_live:
+                    lacking.add(context)
+                was_fresh = False
+        return was_fresh
+
+    def absorb(self, contexts: list[Context], plan: Plan) -> bool:
+        """Drop contexts of single keys, which earlier gets left, before a wider range around them is computed.
+
+        Otherwise a scan after many gets would leave many small ranges, to be found and put together by each read.
+        """
+        points = [context for context in contexts if context.plan.is_point and not context.dependants]
+        if plan.is_point:
+            return False
+        for context in points:
+            self.changes.drop(context, Reason.WIDENED)
+        return bool(points)
+
+    def pull(
+        self, join: InstalledJoin, first: bytes, last: bytes, read: Read, reader: SourceReader | None = None
+    ) -> Rows:
+        """Compute ``[first, last)`` of a join and keep nothing; the rows are not all there if something is missing."""
+        plan, environment, prefix = join.plan_for(first, last)
+        while True:
+            sources = SourceReader(self, join, read)
+            batch = Execution(plan, environment.copy(), first, last, sources, is_unique=join.is_unique).run()
+            if sources.is_lacking or sources.is_steady:
+                break
+        if reader is not None:
+            reader.is_lacking |= sources.is_lacking
+            for context in sources.upstreams:
+                reader.depend_on(context)
+        join.counters.computed_ranges += 1
+        tails, values = _combine(join, batch, {})
+        join.counters.rows_computed += len(tails)
+        return Rows([prefix + tail for tail in tails], values)
+
+    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, read: Read) -> bool:
+        """Materialise a gap, or bring something that it needs a step further; the caller looks again.
+
+        Returns:
+            Whether it got on; if not, something is missing.
+        """
+        if join.is_push:
+            context = join.contexts.get(context.prefix, context)
+            context.last_used = read.number
+            if context.has_expired(read.now):
+                self.changes.drop(context, Reason.EXPIRED)
+                return True
+            if not context.is_fresh:
+                # Its log is about rows that it has; new rows would be right already.
+                return self.refresh(context, read) or not context.is_live
+        sources = SourceReader(self, join, read)
+        batch = Execution(
+            context.plan, context.environment.copy(), first, last, sources, is_unique=join.is_unique
+        ).run()
+        if sources.is_lacking:
+            return False
+        if not sources.is_steady:
+            return True
+        states: dict[bytes, State] = {}
+        rows = _combine(join, batch, states)
+        aggregate = join.aggregate
+        context.take_rows(rows.keys, rows.values, 0 if join.is_unique else aggregate.value_bytes)
+        if join.is_push:
+            join.contexts[context.prefix] = context
+            if states:
+                context.take_states(aggregate, states, len(batch.tails))
+            take_frames(context, batch)
+            context.depend_on(sources.upstreams, sources.expires_s)
+        else:
+            context.expire_by(join.expires_s(read.now))
+        self.cover(context, first, last, read)
+        join.counters.computed_ranges += 1
+        join.counters.rows_computed += len(rows.keys)
+        self.memory.hold()
+        return True
+
+    def cover(self, context: Context, first: bytes, last: bytes, read: Read) -> None:
+        """Let a range of a context, which has its rows, answer reads from now on.
+
+        Requires:
+            No status range overlaps ``[first, last)``.
+        """
+        memory, join = self.memory, context.join
+        context.last_used = read.number
+        if not context.ranges:
+            memory.ledger.change_contexts(1, 0)
+            if join.priority < PINNED:
+                memory.enter(context, (join.priority, read.number, 0))
+        range_count = len(context.ranges)
+        join.coverage.add(first, last, context)
+        memory.ledger.change_contexts(0, len(context.ranges) - range_count)
+
+    def refresh(self, context: Context, read: Read) -> bool:
+        """Bring a context up to date: its upstream contexts, then its own log.
+
+        Returns:
+            Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
+        """
+        context.last_used = read.number
+        while context.is_live and not context.is_fresh:
+            if context.upstreams and (stale := [each for each in context.upstreams if not each.is_fresh]):
+                lacking = [upstream for upstream in stale if not self.refresh(upstream, read) and upstream.is_live]
+                if lacking and context.is_live:
+                    return False
+                continue
+            if timeline.apply_log(context):
+                self.changes.serial += 1
+                context.settle()
+            else:
+                sources = SourceReader(self, context.join, read)
+                batches = self.differences(context, context.log, sources)
+                if sources.is_lacking:
+                    return False
+                if not sources.is_steady:
+                    continue
+                context.settle()
+                context.depend_on(sources.upstreams, sources.expires_s)
+                self.changes.apply(context.join, context, batches)
+            self.memory.make_room()
+        return context.is_live and context.is_fresh
+
+    def differences(self, context: Context, log: Log, sources: SourceReader) -> list[tuple[int, Batch]]:
+        """Return what the changes of a log add to a context's rows and take away.
+
+        The deepest source comes first: its frames still are those of the earlier sources as they were, and the
+        sources after it are done. So each tuple of source keys that came or went is met exactly once, at the
+        shallowest of its changed keys.
+        """
+        plan, join = context.plan, context.join
+
+        def value_of(key: bytes) -> bytes:
+            logged = (plan.value_depth, key)
+            value = log[logged] if logged in log else sources.get(*logged)
+            assert value is not None, "a frame below the value source knows a key of it"
+            return value
+
+        batches = []
+        entries = list(log.items())
+        if len(entries) > 1:
+            entries.sort(key=_depth_of, reverse=True)
+        for (depth, key), old in entries:
+            new = sources.get(depth, key)
+            step = plan.steps[depth]
+            if old == new or (not step.is_value and (old is None) == (new is None)):
+                continue
+            match = step.match(key)
+            assert match is not None, "only keys of the pattern are logged"
+            updaters = plan.sites[depth].at(key, match)
+            waiting = () if updaters is None else updaters.contexts.get(context, ())
+            for extras in (None,) if waiting is None else tuple(waiting):
+                frame = Frame(depth, extras, match, value_of)
+                execution = Execution(
+                    plan, context.environment.copy(), context.first, context.last, sources, is_unique=join.is_unique
+                )
+                if old is not None:
+                    batches.append((-1, execution.resume(frame, key, old)))
+                if new is not None:
+                    batches.append((1, execution.resume(frame, key, new)))
+        return batches
+
+
+def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:
+    return entry[0][0]
+
+
+def _combine(join: InstalledJoin, batch: Batch, states: dict[bytes, State]) -> Rows:
+    """Combine contributions into rows in the order of their tails; leave the aggregate states in ``states``."""
+    if join.is_unique:
+        values = dict(zip(batch.tails, batch.values, strict=True))
+    else:
+        aggregate = join.aggregate
+        for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
+            state = aggregate.add(states.get(tail), source_key, value)
+            if state is not None:
+                states[tail] = state
+        results = {tail: aggregate.result(state) for tail, state in states.items()}
+        values = {tail: value for tail, value in results.items() if value is not None}
+    tails = sorted(values)
+    return Rows(tails, [values[tail] for tail in tails])

@@ -1,0 +1,242 @@
+"""Reads of any range, over tables and joins: bring up what joins compute there, and merge it with what is stored.
+
+    any range        [p|, t|bob})    store   p|bob|100  p|liz|120  s|ann|bob ...
+                                     joins   t: ensure [t|, t|bob})      karma: pulled
+    in one table     [t|ann|100, t|ann|200)   its joins' contexts of level one, if each holds the range
+    up to one end    [t|ann|300, t|ann})      the contexts that answered a read up to there before (`hits`)
+
+The first way is right for every read. The others find the same rows sooner where little is to be done for them; they
+give up, and leave the read to the first, where it is more.
+"""
+
+from __future__ import annotations
+
+from pequod.engine.base.rows import Rows, merge_layers
+from pequod.engine.base.store import Store, Table
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.hits import Hits, View
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.memory.eviction import Memory
+from pequod.engine.read import Read
+from pequod.engine.reads.reader import Reader
+from pequod.engine.writes.catalog import Catalog
+from pequod.engine.writes.changes import Changes
+from pequod.language.errors import MissingError
+from pequod.language.ranges import united
+
+
+class Scans:
+    """Reads of ranges, and what else brings ranges up to date."""
+
+    __slots__ = ("_catalog", "_changes", "_hits", "_memory", "_reader", "_reads", "_store")
+
+    def __init__(
+        self, store: Store, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory, hits: Hits
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._changes = changes
+        self._reader = reader
+        self._memory = memory
+        self._reads = memory.reads
+        self._hits = hits
+
+    def scan_any_range(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
+        """Return the rows of ``[first, last)``, whatever there is to do for them."""
+        if last is not None and first >= last:
+            return Rows([], [])
+        if limit is None or reverse:
+            return self._scan_whole(first, last, limit, reverse=reverse, read=read)
+        # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
+        # them for each piece. Rows may go meanwhile; then it takes more.
+        wanted = limit
+        while True:
+            bound = self._reach(first, last, wanted)
+            rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
+            if bound == last or len(rows.keys) >= limit:
+                return rows
+            wanted *= 2
+
+    def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
+        """Return how far to read for so many rows, as far as what is materialised tells."""
+        for join in self._catalog.over(first, last):
+            start, stop = join.clip(first, last)
+            if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:
+                last = bound
+        return last
+
+    def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
+        layers = [self._store.slice(first, last, limit, reverse=reverse)]
+        joins = self._catalog.over(first, last)
+        pulled = self.bring_up(joins, first, last, read)
+        for join in joins:
+            start, stop = join.clip(first, last)
+            if join in pulled:
+                layers.append(_ordered(pulled[join], reverse=reverse))
+            else:
+                layers.append(join.coverage.slice(start, stop, limit, reverse=reverse))
+        return merge_layers(layers, limit, reverse=reverse)
+
+    def bring_up(
+        self, joins: list[InstalledJoin], first: bytes, last: bytes | None, read: Read
+    ) -> dict[InstalledJoin, Rows]:
+        """Materialise a range of joins and bring it up to date; return the rows of those that keep nothing.
+
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded.
+            LimitExceededError: What it computes does not fit into memory.
+        """
+        while True:
+            read.begin_again(self._changes.serial)
+            pulled = {}
+            for join in joins:
+                start, stop = join.clip(first, last)
+                if join.is_pull:
+                    pulled[join] = self._reader.pull(join, start, stop, read)
+                else:
+                    self._reader.ensure(join, start, stop, read)
+            if self._store.backed:
+                read.lack(self._store.absent(first, last, read.number))
+                self.refuse_missing(read)
+            if read.serial == self._changes.serial:
+                return pulled
+
+    def refuse_missing(self, read: Read) -> None:
+        """Raise MissingError with all that a read lacks, if it lacks anything."""
+        if read.missing:
+            self._memory.wait(read)
+            raise MissingError(united(read.missing))
+
+    def refresh(self, contexts: dict[Context, None], read: Read) -> dict[Context, None]:
+        """Bring contexts up to date; return those for which the read lacks something, noted in it."""
+        read.begin_again(self._changes.serial)
+        for context in contexts:
+            context.last_used = read.number
+        return {context: None for context in contexts if not self._reader.refresh(context, read) and context.is_live}
+
+    def count(self, first: bytes, last: bytes | None, read: Read) -> int:
+        """Return how many keys ``[first, last)`` has; see `Engine.count`."""
+        if last is not None and first >= last:
+            return 0
+        joins = self._catalog.over(first, last)
+        pulled = self.bring_up(joins, first, last, read)
+        if pulled or any(join.rivals for join in joins):
+            return len(self.scan_any_range(first, last, None, reverse=False, read=read).keys)
+        return self._store.count(first, last) + sum(join.coverage.count(*join.clip(first, last)) for join in joins)
+
+    def get(self, join: InstalledJoin, key: bytes, read: Read) -> bytes | None:
+        """Return the value of a key that a join may compute, None if it does not."""
+        end = key + b"\0"
+        context = join.holder(key, end)
+        if context is None or not self._reader.answer((context,), read):
+            pulled = self.bring_up([join], key, end, read)
+            if join in pulled:
+                return pulled[join].values[0] if pulled[join].values else None
+            context = join.holder(key, end)
+            assert context is not None, "it has just been materialised"
+        return context.get(key)
+
+    def scan_in_table(
+        self, table: Table, first: bytes, last: bytes, limit: int | None, *, reverse: bool, now: float
+    ) -> Rows:
+        """Return the rows of a range inside a table, and remember which contexts hold them.
+
+        Requires:
+            ``[first, last)`` is not empty and lies in the table, which joins compute.
+        """
+        if len(table.outputs) == 1 and not (reverse or table.entry_count):
+            timeline = table.outputs[0].level_one(first)
+            if timeline is not None and now <= timeline.ready_until_s and timeline.holds(first, last):
+                # A part of a timeline needs no record either (bench row: scan inside a timeline).
+                timeline.join.counters.hits += 1
+                timeline.last_used = self._reads.count()
+                if last == timeline.end:
+                    self._hits.remember(View(table, first, last, (timeline,), timeline))
+                return timeline.slice(first, last, limit)
+        read = self._reads.begin(now)
+        rows = self._scan_level_one(table, first, last, limit, reverse=reverse, read=read)
+        if rows is None:
+            rows = self.scan_any_range(first, last, limit, reverse=reverse, read=read)
+            self._remember(table, first, last)
+        return rows
+
+    def _scan_level_one(
+        self, table: Table, first: bytes, last: bytes, limit: int | None, *, reverse: bool, read: Read
+    ) -> Rows | None:
+        """Return the rows of a range inside a table, if each of its joins has them in one context of level one.
+
+        Joins that are computed on every read are computed; that is half of what they cost otherwise, and nothing of it
+        can be remembered for the next read (bench row: pull, celebrity).
+
+        Returns:
+            None if a join does not hold the range so, or anything is missing.
+        """
+        kept: list[Context] = []
+        for join in table.outputs:
+            if join.is_pull:
+                continue
+            context = join.level_one(first)
+            if context is None or not context.holds(first, last):
+                return None
+            kept.append(context)
+        if not self._reader.answer(kept, read):
+            return None
+        read.begin_again(self._changes.serial)
+        pulled = {
+            join: self._reader.pull(join, *join.clip(first, last), read) for join in table.outputs if join.is_pull
+        }
+        if read.missing or read.serial != self._changes.serial:
+            return None
+        layers = [table.slice(first, last, limit, reverse=reverse)] if table.entry_count else []
+        for join in table.outputs:
+            if join.is_pull:
+                layers.append(_ordered(pulled[join], reverse=reverse))
+            else:
+                layers.append(kept.pop(0).slice(first, last, limit, reverse=reverse))
+        return merge_layers(layers, limit, reverse=reverse)
+
+    def scan_view(self, view: View, first: bytes, limit: int | None, *, reverse: bool, read: Read) -> Rows:
+        """Return the rows from ``first`` on to the end of a view."""
+        if self._reader.answer(view.contexts, read):
+            return view.rows(first, limit, reverse=reverse)
+        rows = self.scan_any_range(first, view.last, limit, reverse=reverse, read=read)
+        self._remember(view.table, first, view.last)
+        return rows
+
+    def _remember(self, table: Table, first: bytes, last: bytes) -> None:
+        """Note which contexts answered a read inside a table, if each of its joins has what it keeps in one of them.
+
+        Requires:
+            The range is materialised and fresh.
+        """
+        context = table.outputs[0].level_one(first)
+        if len(table.outputs) == 1 and context is not None and context.holds(first, last):
+            # It is found at once anyway, but by its end still sooner.
+            if last == context.end:
+                self._hits.remember(View(table, first, last, (context,), context))
+            return
+        contexts: list[Context] = []
+        for join in table.outputs:
+            if join.is_pull:
+                return
+            start, stop = join.clip(first, last)
+            if start >= stop:
+                continue
+            plan, _, prefix = join.plan_for(start, stop)
+            start, stop = max(start, prefix), min(stop, plan.end_of(prefix))
+            if start >= stop:
+                continue
+            context = join.holder(start, stop)
+            if context is None:
+                # In several, of which a large scan in pieces would find thousands for each piece.
+                return
+            contexts.append(context)
+        timeline = None
+        if len(table.outputs) == 1 and contexts and contexts[0].end == last:
+            # Reads from below its prefix on are not those that are to be found by its end.
+            timeline, first = contexts[0], max(first, contexts[0].prefix)
+        self._hits.remember(View(table, first, last, tuple(contexts), timeline))
+
+
+def _ordered(rows: Rows, *, reverse: bool) -> Rows:
+    return Rows(rows.keys[::-1], rows.values[::-1]) if reverse else rows

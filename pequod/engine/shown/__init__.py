@@ -1,0 +1,1 @@
+"""What people are shown of an engine: statistics, explanations, and where a range may be cut."""

@@ -1,0 +1,218 @@
+"""How a join is evaluated and kept, and what a read of a range would find; nothing is computed or changed by asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pequod.engine.joins.contexts import StatusRange
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.memory.story import Dropped
+from pequod.language.slots import known_run
+from pequod.language.spec import Operator, Pattern, Slot, Snapshot
+
+#: An explanation has no more than these of the ranges that were dropped.
+DROPPED_MAX: Final = 20
+
+
+class Upkeep(StrEnum):
+    """When a change of a source reaches the output."""
+
+    EAGER = "eager"
+    LOGGED = "logged, applied at the next read"
+    ON_READ = "read anew by every read"
+    AT_EXPIRY = "read anew when the snapshot expires"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceExplanation:
+    """One step of a plan, for a read that fixes the output's first slot."""
+
+    source: str
+    #: The part of the source key that is known when the step is reached: it reads the keys with this prefix.
+    reads: str
+    #: The slot by which bounds of the read narrow this range, if they do.
+    narrowed_by: str | None
+    #: Slots that the source's keys give values to.
+    binds: tuple[str, ...]
+    upkeep: Upkeep
+    #: Names of the joins that compute keys of this source.
+    computed_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinExplanation:
+    """A join's plan."""
+
+    name: str
+    text: str
+    #: As it is in effect, and why if it is not as declared.
+    maintenance: str
+    #: Every output key has at most one contribution.
+    is_unique: bool
+    sources: tuple[SourceExplanation, ...]
+    warnings: tuple[str, ...]
+
+
+class PartState(StrEnum):
+    """What a read finds in a part of a join's output."""
+
+    VALID = "valid"
+    LOGGED = "logged"
+    EXPIRED = "expired"
+    ABSENT = "absent"
+    PULLED = "computed on every read"
+
+
+@dataclass(frozen=True, slots=True)
+class PartExplanation:
+    """A part of a range that is in one state."""
+
+    first: bytes
+    last: bytes
+    state: PartState
+    rows: int = 0
+    updaters: int = 0
+    log_entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageExplanation:
+    """One join in a range, and what the next read of the range will have to do for it."""
+
+    join: str
+    parts: tuple[PartExplanation, ...]
+    next_read: str
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedExplanation:
+    """A range that was computed or loaded, and was dropped."""
+
+    #: Of the join that computed it, or of the table that a database owns.
+    name: str
+    first: bytes
+    last: bytes
+    #: What for.
+    reason: str
+    #: How long ago; a tenth of a second more or less.
+    ago_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangeExplanation:
+    """What a read of ``[first, last)`` would find."""
+
+    first: bytes
+    last: bytes | None
+    #: Client-written keys in the range.
+    stored_keys: int
+    joins: tuple[CoverageExplanation, ...]
+    #: What was dropped of the range, the latest first; only of the latest that was dropped anywhere.
+    dropped: tuple[DroppedExplanation, ...] = ()
+
+
+def explain_dropped(dropped: Sequence[Dropped], now: float) -> tuple[DroppedExplanation, ...]:
+    """Explain the latest of what was dropped."""
+    return tuple(
+        DroppedExplanation(one.name, one.first, one.last, one.reason.value, max(0.0, now - one.at_s))
+        for one in dropped[: -1 - DROPPED_MAX : -1]
+    )
+
+
+def explain_join(join: InstalledJoin) -> JoinExplanation:
+    """Explain the plan of a join."""
+    spec = join.spec
+    known = {slot.name for slot in list(spec.output.slots())[:1]}
+    sources = []
+    for depth, source in enumerate(spec.sources):
+        sources.append(_explain_source(join, depth, known))
+        known = known | {slot.name for slot in source.pattern.slots()}
+    return JoinExplanation(
+        name=join.info.name,
+        text=str(spec),
+        maintenance=_maintenance(join),
+        is_unique=join.is_unique,
+        sources=tuple(sources),
+        warnings=join.info.warnings,
+    )
+
+
+def _maintenance(join: InstalledJoin) -> str:
+    declared = str(join.spec.maintenance)
+    if join.is_pull and declared != "pull":
+        pulled = [upstream.info.name for ups in join.upstreams for upstream in ups if upstream.is_pull]
+        return f"pull, because it reads {', '.join(map(repr, dict.fromkeys(pulled)))}, which is computed on every read"
+    return declared
+
+
+def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceExplanation:
+    source = join.spec.sources[depth]
+    run = known_run(source.pattern.parts, known)
+    rest = source.pattern.parts[run:]
+    output_rest = join.spec.output.parts[known_run(join.spec.output.parts, known) :]
+    slot = rest[0] if rest else None
+    is_narrowed = isinstance(slot, Slot) and bool(output_rest) and output_rest[0] == slot
+    return SourceExplanation(
+        source=str(source),
+        reads=str(Pattern(source.pattern.parts[:run])),
+        narrowed_by=slot.name if is_narrowed and isinstance(slot, Slot) else None,
+        binds=tuple(dict.fromkeys(slot.name for slot in source.pattern.slots() if slot.name not in known)),
+        upkeep=_upkeep(join, depth),
+        computed_by=tuple(upstream.info.name for upstream in join.upstreams[depth]),
+    )
+
+
+def _upkeep(join: InstalledJoin, depth: int) -> Upkeep:
+    if join.is_pull:
+        return Upkeep.ON_READ
+    if isinstance(join.spec.maintenance, Snapshot):
+        return Upkeep.AT_EXPIRY
+    is_last = depth == len(join.spec.sources) - 1
+    is_eager = is_last and join.spec.sources[depth].operator is not Operator.CHECK
+    return Upkeep.EAGER if is_eager else Upkeep.LOGGED
+
+
+def explain_coverage(join: InstalledJoin, first: bytes, last: bytes, now: float) -> CoverageExplanation:
+    """Explain what a read of ``[first, last)`` would find of a join.
+
+    Requires:
+        The range lies in the range of the join's outputs.
+    """
+    plan, _, prefix = join.plan_for(first, last)
+    first, last = max(first, prefix), min(last, plan.end_of(prefix))
+    if join.is_pull:
+        parts = [PartExplanation(first, last, PartState.PULLED)] if first < last else []
+        return CoverageExplanation(join.info.name, tuple(parts), "compute the range")
+    gaps = [PartExplanation(*gap, PartState.ABSENT) for gap in join.coverage.gaps(first, last)] if first < last else []
+    held = [_explain_part(status, first, last, now) for status in join.coverage.overlapping(first, last)]
+    parts = sorted([*gaps, *held], key=lambda part: part.first)
+    return CoverageExplanation(join.info.name, tuple(parts), _next_read(parts))
+
+
+def _explain_part(status: StatusRange, first: bytes, last: bytes, now: float) -> PartExplanation:
+    context = status.context
+    start, stop = max(first, status.first), min(last, status.last)
+    state = PartState.EXPIRED if context.expires_s < now else PartState.VALID if context.is_fresh else PartState.LOGGED
+    updaters = len(context.updaters) - context.updaters_gone
+    return PartExplanation(start, stop, state, context.count(start, stop), updaters, len(context.log))
+
+
+def _next_read(parts: list[PartExplanation]) -> str:
+    to_compute = sum(part.state in (PartState.ABSENT, PartState.EXPIRED) for part in parts)
+    logged = [part for part in parts if part.state is PartState.LOGGED]
+    todo = []
+    if to_compute:
+        todo.append("compute 1 range" if to_compute == 1 else f"compute {to_compute} ranges")
+    if logged:
+        entries = sum(part.log_entries for part in logged)
+        applied = "apply 1 log entry" if entries == 1 else f"apply {entries} log entries"
+        todo.append(applied if entries else "bring the sources' joins up to date")
+    rows = sum(part.rows for part in parts if part.state in (PartState.VALID, PartState.LOGGED))
+    if rows:
+        todo.append("return 1 row that is there" if rows == 1 else f"return {rows} rows that are there")
+    else:
+        todo.append("return what that gives" if todo else "return nothing")
+    return ", ".join(todo)

@@ -1,0 +1,72 @@
+"""Keys that cut a range into parts of about equal numbers of rows, by a sample of what is held.
+
+    range   [first ------------------------------------------ last)      count 3
+    sample   a:4        d:4   e:4      k:4  l:4       t:4                key: rows that it stands for
+    splits                    e             l
+
+A sample is taken of every layer: client-written rows and what joins have materialised, fresh or not. A group of rows is
+sampled at least once, so that a table of many small groups is cut as well as one of few large ones.
+
+>>> choose([(b"a", 2), (b"c", 2), (b"b", 2)], b"", 3)
+[b'b', b'c']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pequod.language.ranges import lower
+
+if TYPE_CHECKING:
+    from pequod.engine.base.store import Store
+    from pequod.engine.joins.installed import InstalledJoin
+
+#: Groups of a table and status ranges of a join that are looked at: about 1 µs each, so a few ms for each table.
+GROUPS_MAX: Final = 4096
+#: So many samples for each part, so that parts differ by a small fraction.
+_SAMPLES: Final = 16
+#: One sample for each leaf of rows.
+_WHOLE: Final = 1 << 62
+
+
+def choose(samples: Iterable[tuple[bytes, int]], first: bytes, count: int) -> list[bytes]:
+    """Return up to ``count - 1`` ascending keys above ``first`` that cut samples into parts of about equal weight."""
+    ordered = sorted(samples)
+    total = sum(weight for _, weight in ordered)
+    splits: list[bytes] = []
+    before, part = 0, 1
+    for key, weight in ordered:
+        # Cut where the rows below the key come closest to the next part's beginning, never twice at one key and
+        # never below all of them.
+        if before and part < count and 2 * (before * count - part * total) + weight * count > 0:
+            if key > (splits[-1] if splits else first):
+                splits.append(key)
+            while part < count and 2 * (before * count - part * total) + weight * count > 0:
+                part += 1
+        before += weight
+    return splits
+
+
+def find(store: Store, joins: Iterable[InstalledJoin], first: bytes, last: bytes | None, count: int) -> list[bytes]:
+    """Return keys that cut ``[first, last)`` into about ``count`` parts.
+
+    Cost:
+        O(min(groups, GROUPS_MAX) for each table and join + samples).
+    """
+    if count < 2 or (last is not None and first >= last):
+        return []
+    coarse = list(_sample(store, joins, first, last, _WHOLE))
+    step = sum(weight for _, weight in coarse) // (count * _SAMPLES)
+    return choose(_sample(store, joins, first, last, max(step, 1)), first, count)
+
+
+def _sample(
+    store: Store, joins: Iterable[InstalledJoin], first: bytes, last: bytes | None, step: int
+) -> Iterator[tuple[bytes, int]]:
+    yield from store.sample(first, last, step, GROUPS_MAX)
+    for join in joins:
+        start, stop = max(first, join.first), lower(last, join.last)
+        assert stop is not None
+        if start < stop:
+            yield from join.coverage.sample(start, stop, step, GROUPS_MAX)

@@ -1,0 +1,166 @@
+"""What the engine holds and did, as plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Final
+
+from pequod.engine.base.store import Store
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.memory.ledger import CONTEXT, ENTRY, RANGE, UNLIMITED, Ledger, MemoryStatistics
+from pequod.engine.writes.catalog import Catalog
+from pequod.language.spec import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """The client-written rows of one table."""
+
+    keys: int
+    key_bytes: int
+    value_bytes: int
+    #: Parts that the table is cut into; 0 if it is not cut.
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStatistics:
+    """What is materialised of one join, and what happened to it since it was installed."""
+
+    #: Materialised rows and the bytes of their keys after the prefix; copied keys and values may be shared.
+    rows: int
+    key_bytes: int
+    contexts: int
+    status_ranges: int
+    #: Frames that wait for changes of source keys, and changes noted but not applied yet.
+    updaters: int
+    log_entries: int
+    #: Seconds since the oldest materialised rows were last known to be right: since the first change that a context
+    #: waits to apply, or since a snapshot was taken. 0 if everything is fresh.
+    age_s: float
+    #: Reads that found everything materialised and fresh.
+    hits: int
+    computed_ranges: int
+    rows_computed: int
+    log_applied: int
+    invalidations: int
+    not_a_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Everything of one engine."""
+
+    revision: int
+    #: Client-written keys that belong to no table.
+    loose_keys: int
+    #: By table name, without the delimiter; tables without client-written rows are left out.
+    tables: dict[bytes, TableStatistics]
+    #: By join name.
+    joins: dict[str, JoinStatistics]
+    memory: MemoryStatistics
+
+
+def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStatistics:
+    """Return what the ledger says, with what client-written and loaded rows take now."""
+    return MemoryStatistics(
+        limit_bytes=ledger.limit_bytes if ledger.limit_bytes < UNLIMITED else 0,
+        total_bytes=stored_bytes + loaded_bytes + ledger.computed_bytes + ledger.watch_bytes,
+        stored_bytes=stored_bytes,
+        row_bytes=ledger.entry_count * ENTRY + ledger.row_bytes,
+        context_bytes=ledger.context_count * CONTEXT + ledger.range_count * RANGE,
+        updater_bytes=ledger.updater_bytes,
+        log_bytes=ledger.log_bytes,
+        state_bytes=ledger.state_bytes,
+        watch_bytes=ledger.watch_bytes,
+        loaded_bytes=loaded_bytes,
+        evictions=ledger.evictions,
+        refusals=ledger.refusals,
+        process_bytes=ledger.process_bytes,
+        process_limit_bytes=ledger.process_limit_bytes,
+    )
+
+
+#: What is looked at in one step, 0.6 ms or so: each row counts as one, each context as much as 64.
+_STEP: Final = 16_384
+_CONTEXT_WEIGHT: Final = 64
+
+#: Yields between steps, and returns the statistics.
+Steps = Generator[None, None, Statistics]
+
+
+def collect(
+    store: Store, catalog: Catalog, ledger: Ledger, revision: Callable[[], int], now: float, step: int = _STEP
+) -> Steps:
+    """Collect the statistics step by step; everything may change between steps.
+
+    Ensures:
+        What does not change meanwhile is counted once. What does is counted as of some moment.
+
+    Cost:
+        O(computed rows + contexts): 35 ns a row and 2 us a context.
+    """
+    joins = {}
+    for join in tuple(catalog):
+        joins[join.info.name] = yield from _collect_join(join, now, step)
+    return Statistics(
+        revision=revision(),
+        loose_keys=len(store.loose),
+        tables={
+            name: TableStatistics(table.entry_count, table.key_bytes, table.value_bytes, table.group_count)
+            for name, table in sorted(store.tables.items())
+            if table.entry_count
+        },
+        joins=joins,
+        memory=weighed(ledger, *store.count_bytes()),
+    )
+
+
+def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None, None, JoinStatistics]:
+    rows = key_bytes = contexts = updaters = log_entries = weight = 0
+    oldest_s = now
+    at: bytes | None = None
+    while ranges := join.coverage.beyond(at, max(1, step // _CONTEXT_WEIGHT)):
+        for status in ranges:
+            context = status.context
+            if not context.is_live or status is not context.ranges[0]:
+                continue
+            contexts += 1
+            rows += len(context.rows)
+            updaters += len(context.updaters) - context.updaters_gone
+            log_entries += len(context.log)
+            oldest_s = min(oldest_s, _right_until_s(join, context, now))
+            weight += _CONTEXT_WEIGHT
+            for keys, _ in context.rows.leaves():
+                key_bytes += sum(map(len, keys))
+                weight += len(keys)
+                if weight >= step:
+                    weight = 0
+                    yield
+        at = ranges[-1].first
+    counters = join.counters
+    return JoinStatistics(
+        rows=rows,
+        key_bytes=key_bytes,
+        contexts=contexts,
+        status_ranges=len(join.coverage),
+        updaters=updaters,
+        log_entries=log_entries,
+        age_s=now - oldest_s,
+        hits=counters.hits,
+        computed_ranges=counters.computed_ranges,
+        rows_computed=counters.rows_computed,
+        log_applied=counters.log_applied,
+        invalidations=counters.invalidations,
+        not_a_number=join.aggregate.not_a_number,
+    )
+
+
+def _right_until_s(join: InstalledJoin, context: Context, now: float) -> float:
+    """Return until when a context's rows were certainly those of its sources."""
+    maintenance = join.spec.maintenance
+    if isinstance(maintenance, Snapshot):
+        return context.expires_s - float(maintenance.age_s)
+    return now if context.is_fresh else context.stale_since_s

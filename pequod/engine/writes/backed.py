@@ -1,0 +1,266 @@
+"""Backed tables: what a database owns, as far as it is loaded (paper §3.3).
+
+load     a range as the database has it   -> loaded; what differs from before is told
+apply    a change of the database         -> told, if it lies in a loaded range; else nobody needs to know
+forget   a range, or a little of it       -> absent; what was computed from it is dropped
+evict    the least recently used parts    -> the same, when memory is short
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, pairwise
+from typing import Final
+
+from pequod.engine.base import presence
+from pequod.engine.base.presence import Part, Presence, Removed
+from pequod.engine.base.store import Store, Table
+from pequod.engine.joins.contexts import Context
+from pequod.engine.memory.eviction import HELD, PINNED, WAIT_READS, Memory, Rank
+from pequod.engine.memory.ledger import ROW
+from pequod.engine.memory.story import Reason, Story
+from pequod.engine.read import Read
+from pequod.engine.writes.catalog import Catalog
+from pequod.engine.writes.changes import Changes
+from pequod.language.errors import LimitExceededError
+from pequod.language.ranges import Range, united
+from pequod.language.spec import DELIMITER
+
+#: Rows that go at a time where others have their turn between, and frames of contexts: 1 µs each or so.
+FORGOTTEN_MAX: Final = 512
+
+
+class BackedTable:
+    """Forgets what is loaded of one table, on request or when memory is short.
+
+    Args:
+        priority: What has a lower one is evicted first; PINNED stays.
+    """
+
+    __slots__ = ("_changes", "_memory", "_name", "_presence", "_priority", "_story", "_table")
+
+    def __init__(
+        self, name: str, table: Table, presence: Presence, changes: Changes, memory: Memory, story: Story, priority: int
+    ) -> None:
+        self._name = name
+        self._story = story
+        self._table = table
+        self._presence = presence
+        self._changes = changes
+        self._memory = memory
+        self._priority = priority
+
+    def add(self, first: bytes, last: bytes, keys: list[bytes]) -> None:
+        """Note that a gap is loaded, with these keys.
+
+        Cost:
+            O(keys / PART_ROWS_MAX) parts.
+        """
+        size = presence.PART_ROWS_MAX
+        cuts = [first, *keys[size::size], last]
+        for at, (start, stop) in enumerate(pairwise(cuts)):
+            part, absorbed = self._presence.add(start, stop, min(size, len(keys) - at * size))
+            for old in absorbed:
+                self._leave(old)
+            self._enter(part, self._memory.reads.number + WAIT_READS)
+
+    def forget(self, first: bytes, last: bytes, reason: Reason = Reason.FORGOTTEN) -> None:
+        """Drop what is loaded of a range, and everything that was computed from it."""
+        table, ledger = self._table, self._memory.ledger
+        for context in self._dependants(first, last):
+            self._changes.evict(context, reason)
+        if table.watches.count:
+            table.watches.note_forgotten(first, last)
+        before_bytes = table.count_bytes()
+        for key in table.slice(first, last).keys:
+            table.remove(key)
+        removed: Removed = self._presence.discard(first, last)
+        for part in removed.gone:
+            self._leave(part)
+            self._story.note(self._name, max(first, part.first), min(last, part.last), reason)
+        for part in removed.left:
+            self._enter(part, self._memory.reads.number)
+        ledger.unload(before_bytes - table.count_bytes())
+
+    def forget_some(self, first: bytes, last: bytes) -> bool:
+        """Drop a little of what is loaded of a range, or of what was computed from that; tell whether more may be left.
+
+        Cost:
+            O(FORGOTTEN_MAX) rows or frames, and those of one context.
+        """
+        part = self._presence.first_over(first, last)
+        if part is None:
+            return False
+        first, last = max(first, part.first), min(last, part.last)
+        rows = self._table.slice(first, last, FORGOTTEN_MAX + 1)
+        if len(rows.keys) > FORGOTTEN_MAX:
+            last = rows.keys[-1]
+        frame_count = 0
+        for context in list(islice(self._waiting(first, last), FORGOTTEN_MAX)):
+            frame_count += len(context.updaters)
+            self._changes.evict(context, Reason.FORGOTTEN)
+            if frame_count >= FORGOTTEN_MAX:
+                return True
+        self.forget(first, last)
+        return True
+
+    def rank(self, part: Part) -> Rank | None:
+        """Return the place of a part in the order of going: what was computed from it is no less used.
+
+        Cost:
+            O(log frames + contexts that would go along).
+        """
+        if self._table.watches.count and self._table.watches.are_over(part.first, part.last):
+            return HELD
+        priority, last_used = self._priority, self._memory.last_needed(part.last_used)
+        for context in self._dependants(part.first, part.last):
+            rank = context.rank()
+            if rank is HELD:
+                return HELD
+            priority, last_used = max(priority, rank[0]), max(last_used, rank[1])
+        if last_used < self._memory.reads.number:
+            # It stays used so late when they have gone.
+            part.last_used = last_used
+        return priority, last_used, 1
+
+    def _dependants(self, first: bytes, last: bytes) -> list[Context]:
+        return list(dict.fromkeys(self._waiting(first, last)))
+
+    def _waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
+        """Yield the contexts that wait for changes in a range, and perhaps others; some more than once."""
+        for sites in self._table.readers:
+            for site in sites:
+                yield from site.within(first, last)
+
+    def _enter(self, part: Part, last_used: int) -> None:
+        part.last_used = last_used
+        self._memory.ledger.change_parts(1)
+        if self._priority < PINNED:
+            self._memory.enter(part, (self._priority, self._memory.reads.number, 1))
+
+    def _leave(self, part: Part) -> None:
+        self._memory.ledger.change_parts(-1)
+        self._memory.leave(part)
+
+
+class Backed:
+    """The backed tables of an engine."""
+
+    __slots__ = ("_by_name", "_catalog", "_changes", "_memory", "_priorities", "_store", "_story")
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        changes: Changes,
+        memory: Memory,
+        story: Story,
+        priorities: Mapping[str, int],
+    ) -> None:
+        self._story = story
+        self._store = store
+        self._catalog = catalog
+        self._changes = changes
+        self._memory = memory
+        self._priorities = priorities
+        self._by_name: dict[bytes, BackedTable] = {}
+
+    def declare(self, name: bytes) -> None:
+        """Declare that a database owns the keys of a table; nothing of it is loaded."""
+        table = self._store.back(name)
+        assert table.presence is not None
+        if name not in self._by_name:
+            text = name.decode("utf-8", "backslashreplace")
+            priority = self._priorities.get(text, 0)
+            owner = BackedTable(text, table, table.presence, self._changes, self._memory, self._story, priority)
+            table.presence.owner = self._by_name[name] = owner
+
+    def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
+        """Take in what the database has in a range; return how many rows are others now. See `Engine.load`."""
+        found = dict(rows)
+        self._memory.refuse_beyond(sum([ROW + len(key) + len(value) for key, value in found.items()]))
+        changed = 0
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start >= stop:
+                continue
+            assert table.presence is not None
+            gone = [key for key in table.slice(start, stop).keys if key not in found]
+            keys = sorted(key for key in found if start <= key < stop)
+            owner = self._by_name[table.prefix[:-1]]
+            for gap in table.presence.gaps(start, stop, read.number):
+                owner.add(*gap, keys[bisect_left(keys, gap.first) : bisect_left(keys, gap.last)])
+            for key in gone:
+                changed += self._changes.set_base(table, key, None)
+            for key in keys:
+                changed += self._changes.set_base(table, key, found[key])
+        return changed
+
+    def evict(self, part: Part) -> None:
+        """Forget a part, with everything that was computed from it."""
+        self._by_name[part.first.partition(DELIMITER)[0]].forget(part.first, part.last, Reason.EVICTED)
+
+    def refuse_overfull(self, first: bytes, last: bytes | None, revision: int) -> None:
+        """Make room for what has been loaded of a range; if there is none, whatever goes, forget it again.
+
+        Raises:
+            LimitExceededError: There is none.
+        """
+        self._memory.weigh(revision)
+        try:
+            self._memory.hold()
+        except LimitExceededError:
+            self.forget(first, last, Reason.EVICTED)
+            raise
+
+    def part_of(self, key: bytes) -> Part | None:
+        """Return the loaded part that holds a key; None if the key is not loaded, or of no backed table."""
+        table = self._store.tables.get(key.partition(DELIMITER)[0])
+        return None if table is None or table.presence is None else table.presence.find(key)
+
+    def apply(self, key: bytes, value: bytes | None) -> bool | None:
+        """Take in a change of the database; tell whether it changed a row, None if it is not loaded."""
+        table = self._store.tables.get(key.partition(DELIMITER)[0])
+        if table is None or table.presence is None or not table.presence.has(key):
+            return None
+        return self._changes.set_base(table, key, value)
+
+    def forget(self, first: bytes, last: bytes | None, reason: Reason = Reason.FORGOTTEN) -> None:
+        """Drop what is loaded of a range, and everything that was computed from it; see `Engine.forget`."""
+        self._changes.serial += 1
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start < stop:
+                self._by_name[table.prefix[:-1]].forget(start, stop, reason)
+
+    def forget_some(self, first: bytes, last: bytes | None) -> bool:
+        """Drop a little of what is loaded of a range; see `Engine.forget_some`."""
+        self._changes.serial += 1
+        return any(
+            self._by_name[table.prefix[:-1]].forget_some(*table.clip(first, last)) for table in self._store.backed
+        )
+
+    def are_read(self, first: bytes, last: bytes | None) -> bool:
+        """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
+        if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):
+            return True
+        joins = dict.fromkeys(self._catalog.over(first, last))
+        todo = list(joins)
+        while todo:
+            join = todo.pop()
+            if any(table.presence is not None for table in join.source_tables):
+                return True
+            todo += [up for ups in join.upstreams for up in ups if up not in joins]
+            joins.update(dict.fromkeys(todo))
+        return False
+
+    def loaded(self) -> list[Range]:
+        """Return the loaded ranges."""
+        parts = [part for table in self._store.backed if table.presence is not None for part in table.presence]
+        return list(united(part.range for part in parts))
+
+    @property
+    def part_count(self) -> int:
+        """In how many parts they are kept."""
+        return sum(len(table.presence) for table in self._store.backed if table.presence is not None)

@@ -1,0 +1,249 @@
+"""A backfill: what the sources of a join were at a revision, while they go on changing.
+
+    begin      revision R                       record: nothing
+    put p|bob|120 x    it was absent at R       record: p|bob|120 -> None
+    put p|bob|100 y    it was `w` at R          record: p|bob|100 -> w
+    remove p|bob|120                            as before: the first old value is that of R
+    end        the record is forgotten
+
+The rows at R are the stored ones with the record laid over them. Somebody who is slow computes from these, while reads
+and writes go on; `loading` takes in the result.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sortedcontainers import SortedDict
+
+from pequod.engine.base.rows import Rows
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.plan import Plan
+from pequod.language.errors import BackfillEndedError
+from pequod.language.ranges import Range
+
+#: What an entry of the record takes beside its bytes: three objects and their places in the containers.
+_ENTRY_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Contributions to a range of one context, as they follow from the sources at the backfill's revision.
+
+    A join whose output keys have one contribution each gives rows: ``tails`` ascend strictly. Other joins give the
+    tuples of source keys that contribute, equal ones once with their number in ``times``; ``tails`` ascend.
+    """
+
+    first: bytes
+    last: bytes
+    #: What follows the context's prefix in the output keys.
+    tails: Sequence[bytes]
+    #: One for each tail; none for a count, which does not look at them.
+    values: Sequence[bytes]
+    #: One for each tail; none where output keys have one contribution.
+    times: Sequence[int] = ()
+    #: Keys of the value source, one for each tail; only for copies whose output keys may have several contributions.
+    source_keys: Sequence[bytes] = ()
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of pieces."""
+
+    #: Ranges that are materialised now, with so many rows, and pieces that were already.
+    range_count: int = 0
+    row_count: int = 0
+    skipped_count: int = 0
+
+    def add(self, other: Loaded) -> None:
+        """Count what became of others too."""
+        self.range_count += other.range_count
+        self.row_count += other.row_count
+        self.skipped_count += other.skipped_count
+
+
+class Backfill:
+    """One backfill: a range of a join, and what its sources were at its revision.
+
+    Invariants:
+        1. A row of ``sources`` at the revision is what ``record`` has for its key, else what is stored.
+        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by what a frame knows of them;
+           for those in ``_copied`` it holds none.
+        3. ``_copied`` holds what the recorded keys of the value source make of rows now, if that is the same in all
+           contexts.
+    """
+
+    def __init__(
+        self, join: InstalledJoin, plan: Plan, bounds: Range, revision: int, sources: list[Range], bytes_max: int
+    ) -> None:
+        self.join = join
+        self.plan = plan
+        self.first, self.last = bounds
+        self.revision = revision
+        #: The ranges of source keys that can contribute.
+        self.sources = sources
+        #: Source key -> its value at the revision, None if it was absent; only of keys that changed since.
+        self.record: SortedDict[bytes, bytes | None] = SortedDict()
+        self.record_bytes = 0
+        self.loaded = Loaded()
+        #: Why nothing can be loaded any more; None while it can.
+        self.ended: str | None = None
+        #: The keys of the record when the backfill ended, and what they took.
+        self._changed_at_end = 0, 0
+        self._bytes_max = bytes_max
+        self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
+        site = plan.sites[plan.value_depth]
+        #: Rows are copies whose tails the source keys alone tell, and so what changes is the same for all contexts.
+        self.copies_alike = site.is_alike and not site.step.verify
+        #: What a frame knows of source keys -> tail -> value now, None if the row is no more.
+        self._copied: dict[bytes, dict[bytes, bytes | None]] = {}
+        #: Tails and values of rows that were loaded, and what remembering them takes.
+        self._shared: dict[bytes, bytes] = {}
+        self._shared_bytes = 0
+
+    def note(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Record what a source key was, unless it changed before, and what its rows are now.
+
+        Cost:
+            1 µs or so for each source, while a backfill goes on.
+        """
+        is_first = key not in self.record
+        is_source = False
+        for site, (first, last), by_prefix in zip(self.plan.sites, self.sources, self._by_prefix, strict=True):
+            if not first <= key < last:
+                continue
+            is_source = True
+            is_copied = self.copies_alike and site.step.is_value
+            match = site.step.match(key) if is_first or is_copied else None
+            if match is None:
+                continue
+            frame_key = site.step.frame_key_of(key, match)
+            prefix = frame_key if isinstance(frame_key, bytes) else frame_key[0]
+            if is_copied:
+                self._copied.setdefault(prefix, {})[site.tail_of(match)] = new
+            else:
+                by_prefix.setdefault(prefix, []).append(key)
+        if not is_source or not is_first:
+            return
+        self.record[key] = old
+        self.record_bytes += len(key) + len(old or b"") + _ENTRY_BYTES
+        if self.record_bytes > self._bytes_max:
+            self.end(
+                f"the changes since it began take more than {self._bytes_max} bytes; begin again for what is left, "
+                "in smaller ranges, or raise backfill_bytes_max"
+            )
+
+    def end(self, reason: str) -> None:
+        """Load and record nothing more, and forget the record."""
+        if self.ended is None:
+            self.ended = reason
+            self._changed_at_end = len(self.record), self.record_bytes
+            self.record.clear()
+            self.record_bytes = 0
+            self._by_prefix = [{} for _ in self.plan.steps]
+            self._copied.clear()
+            self._shared.clear()
+
+    def changed_size(self) -> tuple[int, int]:
+        """Return how many source keys changed since the revision, or until the end, and what recording them took."""
+        return (len(self.record), self.record_bytes) if self.ended is None else self._changed_at_end
+
+    def changed(self, depth: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
+        """Return the recorded keys of a source that start with ``prefix`` and go on within ``[first, last)``."""
+        keys = self._by_prefix[depth].get(prefix)
+        if not keys:
+            return []
+        keys.sort()
+        start = bisect_left(keys, prefix + first)
+        return keys[start : None if last is None else bisect_left(keys, prefix + last)]
+
+    def has_changed(self, depth: int) -> bool:
+        """Tell whether any key of a source is recorded, other than those that make copies alike."""
+        return bool(self._by_prefix[depth])
+
+    def copied(self, prefixes: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """Return what became of rows that are copies of source keys with these prefixes: tail -> value, None if gone.
+
+        Cost:
+            O(prefixes + rows returned), 0.1 µs or so for each.
+        """
+        found: dict[bytes, bytes | None] = {}
+        if self._copied:
+            for rows in map(self._copied.get, prefixes):
+                if rows is not None:
+                    found |= rows
+        return found
+
+    def source_rows(self, first: bytes, last: bytes, limit: int) -> Rows:
+        """Return rows of ``[first, last)`` as they were at the revision, the first of it.
+
+        Returns:
+            About so many rows; none only if there are none.
+
+        Raises:
+            BackfillEndedError: The backfill has ended.
+
+        Cost:
+            O(rows returned), and O(log n) for each that changed.
+        """
+        self.refuse_ended()
+        table = next((table for table in self.join.source_tables if table.prefix <= first < table.end), None)
+        while table is not None and first < last:
+            found = table.slice(first, min(last, table.end), limit)
+            stop = found.keys[-1] + b"\0" if len(found.keys) == limit else last
+            changed = list(self.record.irange(first, stop, inclusive=(True, False)))
+            rows = self.as_they_were(found, changed)
+            if rows.keys:
+                return rows
+            # All that was read has come since the revision.
+            first = stop
+        return Rows([], [])
+
+    def as_they_were(self, rows: Rows, changed: list[bytes]) -> Rows:
+        """Return stored rows as they were at the revision; ``changed`` are the recorded keys among and between them."""
+        if not changed:
+            return rows
+        found = dict(zip(rows.keys, rows.values, strict=True))
+        for key in changed:
+            old = self.record[key]
+            if old is None:
+                found.pop(key, None)
+            else:
+                found[key] = old
+        keys = sorted(found)
+        return Rows(keys, [found[key] for key in keys])
+
+    def share(self, found: Sequence[bytes]) -> list[bytes]:
+        """Return equal bytes, one object for those that occurred before: a post is in many timelines.
+
+        What is remembered for this has the room that the record leaves; all of it is forgotten when that is full.
+        """
+        if self.record_bytes + self._shared_bytes > self._bytes_max:
+            self._shared.clear()
+            self._shared_bytes = 0
+        known, count = self._shared.setdefault, len(self._shared)
+        shared = [known(one, one) for one in found]
+        if len(self._shared) > count:
+            mean = sum(map(len, found)) // len(found)
+            self._shared_bytes += (len(self._shared) - count) * (mean + _ENTRY_BYTES)
+        return shared
+
+    def refuse_ended(self) -> None:
+        """Raise BackfillEndedError if the backfill has ended."""
+        if self.ended is not None:
+            raise BackfillEndedError(self.join.info.name, self.ended)
+
+    def _check(self) -> None:
+        by_prefix = {key for prefixes in self._by_prefix for keys in prefixes.values() for key in keys}
+        assert by_prefix <= self.record.keys(), "invariant 2"
+        site = self.plan.sites[self.plan.value_depth]
+        table = self.join.source_tables[self.plan.value_depth]
+        copied: dict[object, dict[bytes, bytes | None]] = {}
+        for key in self.record.irange(*self.sources[self.plan.value_depth], inclusive=(True, False)):
+            match = site.step.match(key)
+            if match is not None and self.copies_alike:
+                copied.setdefault(site.step.frame_key_of(key, match), {})[site.tail_of(match)] = table.get(key)
+        assert copied == self._copied, "invariant 3"
+        assert self.ended is None or not self.record

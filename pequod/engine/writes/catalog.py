@@ -1,0 +1,291 @@
+"""The installed joins: names, order, who reads whom, and what is refused (paper §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pequod.engine.base.store import Cut, Store, Table
+from pequod.engine.joins.installed import InstalledJoin, Join
+from pequod.engine.memory.ledger import Ledger
+from pequod.engine.memory.story import Reason
+from pequod.engine.writes.changes import Changes
+from pequod.escapes import shown
+from pequod.language.errors import JoinError, UnknownJoinError
+from pequod.language.patterns import compile_matcher, may_overlap
+from pequod.language.ranges import prefix_end
+from pequod.language.rules import check_spec
+from pequod.language.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
+
+
+class Catalog:
+    """Installs and drops joins.
+
+    Invariants:
+        1. No join reads its own output, directly or through others.
+        2. No client-written key is of an installed join's output pattern.
+        3. A join that reads a join computed on every read is computed on every read itself, unless a snapshot.
+    """
+
+    __slots__ = ("_changes", "_installed", "_ledger", "_next_order", "_priorities", "_store", "is_timed")
+
+    def __init__(self, store: Store, changes: Changes, ledger: Ledger, priorities: Mapping[str, int]) -> None:
+        self._store = store
+        self._ledger = ledger
+        #: By the name of a join, installed or not.
+        self._priorities = priorities
+        self._changes = changes
+        self._installed: dict[str, InstalledJoin] = {}
+        self._next_order = 0
+        #: A snapshot join is installed.
+        self.is_timed = False
+
+    def __iter__(self) -> Iterator[InstalledJoin]:
+        return iter(self._installed.values())
+
+    def find(self, name: str) -> InstalledJoin:
+        """Return the join of that name.
+
+        Raises:
+            UnknownJoinError: There is none.
+        """
+        join = self._installed.get(name)
+        if join is None:
+            raise UnknownJoinError(name)
+        return join
+
+    def over(self, first: bytes, last: bytes | None) -> list[InstalledJoin]:
+        """Return the joins whose outputs may lie in ``[first, last)``, the earliest first."""
+        return [join for join in self._installed.values() if first < join.last and (last is None or join.first < last)]
+
+    def add(self, specs: Sequence[JoinSpec]) -> tuple[list[Join], bool]:
+        """Install joins, all or none; one that is installed already stays as it is.
+
+        Returns:
+            The joins in the order of ``specs``, and whether any is new.
+
+        Raises:
+            JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
+        """
+        for spec in specs:
+            check_spec(spec)
+        present = {join.spec: join for join in self._installed.values()}
+        fresh = [spec for spec in dict.fromkeys(specs) if spec not in present]
+        for spec in fresh:
+            self._refuse_written_keys(spec)
+        _refuse_cycles([*present, *fresh], set(fresh))
+        for spec in fresh:
+            present[spec] = self._install(spec)
+        if fresh:
+            self._relate()
+            self._forget([present[spec] for spec in fresh])
+        return [present[spec].info for spec in specs], bool(fresh)
+
+    def drop(self, name: str) -> None:
+        """Take out a join and exactly its outputs.
+
+        Raises:
+            UnknownJoinError: No join has this name.
+        """
+        join = self.find(name)
+        self._forget([join])
+        del self._installed[name]
+        _table_of(self._store, join.spec.output).outputs.remove(join)
+        for table, sites in zip(join.source_tables, join.sites, strict=True):
+            table.readers[:] = [reader for reader in table.readers if reader is not sites]
+        self._relate()
+
+    def invalidate(self, first: bytes, last: bytes | None) -> int:
+        """Drop what is computed of a range, and what that was computed from; return how many contexts these were.
+
+        Cost:
+            O(frames of what is dropped).
+        """
+        joins = dict.fromkeys(self.over(first, last))
+        found = [status.context for join in joins for status in join.coverage.overlapping(*join.clip(first, last))]
+        # A join that keeps nothing shows what others keep.
+        todo = [join for join in joins if join.is_pull]
+        while todo:
+            for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
+                found += [status.context for status in upstream.coverage]
+                todo += [upstream] if upstream.is_pull else []
+        doomed = dict.fromkeys(found)
+        while found:
+            found += [up for up in found.pop().upstreams if up not in doomed]
+            doomed.update(dict.fromkeys(found))
+        for context in doomed:
+            self._changes.drop(context, Reason.INVALIDATED)
+        return len(doomed)
+
+    def _install(self, spec: JoinSpec) -> InstalledJoin:
+        table = _table_of(self._store, spec.output)
+        tables = [_table_of(self._store, source.pattern) for source in spec.sources]
+        info = Join(self._new_name(table), spec, _warnings(spec))
+        priority = self._priorities.get(info.name, 0)
+        join = InstalledJoin(info, self._next_order, table, tables, ledger=self._ledger, priority=priority)
+        self._next_order += 1
+        self._installed[join.info.name] = join
+        table.outputs.append(join)
+        for source_table, sites in zip(tables, join.sites, strict=True):
+            source_table.readers.append(sites)
+        for source_table, cut in _cuts(join):
+            if source_table.cut is None:
+                source_table.regroup(cut)
+        return join
+
+    def _new_name(self, table: Table) -> str:
+        stem = table.prefix[:-1].decode("utf-8", "backslashreplace")
+        number = 1
+        while (name := stem if number == 1 else f"{stem}.{number}") in self._installed:
+            number += 1
+        return name
+
+    def _refuse_written_keys(self, spec: JoinSpec) -> None:
+        first = spec.output.literal_prefix
+        match = compile_matcher(spec.output).match
+        table = self._store.tables.get(first.partition(DELIMITER)[0])
+        if table is None:
+            return
+        if table.presence is not None:
+            raise JoinError(
+                f"the join would compute keys of {shown(table.prefix)}, which belong to the database behind this cache",
+                hint="choose another output table",
+                span=spec.output.span,
+            )
+        for key in table.slice(first, prefix_end(first)).keys:
+            if match(key):
+                raise JoinError(
+                    f"the join would compute the key {shown(key)}, which a client has written",
+                    hint="remove the written keys of this pattern first, or choose another output table",
+                    span=spec.output.span,
+                )
+
+    def _relate(self) -> None:
+        """Work out anew which joins read which, and which are computed on every read."""
+        joins = list(self._installed.values())
+        self.is_timed = any(isinstance(join.spec.maintenance, Snapshot) for join in joins)
+        for join in joins:
+            join.upstreams = [
+                [other for other in joins if may_overlap(source.pattern, other.spec.output)]
+                for source in join.spec.sources
+            ]
+            join.reads_tables = not any(join.upstreams) and all(table.presence is None for table in join.source_tables)
+            join.rivals = [
+                other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
+            ]
+        for join in joins:
+            join.downstreams = [
+                sites
+                for other in joins
+                for sites, upstreams in zip(other.sites, other.upstreams, strict=True)
+                if join in upstreams
+            ]
+        for join in _upstream_first(joins):
+            declared = isinstance(join.spec.maintenance, Pull)
+            inherited = any(upstream.is_pull for upstreams in join.upstreams for upstream in upstreams)
+            is_pull = declared or (inherited and not isinstance(join.spec.maintenance, Snapshot))
+            if is_pull != join.is_pull:
+                self._forget([join])
+                join.is_pull = is_pull
+                join.plans.clear()
+                for sites in join.sites:
+                    sites.clear()
+
+    def _forget(self, joins: list[InstalledJoin]) -> None:
+        """Drop all contexts of joins and of those that read them, however far down."""
+        seen = dict.fromkeys(joins)
+        todo = list(joins)
+        while todo:
+            join = todo.pop()
+            for context in {status.context: None for status in join.coverage}:
+                self._changes.drop(context, Reason.JOINS)
+            readers = [other for other in self._installed.values() if any(join in ups for ups in other.upstreams)]
+            todo += [reader for reader in readers if reader not in seen]
+            seen.update(dict.fromkeys(readers))
+        self._changes.serial += 1
+
+    def _check(self) -> None:
+        for name, join in self._installed.items():
+            assert join.info.name == name
+            join._check()
+            assert not any(
+                join.match_output(key)
+                for key in _table_of(self._store, join.spec.output).slice(join.first, join.last).keys
+            ), "invariant 2"
+
+
+def _table_of(store: Store, pattern: Pattern) -> Table:
+    return store.table(pattern.literal_prefix.partition(DELIMITER)[0])
+
+
+def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
+    """Yield how the source tables are best cut: after a first slot that is known when the source is read.
+
+    A read is taken to fix the first slot of the output, as a scan of one timeline does.
+    """
+    output = next(join.spec.output.slots(), None)
+    known = set() if output is None else {output.name}
+    for table, source in zip(join.source_tables, join.spec.sources, strict=True):
+        match source.pattern.parts:
+            case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if name == table.prefix and slot in known:
+                yield table, Cut(None if width is None else width + len(follow))
+        known.update(slot.name for slot in source.pattern.slots())
+
+
+def _warnings(spec: JoinSpec) -> tuple[str, ...]:
+    value = next(source for source in spec.sources if source.operator is not Operator.CHECK)
+    shown = {slot.name for slot in spec.output.slots()}
+    missing = list(dict.fromkeys(slot.name for slot in value.pattern.slots() if slot.name not in shown))
+    if value.operator is not Operator.COPY or not missing:
+        return ()
+    slots = ", ".join(f"<{name}>" for name in missing)
+    warning = (
+        f"ambiguous: keys of {value.pattern} that differ only in {slots} give one output key, which shows the value "
+        f"of the greatest of them. Add {slots} to the output pattern, or use an aggregate"
+    )
+    return (warning,)
+
+
+def _refuse_cycles(specs: list[JoinSpec], fresh: set[JoinSpec]) -> None:
+    reads = {
+        spec: [other for other in specs if any(may_overlap(source.pattern, other.output) for source in spec.sources)]
+        for spec in specs
+    }
+    for start in specs:
+        if start not in fresh:
+            continue
+        path = _path_back(start, reads)
+        if path is not None:
+            spelled = " reads ".join(str(spec.output) for spec in [*path, start])
+            raise JoinError(
+                f"the join would read its own output: {spelled}",
+                hint="cache joins cannot be recursive; write the output to another table",
+                span=start.output.span,
+            )
+
+
+def _path_back(start: JoinSpec, reads: dict[JoinSpec, list[JoinSpec]]) -> list[JoinSpec] | None:
+    """Return the shortest chain of joins from ``start`` back to it, None if there is none."""
+    paths = [[start]]
+    seen: set[JoinSpec] = set()
+    for path in paths:
+        for other in reads[path[-1]]:
+            if other == start:
+                return path
+            if other not in seen:
+                seen.add(other)
+                paths.append([*path, other])
+    return None
+
+
+def _upstream_first(joins: list[InstalledJoin]) -> list[InstalledJoin]:
+    ordered: dict[InstalledJoin, None] = {}
+
+    def visit(join: InstalledJoin) -> None:
+        for upstreams in join.upstreams:
+            for upstream in upstreams:
+                visit(upstream)
+        ordered[join] = None
+
+    for join in joins:
+        visit(join)
+    return list(ordered)

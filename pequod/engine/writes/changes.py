@@ -1,0 +1,301 @@
+"""Changes: from one changed key to everything that depends on it (paper §3.2).
+
+put p|bob|120 --> sites that read p --> value source: eagerly into t|ann|, t|liz|, ...
+                                    --> check source: noted in the log of each context
+every row that changes so is a change of the next joins' sources: a worklist, no recursion
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+
+from pequod.engine.base.store import Table
+from pequod.engine.joins import timeline
+from pequod.engine.joins.batches import Batch, Told, apply_batch
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.hits import Hits
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.updaters import Site, Updaters
+from pequod.engine.memory.eviction import Memory
+from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
+from pequod.engine.memory.story import Reason, Story
+from pequod.engine.writes.backfill import Backfill
+
+#: A context with more log entries than this is dropped and computed anew when it is read: by then the
+#: log is about as long as what it would save.
+LOG_MAX = 10_000
+_PRESENT = b""
+
+
+class Changes:
+    """Applies changes of source keys to materialised outputs."""
+
+    __slots__ = ("_hits", "_ledger", "_memory", "_overflowing", "_queue", "_story", "backfills", "serial")
+
+    def __init__(self, memory: Memory, hits: Hits, story: Story) -> None:
+        self._memory = memory
+        self._ledger = memory.ledger
+        self._hits = hits
+        self._story = story
+        #: Grows with every change of computed rows that is not the effect of one base key, and with every
+        #: context dropped: whoever reads several sources looks at it to see whether they belong together.
+        self.serial = 0
+        self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
+        self._overflowing: list[Context] = []
+        #: The live backfills, which record what source keys were.
+        self.backfills: list[Backfill] = []
+
+    def set_base(self, table: Table, key: bytes, value: bytes | None) -> bool:
+        """Change a base row and what depends on it (None: take it out); tell whether it is another now.
+
+        `Engine.put` does the same without the call, which would be a tenth of it.
+        """
+        old = table.remove(key) if value is None else table.put(key, value)
+        if old == value:
+            return False
+        if table.watches.count:
+            table.watches.tell_stored(key, old, value)
+        if table.readers:
+            self.base_changed(table.readers, key, old, value)
+        return True
+
+    def set_run(self, table: Table, keys: list[bytes], values: list[bytes]) -> int:
+        """Set base rows whose keys ascend strictly, as `set_base` does; return how many are others now."""
+        if table.watches.count or self.backfills or any(map(any, table.readers)):
+            return sum([self.set_base(table, key, value) for key, value in zip(keys, values, strict=True)])
+        return table.put_run(keys, values)
+
+    def base_changed(self, readers: list[list[Site]], key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Bring everything up to date with the change of a base key (None: absent).
+
+        Cost:
+            About 0.4 µs for each timeline entry that a post makes (bench row: fan-out).
+        """
+        if self.backfills:
+            self._record(key, old, new)
+        for sites in readers:
+            for site in sites:
+                self._apply(site, key, old, new)
+        if self._queue or self._overflowing:
+            self._drain()
+
+    def _record(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        for backfill in self.backfills:
+            backfill.note(key, old, new)
+        if any(backfill.ended is not None for backfill in self.backfills):
+            self.backfills = [backfill for backfill in self.backfills if backfill.ended is None]
+
+    def _drain(self) -> None:
+        queue = self._queue
+        while queue:
+            readers, key, old, new = queue.popleft()
+            for sites in readers:
+                for site in sites:
+                    self._apply(site, key, old, new)
+        for context in self._overflowing:
+            self.drop(context, Reason.LOGGED)
+        self._overflowing.clear()
+
+    def _apply(self, site: Site, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        step = site.step
+        if not step.is_value and (old is None) == (new is None):
+            return
+        match = step.match(key)
+        if match is None:
+            return
+        updaters = site.at(key, match)
+        if updaters is None:
+            return
+        if not (step.is_value and site.is_last):
+            if not step.is_value and old is not None:
+                # Only its presence counts.
+                old = _PRESENT
+            # The old value is one object in all logs.
+            grows_bytes = LOG_ENTRY + len(key) + (0 if old is None else len(old) // len(updaters.contexts))
+            for context in updaters.contexts:
+                self._note(context, step.depth, key, old, grows_bytes)
+        elif site.is_alike:
+            self._fan_out(site.join, updaters, site.tail_of(match), old, new)
+        elif site.is_steady and new is not None and not (site.join.downstreams or site.join.watches.count):
+            self._replace(site, updaters, match.groups(), new)
+        else:
+            self._update(site, updaters, key, match.groups(), old, new)
+
+    def _note(self, context: Context, depth: int, key: bytes, old: bytes | None, grows_bytes: int) -> None:
+        count = context.note(depth, key, old, grows_bytes)
+        if context.is_fresh:
+            self._mark_stale(context)
+        if count > LOG_MAX:
+            self._overflowing.append(context)
+
+    def _fan_out(
+        self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
+    ) -> None:
+        """Copy one value, or its absence, under ``tail`` into every context."""
+        ledger, size = self._ledger, 0
+        if old is None:
+            size = BYTES + len(tail)
+            updaters.tail_bytes += size
+        elif new is None:
+            size = -min(BYTES + len(tail), updaters.tail_bytes)
+            updaters.tail_bytes += size
+        if new is None or join.downstreams or join.watches.count:
+            for context in updaters.contexts:
+                if context.covers(tail):
+                    self._set(join, context, tail, new, 0)
+            ledger.fan_out(0, size)
+            return
+        ledger.fan_out(timeline.apply_write(updaters.contexts, tail, new), size)
+
+    def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
+        """Copy one value into rows that mostly are there already; the hot loop of a vote on an interleaved page.
+
+        Frames remember the tails of their rows: building a tail and looking whether the context covers it were two
+        thirds of the time. A row takes 0.4 µs instead of 1.8, 1.0 instead of 3.5 outside the processor's cache.
+        """
+        join, step, plan = site.join, site.step, site.plan
+        for context, waiting in updaters.contexts.items():
+            assert waiting is not None, "a step has extras or has none"
+            rows = context.rows
+            for extras, remembered in waiting.items():
+                tail = remembered
+                if tail is None:
+                    env = context.environment.copy()
+                    for group, number in step.bindings:
+                        env[number] = groups[group]
+                    for number, value in zip(step.extras, extras, strict=True):
+                        env[number] = value
+                    tail = plan.tail(env)
+                keys = rows.keys
+                at = bisect_left(keys, tail)
+                if at < len(keys) and keys[at] == tail:
+                    rows.values[at] = new
+                    if remembered is None:
+                        # The row's own object, which takes no more memory.
+                        waiting[extras] = keys[at]
+                elif context.covers(tail):
+                    self._set(join, context, tail, new, BYTES + len(tail))
+
+    def _update(
+        self,
+        site: Site,
+        updaters: Updaters,
+        source_key: bytes,
+        groups: tuple[bytes, ...],
+        old: bytes | None,
+        new: bytes | None,
+    ) -> None:
+        join, step, plan = site.join, site.step, site.plan
+        for context, waiting in updaters.contexts.items():
+            env = context.environment.copy()
+            for group, number in step.bindings:
+                env[number] = groups[group]
+            for extras in waiting or ((),):
+                for number, value in zip(step.extras, extras, strict=True):
+                    env[number] = value
+                tail = plan.tail(env)
+                if not context.covers(tail):
+                    continue
+                if join.is_unique:
+                    self._set(join, context, tail, new, BYTES + len(tail))
+                else:
+                    before, after = context.contribute(join.aggregate, tail, source_key, old, new)
+                    self._emit(join, context, tail, before, after)
+
+    def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None, own_bytes: int) -> None:
+        if new is None:
+            old = context.rows.remove(tail)
+            if old is not None:
+                context.lose_row()
+        else:
+            old = context.rows.put(tail, new)
+            if old is None:
+                context.gain_rows(1, own_bytes)
+        self._emit(join, context, tail, old, new)
+
+    def apply(self, join: InstalledJoin, context: Context, batches: Iterable[tuple[int, Batch]]) -> None:
+        """Add (sign 1) or take away (sign -1) what executions found, in their order.
+
+        Ensures:
+            Whatever depends on the rows that changed is up to date, or has the change in its log.
+        """
+        self.serial += 1
+        told: Told | None = [] if join.downstreams or join.watches.count else None
+        for sign, batch in batches:
+            apply_batch(context, sign, batch, told)
+        for tail, before, after in told or ():
+            self._emit(join, context, tail, before, after)
+        self._drain()
+
+    def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
+        is_watched = join.watches.count > 0
+        if old == new or not (is_watched or join.downstreams):
+            return
+        key = context.prefix + tail
+        if join.rivals:
+            old, new = _as_seen(join, key, old, new)
+            if old == new:
+                return
+        if join.downstreams:
+            self._queue.append((join.downstreams, key, old, new))
+        if is_watched:
+            join.watches.tell_computed(key, old, new)
+
+    def _mark_stale(self, context: Context) -> None:
+        todo = [context]
+        while todo:
+            stale = todo.pop()
+            if stale.is_fresh:
+                stale.go_stale(self._story.now_s)
+                if stale.join.watches.count:
+                    stale.join.watches.note_stale(stale)
+                todo += stale.dependants
+
+    def drop(self, context: Context, reason: Reason) -> None:
+        """Forget a context, and every context that was computed from it.
+
+        Cost:
+            O(frames of what is dropped).
+        """
+        self.serial += 1
+        self.evict(context, reason)
+
+    def evict(self, context: Context, reason: Reason) -> None:
+        """Do the same to a context that no read under way uses; they need not begin again."""
+        todo = [context]
+        while todo:
+            dropped = todo.pop()
+            if not dropped.is_live:
+                continue
+            join = dropped.join
+            if join.watches.count:
+                join.watches.note_lost(dropped)
+            for status in dropped.ranges:
+                self._story.note(join.info.name, status.first, status.last, reason)
+            self._ledger.change_contexts(-1, -len(dropped.ranges))
+            self._memory.leave(dropped)
+            join.counters.invalidations += dropped is not context
+            join.coverage.discard(dropped)
+            if join.contexts.get(dropped.prefix) is dropped:
+                del join.contexts[dropped.prefix]
+            if dropped.view is not None:
+                self._hits.forget(dropped.view)
+            dropped.die()
+            todo += dropped.dependants
+
+
+def _as_seen(
+    join: InstalledJoin, key: bytes, old: bytes | None, new: bytes | None
+) -> tuple[bytes | None, bytes | None]:
+    """Return how a change looks to readers where other joins may compute the key: the earliest join's value stands."""
+    for rival in join.rivals:
+        status = rival.coverage.find(key)
+        value = None if status is None else status.context.get(key)
+        if value is None:
+            continue
+        if rival.order < join.order:
+            return value, value
+        return (value if old is None else old), (value if new is None else new)
+    return old, new

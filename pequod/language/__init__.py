@@ -1,0 +1,1 @@
+"""The language of cache joins: specifications, their rules, and what follows from them alone; pure values."""

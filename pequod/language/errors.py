@@ -1,0 +1,190 @@
+"""Everything that the engine refuses, as exceptions that carry their facts.
+
+The caller's fault or a limit is a subclass of `PequodError`; a defect of ours is an `assert`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pequod.escapes import shown
+from pequod.language.ranges import Range
+
+#: Messages show no more of what they were given: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
+_SENTENCE_MAX: Final = 600
+_LINE_MAX: Final = 120
+_KEY_MAX: Final = 80
+
+
+class PequodError(Exception):
+    """Anything that Pequod refuses or cannot do; the text says what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a piece of a declaration stands in its text.
+
+    Source:
+        Ours; offsets count characters, lines and columns count from 1.
+    """
+
+    #: Offset of the first character, and of the one after the last: ``start < end``.
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+class JoinError(PequodError):
+    """A cache join that cannot be installed: malformed, contradictory or in conflict.
+
+    The text shows the reason, the declaration's line with a caret where the position is known, and a hint.
+    """
+
+    def __init__(self, reason: str, *, hint: str = "", span: Span | None = None, text: str | None = None) -> None:
+        super().__init__(reason)
+        #: What is wrong, one sentence without the position.
+        self.reason = _shortened(reason)
+        #: What would mend it; empty if there is nothing to say.
+        self.hint = _shortened(hint)
+        #: Where, if the join came from text.
+        self.span = span
+        #: The whole text of the declaration, if known.
+        self.text = text
+
+    def with_text(self, text: str) -> JoinError:
+        """Return the same error with the text that ``span`` points into."""
+        return JoinError(self.reason, hint=self.hint, span=self.span, text=text)
+
+    def __str__(self) -> str:
+        message = self.reason
+        if self.span is not None:
+            message = f"line {self.span.line}, column {self.span.column}: {message}"
+            if self.text is not None:
+                message += "\n" + _caret(self.text, self.span)
+        if self.hint:
+            message += f"\nhint: {self.hint}"
+        return message
+
+
+def _caret(text: str, span: Span) -> str:
+    lines = text.split("\n")
+    line = lines[span.line - 1] if span.line <= len(lines) else ""
+    column = span.column - 1
+    width = max(1, min(span.end - span.start, len(line) - column))
+    if len(line) > _LINE_MAX:
+        left = max(0, column - _LINE_MAX // 3)
+        right = left + _LINE_MAX
+        line = f"{'…' if left else ''}{line[left:right]}{'…' if right < len(line) else ''}"
+        column -= left - bool(left)
+        width = max(1, min(width, len(line) - column))
+    margin = "".join("\t" if c == "\t" else " " for c in line[:column])
+    return f"    {line}\n    {margin}{'^' * width}"
+
+
+def _shortened(sentence: str) -> str:
+    """Return a sentence, without its middle if that holds somebody's endless name."""
+    half = _SENTENCE_MAX // 2
+    return sentence if len(sentence) <= _SENTENCE_MAX else f"{sentence[:half]} … {sentence[-half:]}"
+
+
+class UnknownJoinError(PequodError):
+    """No installed join has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no join is named {name[:_KEY_MAX]!r}; `pequod join list` shows the names")
+        self.name = name
+
+
+class ComputedKeyError(PequodError):
+    """A client tried to write a key that an installed join computes."""
+
+    def __init__(self, key: bytes, join: str) -> None:
+        super().__init__(
+            f"key {shown(key)} is computed by the join {join!r} and cannot be written; write its sources, or drop "
+            "the join"
+        )
+        self.key = key
+        self.join = join
+
+
+class BackedKeyError(PequodError):
+    """A client tried to write a key that a database behind the cache owns."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"key {shown(key)} belongs to the database behind this cache and cannot be written here; write it to the "
+            "database, or run the server with backing_mode write-through"
+        )
+        self.key = key
+
+
+class MissingError(Exception):
+    """A read needs ranges of backed tables that are not loaded: `Engine.load` them all, and read again.
+
+    Not a refusal, so no `PequodError`: nobody sees it but who gave the engine backed tables. The reading again may need
+    others, which could not be told before; no chain of joins needs more rounds than it has sources.
+    """
+
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(f"{len(ranges)} ranges are not loaded, the first of them {ranges[0]}")
+        #: In order; they neither overlap nor touch.
+        self.ranges = ranges
+
+
+class NotWatchableError(PequodError):
+    """Somebody would watch a range whose changes nobody notices."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"keys of the join {join!r} cannot be watched: {reason}; declare it as push, or scan it")
+        self.join = join
+        self.reason = reason
+
+
+class NotBackfillableError(PequodError):
+    """Somebody would backfill a join whose rows nobody else can compute, or keep."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"the join {join!r} cannot be backfilled: {reason}")
+        self.join = join
+        self.reason = reason
+
+
+class BackfillEndedError(PequodError):
+    """Rows came for a backfill that has ended; what was loaded before stays."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"the backfill of the join {join!r} has ended: {reason}")
+        self.join = join
+        self.reason = reason
+
+
+class InvalidPieceError(PequodError):
+    """Rows that a backfill cannot take in."""
+
+    def __init__(self, first: bytes, last: bytes, reason: str) -> None:
+        super().__init__(f"the rows of {shown(first)} .. {shown(last)} cannot be loaded: {reason}")
+        self.first = first
+        self.last = last
+        self.reason = reason
+
+
+class InvalidKeyError(PequodError):
+    """A key that no store can hold, such as the empty one."""
+
+    def __init__(self, key: bytes, reason: str) -> None:
+        super().__init__(f"key {shown(key)} is not valid: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class LimitExceededError(PequodError):
+    """Something is larger than a configured limit."""
+
+    def __init__(self, setting: str, size: int, maximum: int) -> None:
+        super().__init__(f"{setting} is {maximum}, and this needs {size}; send less, or raise {setting}")
+        #: The name of the setting that would have to be raised.
+        self.setting = setting
+        self.size = size
+        self.maximum = maximum

@@ -1,0 +1,162 @@
+"""What a single join may not be (paper §3); what joins may not be together is the catalog's to say."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from pequod.language.errors import JoinError
+from pequod.language.spec import DELIMITER, SOURCES_MAX, JoinSpec, Operator, Pattern, Slot, Snapshot
+
+#: A slot that is wider than the longest key could never match.
+WIDTH_MAX = 4096
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
+
+
+def check_spec(spec: JoinSpec) -> None:
+    """Refuse a join that has no meaning or can never compute anything.
+
+    Raises:
+        JoinError: With the reason, a hint, and the span of the pattern or source concerned.
+    """
+    for pattern in (spec.output, *(source.pattern for source in spec.sources)):
+        check_pattern(pattern)
+    _check_widths(spec)
+    _check_sources(spec)
+    _check_bound(spec)
+    if isinstance(spec.maintenance, Snapshot) and not (
+        spec.maintenance.age_s.is_finite() and spec.maintenance.age_s > 0
+    ):
+        raise JoinError(
+            f"a snapshot's age must be a positive number of seconds, not {spec.maintenance.age_s}",
+            hint="write, for example, `snapshot 2.5`",
+            span=spec.span,
+        )
+
+
+def check_pattern(pattern: Pattern) -> None:
+    """Refuse a pattern that names no table or whose slots cannot be told apart.
+
+    Raises:
+        JoinError: With the reason, a hint, and the span of the pattern.
+    """
+    _check_literals(pattern)
+    _check_table(pattern)
+    _check_slots(pattern)
+    _check_neighbours(pattern)
+
+
+def _check_literals(pattern: Pattern) -> None:
+    if b"" in pattern.parts:
+        raise JoinError(f"the pattern {pattern} has an empty literal", hint="leave it out", span=pattern.span)
+    for part, after in pairwise(pattern.parts):
+        if isinstance(part, bytes) and isinstance(after, bytes):
+            raise JoinError(
+                f"two literals stand side by side in the pattern {pattern}",
+                hint=f"write them as one: {_shown(part + after)}",
+                span=pattern.span,
+            )
+
+
+def _check_table(pattern: Pattern) -> None:
+    if not pattern.parts:
+        raise JoinError("the pattern is empty", hint="write, for example, `p|<poster>|<time:10>`", span=pattern.span)
+    if isinstance(pattern.parts[0], Slot):
+        raise JoinError(
+            f"the pattern {pattern} starts with a slot",
+            hint="start it with the name of a table and a `|`, such as `p|`",
+            span=pattern.span,
+        )
+    table, delimiter, _ = pattern.literal_prefix.partition(DELIMITER)
+    if not table or not delimiter:
+        raise JoinError(
+            f"the pattern {pattern} does not start with the name of a table and a `|`",
+            hint="the part before the first `|` is the table; it is a literal and not empty, such as `p|`",
+            span=pattern.span,
+        )
+
+
+def _check_slots(pattern: Pattern) -> None:
+    for slot in pattern.slots():
+        if not _NAME(slot.name):
+            raise JoinError(
+                f"{slot.name!r} is no name for a slot",
+                hint="a name is letters, digits and `_`, and does not start with a digit",
+                span=pattern.span,
+            )
+        if slot.width is not None and not 1 <= slot.width <= WIDTH_MAX:
+            raise JoinError(
+                f"the slot <{slot.name}> cannot be {slot.width} bytes wide",
+                hint=f"a width is 1 to {WIDTH_MAX}",
+                span=pattern.span,
+            )
+
+
+def _check_neighbours(pattern: Pattern) -> None:
+    for part, after in pairwise(pattern.parts):
+        if isinstance(part, bytes):
+            continue
+        if part.width is not None or (isinstance(after, bytes) and after.startswith(DELIMITER)):
+            continue
+        follower = str(after) if isinstance(after, Slot) else _shown(after)
+        raise JoinError(
+            f"the slot <{part.name}> in {pattern} never ends: {follower} follows it instead of a `|`",
+            hint=f"put a `|` after it, or give it a width, such as <{part.name}:8>",
+            span=pattern.span,
+        )
+
+
+def _check_widths(spec: JoinSpec) -> None:
+    widths: dict[str, int | None] = {}
+    for pattern in (spec.output, *(source.pattern for source in spec.sources)):
+        for slot in pattern.slots():
+            if widths.setdefault(slot.name, slot.width) != slot.width:
+                raise JoinError(
+                    f"the slot <{slot.name}> has two widths: {widths[slot.name] or 'none'} and {slot.width or 'none'}",
+                    hint="a slot has one width in the whole join",
+                    span=pattern.span,
+                )
+
+
+def _check_sources(spec: JoinSpec) -> None:
+    if not spec.sources:
+        raise JoinError(
+            "the join has no sources",
+            hint=f"give it one to {SOURCES_MAX}, such as `copy p|<poster>|<time>`",
+            span=spec.span,
+        )
+    if len(spec.sources) > SOURCES_MAX:
+        raise JoinError(
+            f"the join has {len(spec.sources)} sources; {SOURCES_MAX} are the most",
+            hint="compute a part of it in another join and read its output",
+            span=spec.sources[SOURCES_MAX].span,
+        )
+    values = [source for source in spec.sources if source.operator is not Operator.CHECK]
+    if not values:
+        raise JoinError(
+            "the join has no value source: all its sources are `check`",
+            hint="exactly one source is copy, count, sum, min or max; it gives the value",
+            span=spec.span,
+        )
+    if len(values) > 1:
+        raise JoinError(
+            f"the join has {len(values)} value sources: {', '.join(str(source) for source in values)}",
+            hint="exactly one source gives the value; make the others `check`",
+            span=values[1].span,
+        )
+
+
+def _check_bound(spec: JoinSpec) -> None:
+    bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
+    missing = [slot.name for slot in spec.output.slots() if slot.name not in bound]
+    if missing:
+        slots = ", ".join(f"<{name}>" for name in dict.fromkeys(missing))
+        raise JoinError(
+            f"no source gives a value to {slots} of the output {spec.output}",
+            hint="every slot of the output must occur in a source; is it spelled the same there?",
+            span=spec.output.span,
+        )
+
+
+def _shown(literal: bytes) -> str:
+    return repr(literal.decode("utf-8", "backslashreplace"))
