@@ -1,15 +1,15 @@
 """A backfill driven by Spark: begin, read the sources as they were, compute, sort, load, end.
 
     server   begin -> revision R, the ranges of the sources                  records what changes
-    Spark    read the sources as of R          or a file that holds what they were
+    Spark    read the sources as of R          or a file with the same rows
              compute what follows              pieces.compile_pieces
-             how much it is, where to cut it   cutting.survey
+             count it, choose where to cut     cutting.survey
              partition by range, sort          ranges.sorted_ranges
              load, a task for each partition   loads.Requests
     server   end
 
-Whatever dies on the way, what was loaded stays right. A task that is run again loads what is missing of its partition;
-a driver that is run again begins a new backfill, leaves out the contexts that are there, and does the rest.
+If a task or the driver dies, the loaded rows stay right. A task that runs again loads what is missing of its partition;
+a driver that runs again begins a new backfill, leaves out the contexts that are there, and does the rest.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from pequod_spark.tasks import freeze_imports
 
 _OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint, begun double, ended double"
 
-#: Open a client; it goes to the tasks, so it must pickle.
+#: Opens a client; it goes to the tasks, so it must pickle.
 Connect = Callable[[], Client]
-#: Called now and then with the server's status of the backfill.
+#: Called every few seconds with the server's status of the backfill.
 OnProgress = Callable[[BackfillStatus], None]
 
 
 class BackfillFailedError(PequodError):
-    """Spark could not do a backfill; what was loaded stays."""
+    """Spark could not finish a backfill; the rows that were loaded stay."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the backfill failed: {reason}; run it again, and what is loaded already is left out")
@@ -60,7 +60,7 @@ class BackfillFailedError(PequodError):
 
 
 class SourceDiffersError(PequodError):
-    """A copy of the sources is not what the server had when the backfill began."""
+    """A copy of the sources differs from the rows that the server had when the backfill began."""
 
     def __init__(self, first: bytes, last: bytes, copied_rows: int, held_rows: int) -> None:
         said = "other ones" if copied_rows == held_rows else f"{copied_rows:,}"
@@ -73,14 +73,14 @@ class SourceDiffersError(PequodError):
 
 
 class Outcome(NamedTuple):
-    """What a backfill did."""
+    """The result of a backfill."""
 
-    #: Contexts that were there before, and were left out.
+    #: Contexts that were materialised before; the backfill left them out.
     contexts_before: int
     #: Ranges and rows that were loaded.
     ranges: int
     rows: int
-    #: Pieces that somebody else materialised meanwhile.
+    #: Pieces whose ranges a reader or another load materialised meanwhile.
     skipped: int
     #: From the first request to the end of the last one, by the clocks of the tasks (seconds).
     load_s: float
@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be done."""
+    """What to compute."""
 
     join: str
     first: bytes = b""
@@ -106,19 +106,19 @@ def backfill(
     read: Read | None = None,
     on_progress: OnProgress = lambda _status: None,
 ) -> Outcome:
-    """Compute a join and load it into a server, while others read and write; see `Begun`."""
+    """Compute a join and load it into a server, while other clients read and write; see `Begun`."""
     return Begun(connect, request).run(spark, read=read, on_progress=on_progress)
 
 
 def count_sources(client: Client, status: BackfillStatus) -> int:
-    """Return how many rows a server has in the ranges of a backfill's sources, whichever server began that."""
+    """Return how many rows a server has in the ranges of a backfill's sources, also if another server began it."""
     return sum(client.explain_range(first, last).stored_keys for first, last in united(status.sources))
 
 
 class Begun:
-    """A backfill that a server has begun: from now on it records what changes, and waits for what Spark computes.
+    """A backfill that a server has begun: the server records changes of the sources and waits for Spark's rows.
 
-    So whatever the server refuses is refused before Spark starts.
+    So the server refuses, before Spark starts, what it will not do.
 
     Args:
         connect: Opens a client; it goes to Spark's tasks.
@@ -128,7 +128,7 @@ class Begun:
         `run` or `close` is called.
 
     Raises:
-        NotBackfillableError, UnknownJoinError: The server says that it cannot be.
+        NotBackfillableError, UnknownJoinError: The server refuses the backfill.
         PequodError: As the clients.
     """
 
@@ -142,15 +142,15 @@ class Begun:
         except BaseException:
             self._client.close()
             raise
-        #: Of the server that began it.
+        #: The id of the server that began it.
         self.server_id = self._client.server_id
-        #: How many source rows the server had then.
+        #: How many source rows the server had when it began.
         self.source_count = count_sources(self._client, self.status)
         self._lease = Lease(self._client, self.status)
         self._is_closed = False
 
     def close(self, reason: str = "failed") -> None:
-        """End it, unless it has ended; what was loaded stays."""
+        """End the backfill, unless it has ended; the rows that were loaded stay."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -162,17 +162,17 @@ class Begun:
     def run(
         self, spark: SparkSession, *, read: Read | None = None, on_progress: OnProgress = lambda _status: None
     ) -> Outcome:
-        """Compute, load, and end it.
+        """Compute and load the rows, and end the backfill.
 
         Args:
             spark: A session.
-            read: Gives the sources as they were when it began, which is compared by their number and a checksum;
-                None: the server's own.
-            on_progress: Told of the progress every few seconds, from another thread.
+            read: Reads the sources as they were when the backfill began; their number and a checksum are compared with
+                the server's. None: read the server.
+            on_progress: Called with the progress every few seconds, in another thread.
 
         Raises:
-            BackfillEndedError: It was cancelled, or the server ended it.
-            SourceDiffersError: ``read`` gives other rows than the server had when the backfill began.
+            BackfillEndedError: An operator cancelled it, or the server ended it.
+            SourceDiffersError: ``read`` gives rows other than those that the server had when the backfill began.
             BackfillFailedError: Spark failed.
         """
         run = _Run(spark, self._connect, self._client, self.status, self._spec, self._lease)
@@ -191,7 +191,7 @@ class Begun:
 
 
 class _Run:
-    """What Spark does for one backfill."""
+    """Spark's part of one backfill."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class _Run:
 
     @contextmanager
     def cancelled_with_lease(self) -> Iterator[None]:
-        """Cancel Spark's jobs if the server ends the backfill, and raise why it did; release the lease in the end."""
+        """Cancel Spark's jobs if the server ends the backfill, and raise its reason; release the lease at the end."""
         context, group = self._spark.sparkContext, f"pequod backfill {self._status.id:x}"
         context.setJobGroup(group, f"backfill of {self._status.join}", interruptOnCancel=True)
         self._lease.on_end = lambda: context.cancelJobGroup(group)
@@ -251,19 +251,19 @@ class _Run:
             if (first, last) in self._read:
                 return self._read[first, last]
             within = [clipped for source in status.sources if (clipped := _clip(source, first, last)) is not None]
-            # Sources of one table may overlap; no row is to be read twice.
+            # Sources of one table may overlap; each row is read once.
             ranges = cut_ranges(self._client, united(within), parts)
-            # Read once; what is lost with an executor is read again, and is still of the same moment.
+            # Persisted, so read once; rows that are lost with an executor are read again, as of the same revision.
             self._read[first, last] = fetched(self._spark, ranges, fetch).persist()
             return self._read[first, last]
 
         return read
 
     def compare(self, read: Read) -> None:
-        """See that somebody's copy of the sources is what the server had when the backfill began.
+        """Check that a copy of the sources equals the rows that the server had when the backfill began.
 
         Raises:
-            SourceDiffersError: It is not.
+            SourceDiffersError: It does not.
         """
         self._lease.stage = "comparing the sources"
         for first, last in united(self._status.sources):
@@ -278,7 +278,7 @@ class _Run:
                 raise SourceDiffersError(first, last, copied.rows, held.row_count)
 
     def load(self, read: Read, part_rows: int, source_count: int) -> Outcome:
-        """Compute, sort and load; ``source_count`` is how many source rows there are."""
+        """Compute, sort and load the rows; ``source_count`` is the number of source rows."""
         status = self._status
         covered = self._covered()
         prefixes = None
@@ -304,7 +304,7 @@ class _Run:
         return Outcome(len(covered), total.ranges or 0, total.rows or 0, total.skipped or 0, total.load_s or 0.0)
 
     def _loader(self, parts: list[PartitionRange]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return what a task does with its partition."""
+        """Return the function that a task runs on its partition."""
         connect, status, spec = self._connect, self._status, self._spec
 
         def load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -324,7 +324,7 @@ class _Run:
         return load
 
     def _covered(self) -> list[bytes]:
-        """Return the prefixes of the contexts that are materialised, as far as the backfill's range goes."""
+        """Return the prefixes of the contexts that are materialised in the backfill's range, up to its end."""
         found = self._client.explain_range(self._status.first, self._status.last)
         prefixes = []
         for coverage in found.joins:
@@ -352,7 +352,7 @@ def _spec_of(client: Client, name: str) -> JoinSpec:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of Spark's long messages that says what happened in a task."""
+    """Return the line of Spark's long message that has the error of a task."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line.startswith("pequod.")]
     return (told[-1].partition(": ")[2] if told else next((line for line in lines if line), type(error).__name__))[:500]

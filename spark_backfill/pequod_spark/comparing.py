@@ -1,4 +1,4 @@
-"""Rows that there are beside rows that there must be."""
+"""Actual rows compared with expected rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 
 class Difference(NamedTuple):
-    """A key that is not as it must be; None where there is no such key."""
+    """A key whose value is not as expected; None where the key is absent."""
 
     key: bytes
     have: bytes | None
@@ -21,13 +21,13 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowComparison:
-    """What a comparison found.
+    """The result of a comparison.
 
     Invariants:
-        1. ``differences`` are columns ``key``, ``have`` and ``want``, and do not change any more.
+        1. ``differences`` has the columns ``key``, ``have`` and ``want``, and does not change any more.
     """
 
-    #: How many keys were compared, present or due.
+    #: The number of keys on either side.
     key_count: int
     difference_count: int
     differences: DataFrame
@@ -54,5 +54,5 @@ def compare(have: DataFrame, want: DataFrame) -> RowComparison:
 
 
 def kept(rows: DataFrame) -> DataFrame:
-    """Compute rows once and for all: what is lost is an error, never computed again."""
+    """Compute rows and keep them: if some are lost, that is an error, and they are never computed again."""
     return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

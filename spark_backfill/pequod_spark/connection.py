@@ -1,4 +1,4 @@
-"""How a server is reached, in a form that goes to where tasks run: channels neither pickle nor survive a fork."""
+"""How to reach a server, in a form that goes to Spark's tasks: channels can neither be pickled nor survive a fork."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pequod.errors import PequodError
 
 
 class ServerChangedError(PequodError):
-    """The server is another one than before: it was started anew, and what it held then need not be there."""
+    """The server was restarted, and may lack what it held before."""
 
     def __init__(self, target: str, doing: str, hint: str = "run the same command again") -> None:
         super().__init__(
@@ -21,9 +21,9 @@ class ServerChangedError(PequodError):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a client needs to reach a server; files must be there on each machine that connects."""
+    """What a client needs to reach a server; the files must exist on each machine that connects."""
 
-    #: HOST:PORT. This and all below are arguments of the clients.
+    #: HOST:PORT. This and all fields below are arguments of the clients.
     target: str
     timeout_s: float = 60.0
     tls: bool = False
@@ -34,11 +34,11 @@ class Connection:
     insecure: bool = False
 
     def __repr__(self) -> str:
-        """Tell nobody the token."""
+        """Leave out the token."""
         return f"Connection({self.target!r})"
 
     def server_id(self) -> int:
-        """Return the number of the server that answers now; it has another one after each start."""
+        """Return the id of the server that answers now; each start of a server has a new id."""
         with self.client() as client:
             client.joins()
             return client.server_id

@@ -19,9 +19,9 @@ def combine(operator: Operator, contributions: DataFrame, *, is_unique: bool) ->
     """Return the rows (key, value) that contributions give.
 
     Args:
-        operator: That of the value source.
+        operator: The operator of the value source.
         contributions: Columns ``key``, ``source_key`` and ``value``.
-        is_unique: Whether no key has two contributions: a copy then needs no aggregate, and no shuffle for it.
+        is_unique: Whether no key has two contributions: then a copy needs no aggregate, and no shuffle.
     """
     if operator is Operator.COPY and is_unique:
         return contributions.select("key", "value")

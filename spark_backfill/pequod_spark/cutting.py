@@ -1,11 +1,11 @@
-"""Where to cut pieces into partitions: of about equal sizes, between contexts rather than inside of one.
+"""Where to cut pieces into partitions: into about equal sizes, between contexts rather than inside one.
 
     t|ann| ..........  t|bob| ...  t|liz| ....................................
     |        part 0             |        part 1          |      part 2        |
                              before t|liz|       inside of t|liz|, which is larger than a part
 
-How large everything is, a pass over a part of the keys tells: what is sampled of them are the places where to cut.
-Spark's own `repartitionByRange` does the same, but makes all rows with their values for it, and counts nothing.
+A pass over a sample of the keys counts the pieces, and the keys of the sample are the candidates for cuts. Spark's own
+`repartitionByRange` does the same, but computes all rows with their values for it, and returns no count.
 """
 
 from __future__ import annotations
@@ -22,39 +22,40 @@ from pequod.language.slots import fix_slots, number_slots
 from pequod.language.spec import JoinSpec
 from pequod_spark.plan import is_sampled
 
-#: Rows in one partition: a task sorts them in memory, and what is lost with a task is as much.
+#: Rows in one partition: a task sorts them in memory, and a task that dies loses as many.
 PART_ROWS: Final = 1_000_000
-#: Of so many rows one is looked at for where to cut.
+#: One row in this many is sampled as a candidate for a cut.
 _SAMPLED: Final = 1000
-#: Of so many keys of the value source one is looked at first, and all if that gives fewer rows than are enough.
+#: One key in this many of the value source is used first, and all keys if that gives too few rows.
 _LOOKED_AT: Final = 16
 _ENOUGH: Final = 100_000
-#: Of so few source rows all are looked at at once: to plan a look at a part of them takes longer.
+#: With fewer source rows than this, all are used at once: planning a sample would take longer.
 FEW_SOURCES: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """About how many pieces there are, and some of their keys."""
+    """The approximate number of pieces, and some of their keys."""
 
     #: Output rows, or contributions to them.
     row_count: int
     #: Rows and contexts.
     piece_count: int
-    #: Keys sampled evenly, in order.
+    #: Keys in order, sampled evenly.
     keys: Sequence[bytes]
 
 
 def survey(pieces: Callable[[int], DataFrame], part_rows: int = PART_ROWS, *, can_sample: bool) -> Survey:
-    """Count pieces, and sample their keys so that parts of some size can be cut.
+    """Count pieces, and sample their keys, so that they can be cut into parts of a given size.
 
     Args:
-        pieces: Returns the pieces; of the rows, only what one of so many keys of the value source gives.
+        pieces: Returns the pieces; its argument n keeps only those from one in n keys of the value source.
         part_rows: Rows in one part.
-        can_sample: Such keys give rows of their own: how many there are follows from a part of them.
+        can_sample: Whether different keys of the value source give different rows, so that a sample of keys tells how
+            many rows there are.
 
     Cost:
-        Computes a sixteenth of the keys, or all if that is little, without values, and sorts nothing.
+        Computes the pieces of a sixteenth of the keys, or of all if they are few, without values or sorting.
     """
     if can_sample:
         found = _survey(pieces(_LOOKED_AT), _LOOKED_AT, part_rows)
@@ -78,7 +79,7 @@ def _survey(pieces: DataFrame, one_of: int, part_rows: int) -> Survey:
 
 
 class Contexts:
-    """The contexts of a join at one level: which one a key is in."""
+    """The contexts of a join at one level, by the keys in them."""
 
     __slots__ = ("_level", "_plan", "_spec")
 
@@ -93,7 +94,7 @@ class Contexts:
         return self._plan.prefix(self._plan.environment(values)) if len(values) == self._level else None
 
     def inside(self, key: bytes) -> bytes | None:
-        """Return the prefix of the context that a key lies strictly inside of, None if it does not."""
+        """Return the prefix of the context that a key lies strictly inside; None if there is none."""
         prefix = self.prefix_of(key)
         return None if prefix is None or prefix >= key else prefix
 
@@ -102,7 +103,7 @@ class Contexts:
         return self._plan.end_of(prefix)
 
     def splits(self, found: Survey, first: bytes, last: bytes, part_rows: int = PART_ROWS) -> list[bytes]:
-        """Return where to cut a range into parts of some size: between contexts, if they are not too large."""
+        """Return the keys at which to cut a range: between contexts, unless these are larger than a part."""
         part_count = -(-found.piece_count // part_rows)
         splits: list[bytes] = []
         for number in range(1, part_count):

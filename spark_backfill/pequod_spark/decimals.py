@@ -1,7 +1,7 @@
-"""Exact decimal numbers as Spark columns, up to the 64 characters that the engine takes for a number.
+"""Exact decimal numbers as Spark columns, with up to 64 characters, as the engine has them.
 
-Spark's decimals end at 38 digits, so a number is kept as the digits of a fixed-point text, and a sum as one sum for
-each limb of nine digits. Limbs are summed apart and carried once, at the end:
+Spark's decimals end at 38 digits. So a number is kept as the digits of a fixed-point text, and a sum as one sum for
+each limb of nine digits. Limbs are summed separately, and the carry is done once, at the end:
 
     value    -1.5
     digits   (72 zeros, the last a 1) 5 (62 zeros)      8 limbs before the point, 7 after it
@@ -25,20 +25,20 @@ _WHOLE_LIMBS: Final = -(-NUMBER_BYTES_MAX // _LIMB_DIGITS)
 _FRACTION_LIMBS: Final = -(-(NUMBER_BYTES_MAX - 1) // _LIMB_DIGITS)
 _WHOLE_DIGITS: Final = _WHOLE_LIMBS * _LIMB_DIGITS
 _FRACTION_DIGITS: Final = _FRACTION_LIMBS * _LIMB_DIGITS
-#: The same language as the engine's.
+#: The same notation of numbers as in the engine.
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\z"
 
-#: Sign, number and fraction without the zeros around them.
+#: Sign, whole part and fraction, without zeros at either end.
 _PADDED: Final = r"\A(-?)0*([0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)\z"
 
 
 def is_number(value: Column) -> Column:
-    """Tell whether a value (bytes) spells a number in plain decimal notation."""
+    """Return whether a value (bytes) is a number in plain decimal notation."""
     return (f.length(value) <= NUMBER_BYTES_MAX) & as_text(value).rlike(_NUMBER)
 
 
 def rank(value: Column) -> Column:
-    """Return what values are ordered by: numbers by size and then by their bytes, then text by its bytes.
+    """Return the sort key of values: numbers by size and then by their bytes, then text by its bytes.
 
     Returns:
         A struct whose field ``value`` is the value.
@@ -52,7 +52,7 @@ def rank(value: Column) -> Column:
 
 
 def sum_exactly(contributions: DataFrame) -> DataFrame:
-    """Sum the numbers of each key and spell the sum the engine's one way; text counts for nothing.
+    """Sum the numbers of each key, and write the sum as the engine does; text does not count.
 
     Returns:
         Rows (key, value) of the keys that have a number.
@@ -67,7 +67,7 @@ def sum_exactly(contributions: DataFrame) -> DataFrame:
     places = range((_WHOLE_LIMBS + _FRACTION_LIMBS - 1) * _LIMB_DIGITS + 1, 0, -_LIMB_DIGITS)
     limbs = [f.substring("digits", place, _LIMB_DIGITS).cast("bigint") for place in places]
     summed = numbers.groupBy("key").agg(f.array(*[f.sum(limb * f.col("sign")) for limb in limbs]).alias("limbs"))
-    # Each step is a column of its own: spelled as one expression the sums would occur in it a dozen times.
+    # Each step is a column of its own: in one expression, each sum would occur a dozen times.
     carried = summed.withColumn("sum", _carry(f.col("limbs")))
     is_negative = f.col("sum").getField("carry") < 0
     negated = _carry(f.transform("limbs", lambda limb: -limb))
@@ -91,16 +91,16 @@ def _digits(value: Column) -> Column:
 
 
 def _order(digits: Column, has_minus: Column) -> Column:
-    """Return text that is ordered as the numbers are: the greater a negative number's digits, the less it is."""
+    """Return text whose order is that of the numbers: of negative numbers, the digits are complemented."""
     upside_down = f.translate(digits, "0123456789", "9876543210")
-    # Negative zero is zero.
+    # Negative zero equals zero.
     return f.when(has_minus & digits.rlike("[1-9]"), f.concat(f.lit("0"), upside_down)).otherwise(
         f.concat(f.lit("1"), digits)
     )
 
 
 def _carry(limbs: Column) -> Column:
-    """Bring every limb, the lowest first, into 0..10^9-1; what is left is negative exactly if the number is."""
+    """Carry, from the lowest limb on, so that each is in 0..10^9-1; the last carry is negative if the number is."""
 
     def add(so_far: Column, limb: Column) -> Column:
         total = so_far.getField("carry") + limb

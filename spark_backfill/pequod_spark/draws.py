@@ -1,7 +1,7 @@
-"""Random draws that depend on a seed and on what is drawn, and on nothing else: not on partitions, not on order.
+"""Random draws that depend only on a seed and on what is drawn, not on partitions or order.
 
-A draw is a hash of the seed, a word that says what it is for, and the numbers of the row. Draws by weight take an
-alias table (Walker's method): each of n equally likely buckets holds a part of its own item and a part of one other,
+A draw is a hash of the seed, a word for its purpose, and the numbers of the row. Draws by weight use an alias table
+(Walker's method): each of n equally likely buckets holds a part of its own item and a part of another one,
 
     weights 3 1      buckets  0: all of item 0     1: half item 1, half item 0
 
@@ -30,7 +30,7 @@ def uniform_below(limit: int, seed: int, what: str, *numbers: str) -> Column:
 
 
 class AliasTable(NamedTuple):
-    """Item i is what bucket i gives with chance ``keep[i]``; otherwise it is ``other[i]``."""
+    """The buckets: bucket i gives item i with chance ``keep[i]``, otherwise item ``other[i]``."""
 
     keep: list[float]
     other: list[int]
@@ -40,7 +40,7 @@ def alias_table(weights: Sequence[float]) -> AliasTable:
     """Make the buckets of some weights.
 
     Requires:
-        No weight is negative, and one is positive.
+        No weight is negative, and at least one is positive.
 
     Cost:
         O(items), in Python: about 1 s for a million.
@@ -60,7 +60,7 @@ def alias_table(weights: Sequence[float]) -> AliasTable:
         shares[giver] -= 1 - shares[item]
         if shares[giver] < 1:
             poor.append(rich.pop())
-    # What rounding leaves over is full; an item of weight zero is none of it.
+    # Buckets that rounding leaves over are full, unless the weight of their item is zero.
     for item in poor:
         if weights[item] == 0:
             keep[item], other[item] = 0.0, max(range(len(weights)), key=weights.__getitem__)

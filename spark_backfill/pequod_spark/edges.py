@@ -1,4 +1,4 @@
-"""Graphs of others: who follows whom, from files."""
+"""Follower graphs from files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pequod_spark.twip import USERS_MAX, WorkloadError
 
 
 def read_edges(spark: SparkSession, path: str) -> DataFrame:
-    """Read who follows whom: columns ``user`` and ``poster``, each pair once, nobody follows themselves.
+    """Read who follows whom: columns ``user`` and ``poster``, each pair once, without users who follow themselves.
 
     Args:
-        path: Parquet, whose first two columns are taken, or text with a line ``user<TAB>poster`` for each pair (also
-            apart by spaces; compressed files too), where lines that start with ``#`` are comments.
+        path: Parquet, whose first two columns are used, or text with a line ``user<TAB>poster`` for each pair (spaces
+            may separate them too, and files may be compressed); lines that begin with ``#`` are comments.
 
     Raises:
-        WorkloadError: There is no such file, or it holds something else.
+        WorkloadError: The file does not exist, or does not hold such pairs.
     """
     try:
         if path.rstrip("/").endswith(".parquet"):
@@ -42,10 +42,10 @@ def read_edges(spark: SparkSession, path: str) -> DataFrame:
 
 
 def user_count(graph: DataFrame) -> int:
-    """Return how many users a graph has: the highest number and one.
+    """Return the number of users in a graph: the highest user number plus one.
 
     Raises:
-        WorkloadError: It has nobody.
+        WorkloadError: The graph is empty.
     """
     highest = graph.agg(f.max(f.greatest("user", "poster"))).first()
     if highest is None or highest[0] is None:

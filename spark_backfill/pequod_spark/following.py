@@ -1,11 +1,12 @@
-"""What ranges of a server were at one revision, though they are read later, while others write.
+"""The rows of a server's ranges at one revision, though tasks read them later, while other clients write.
 
     revision      R ------------ read ------------ E
     watches       [ changes of each range, (key, old, new) ]
     key unchanged after R: what was read               key changed: the old value of its first change after R
 
-All watches begin at about the same moment; R is where the last of them does, and the server cuts the changes of the
-others there. E is a revision after the reading: once each watch has told its range up to E, nothing is missing.
+All watches begin at about the same moment. R is the revision at which the last one begins; the server ends a batch of
+the other watches' changes there. E is a revision after the reading: when each watch has delivered its changes up to E,
+none is missing.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _PROGRESS_S: Final = 0.1
 
 
 class Follower:
-    """Follows ranges from one revision on, in a thread of its own.
+    """Follows ranges from one revision on, in its own thread.
 
     Raises:
-        WatchCompactedError: From any method: the server does not keep changes for so long, or joins came or went.
+        WatchCompactedError: From any method: the server did not keep the changes, or joins were installed or dropped.
         UnavailableError: From any method: the server cannot be reached.
     """
 
     def __init__(self, connection: Connection, ranges: Sequence[Range]) -> None:
         self._client = connection.async_client()
         self._ranges = ranges
-        #: Where the last of the watches began.
+        #: The revision at which the last of the watches began.
         self.revision = 0
         #: Why a range cannot be followed.
         self.unwatchable: dict[Range, str] = {}
@@ -62,10 +63,10 @@ class Follower:
         self._background.close(self._close)
 
     def before_changes(self, revision: int) -> dict[bytes, bytes | None]:
-        """Return the keys that changed since the start, each with its value then, None where it was absent.
+        """Return the keys that changed since the start, each with its value at the start, None where it was absent.
 
         Args:
-            revision: Wait until everything up to there has been told.
+            revision: Wait until the watches have delivered all changes up to this one.
         """
         return self._background.run(self._until(revision))
 
@@ -83,7 +84,7 @@ class Follower:
                     if one not in self._began:
                         self._began[one] = event.revision
                         self._news.set()
-                        # What is told meanwhile waits at the server.
+                        # Changes that come meanwhile wait at the server.
                         await self._may_go_on.wait()
                     self._take(one, event)
         except NotWatchableError as error:
@@ -104,8 +105,8 @@ class Follower:
         return dict(self._first_old)
 
     async def _wait(self) -> None:
-        """Wait for something to happen, and raise what ended a watch."""
-        # A watch that ends says so: none is missed that ends before or while we wait.
+        """Wait until a watch delivers something, and raise the error that ended a watch."""
+        # A watch that ends notifies as well, so an end before or during this wait is not missed.
         await self._news.wait()
         self._news.clear()
         for task in self._tasks:

@@ -1,4 +1,4 @@
-"""The folder that a local Spark starts from: what is installed, set up for one machine."""
+"""The folder that a local Spark starts from: the installed PySpark, with settings for one machine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 
 from pequod.machine import machine_bytes
 
-#: What Spark has by itself, and the share of the machine's memory that Java has by itself.
+#: The memory that Spark takes by default, and the share of the machine's memory that Java takes by default.
 _MEMORY_MIN_BYTES: Final = 1 << 30
 _MEMORY_SHARE: Final = 1 / 4
 
 
 def use_own_home() -> None:
-    """Set SPARK_HOME, unless it is set, to a folder of links to the PySpark that is installed, until the process ends.
+    """Set SPARK_HOME, unless it is set, to a temporary folder of links to the installed PySpark.
 
-    - Its ``python`` is left out. Spark lets Python workers look first into an archive there, where each compiles anew
-      what it imports, for most of a second; without it, they import what is installed, compiled.
-    - Its ``conf`` gives a local Spark a quarter of the memory rather than 1 GiB. Settings of the session come before
-      it, and so do SPARK_CONF_DIR and a ``conf`` that is installed.
+    - The folder ``python`` is left out. Spark lets Python workers look first into an archive there, and each worker
+      compiles its imports again, for almost a second; without the folder, workers import compiled modules.
+    - The folder ``conf`` gives a local Spark a quarter of the memory instead of 1 GiB. Settings of the session take
+      precedence over it, as do SPARK_CONF_DIR and an installed ``conf``.
     """
     import pyspark  # noqa: PLC0415 -- optional
 
@@ -34,7 +34,7 @@ def use_own_home() -> None:
         for entry in installed.iterdir():
             if entry.name != "python":
                 Path(home.name, entry.name).symlink_to(entry)
-    except OSError:  # Not every system has links.
+    except OSError:  # Not every file system has links.
         return
     conf = Path(home.name, "conf")
     if not conf.exists():

@@ -1,8 +1,8 @@
 r"""Keys as Spark columns: taken apart by a pattern, and put together from slots.
 
-Keys are any bytes, and Spark's text functions want text. Decoded as ISO 8859-1 every byte becomes the character of
-the same number and back, so a regular expression over that text says exactly what one over the bytes would. Where a
-pattern is of one length, no text is needed: its slots stand at known places.
+Keys are any bytes, and Spark's text functions need text. Decoded as ISO 8859-1, each byte becomes the character of the
+same number, and back. So a regular expression over this text matches exactly as one over the bytes. If all slots of a
+pattern have a width, no text is needed: the slots are at known places.
 
     pattern   p|<poster>|<time:3>                    p|<poster:3>|<time:3>
     key       p|bob|100                              p|bob|100
@@ -22,16 +22,16 @@ from pyspark.sql import functions as f
 
 from pequod.language.spec import Pattern, Slot
 
-#: The encoding in which every byte is a character, in the same order.
+#: The encoding that maps each byte to one character, in the same order.
 BYTES_AS_TEXT: Final = "ISO-8859-1"
 
 
 class TakenApart(NamedTuple):
-    """What a pattern makes of a column of keys."""
+    """A column of keys, taken apart by a pattern."""
 
-    #: Whether the key is of the pattern (boolean).
+    #: Whether the key matches the pattern (boolean).
     matches: Column
-    #: The bytes of each slot by its name; they mean something only where the key matches.
+    #: The bytes of each slot by its name; meaningful only where the key matches.
     slots: dict[str, Column]
 
 
@@ -53,7 +53,7 @@ def take_apart(pattern: Pattern, key: Column) -> TakenApart:
 
 
 def put_together(parts: Sequence[bytes | Slot], slots: Mapping[str, Column]) -> Column:
-    """Return the bytes that ``parts`` spell with these slots."""
+    """Return the bytes of ``parts``, with these slots filled in."""
     return f.concat(*[f.lit(part) if isinstance(part, bytes) else slots[part.name] for part in parts])
 
 

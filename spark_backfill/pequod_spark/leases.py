@@ -1,4 +1,4 @@
-"""A backfill's lease: a server ends a backfill of whose driver it hears nothing, so a thread speaks of it."""
+"""A backfill's lease: a server ends a backfill whose driver is silent, so a thread renews the lease."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pequod.calls import BackfillStatus
 from pequod.client import Client
 from pequod.errors import BackfillEndedError, PequodError, UnknownBackfillError
 
-#: At most; at least three times in a lease.
+#: The longest pause between two renewals; a lease is renewed at least three times before it ends.
 _RENEW_S: Final = 2.0
 
 
 class Lease:
-    """Keeps a backfill alive until it is released, and tells the server how far it is."""
+    """Keeps a backfill alive until it is released, and reports its progress to the server."""
 
     def __init__(self, client: Client, status: BackfillStatus) -> None:
         self._client = client
         self._status = status
-        #: What is being done, and about how many rows there will be; 0 while nobody knows.
+        #: The present step, and the approximate number of rows; 0 while it is unknown.
         self.stage = "starting Spark"
         self.rows_expected = 0
         #: Why the server ended the backfill, if it did.
         self.ended: PequodError | None = None
-        #: Told of the progress, and of the end if the server ends it; both from the lease's thread.
+        #: Called with the progress, and at the end if the server ends the backfill; both in the lease's thread.
         self.on_progress: Callable[[BackfillStatus], None] = lambda _status: None
         self.on_end: Callable[[], None] = lambda: None
         self._released = threading.Event()
@@ -33,12 +33,12 @@ class Lease:
         self._thread.start()
 
     def release(self) -> None:
-        """Renew it no more; releasing it twice is no error."""
+        """Stop renewing the lease; releasing it twice is no error."""
         self._released.set()
         self._thread.join()
 
     def refuse_ended(self) -> None:
-        """Raise why the server ended the backfill, if it did."""
+        """Raise the reason for which the server ended the backfill, if it did."""
         if self.ended is not None:
             raise self.ended
 
@@ -51,5 +51,5 @@ class Lease:
                 self.on_end()
                 return
             except PequodError:
-                # The tasks will say what is wrong, if it stays so.
+                # If the server stays away, the tasks will report it.
                 continue

@@ -1,11 +1,11 @@
-"""Sorted pieces to requests: what a task sends to the server for its partition.
+"""Sorted pieces as requests: what a task sends to the server for its partition.
 
     sorted rows   t|ann| -   t|ann| 100|bob   t|ann| 120|liz   t|bob| -   t|liz| 100|bob   ...
     requests      [t|ann|, t|ann})  [t|bob|, t|bob})  [t|liz|, t|liz|0000000150|bob)      the first request is full
                                                        [t|liz|0000000150|bob, t|liz})  ...
 
-Together the pieces cover every context that the partition tells of, as far as it lies in the partition's range. A
-request holds each tail and value once, however many timelines have it.
+Together the pieces cover all contexts of the partition's rows, clipped to the partition's range. A request holds each
+tail and value once, even if many timelines have it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pequod.engine.joins.plan import Plan, compile_matchers
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec
 
-#: A request holds about so many rows: the server takes in a piece of so many within some 20 ms.
+#: Rows in a request, approximately: the server takes in a piece of this size within some 20 ms.
 ROWS_MAX: Final = 1 << 16
-#: And not much more than so many bytes: servers with little memory take messages of 4 MiB.
+#: Bytes in a request, approximately: servers with little memory take messages of 4 MiB.
 BYTES_MAX: Final = 2 << 20
 
 
@@ -36,7 +36,7 @@ class PartitionRange:
 
     first: bytes
     last: bytes
-    #: The prefix of the context that the range begins inside of; None if it begins between contexts.
+    #: The prefix of the context that the range begins inside; None if it begins between contexts.
     within: bytes | None
 
 
@@ -52,7 +52,7 @@ class Requests:
         self._first = part.first
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pb.LoadBackfillRequest]:
-        """Yield the requests that hold all rows of batches in the order of their keys."""
+        """Yield the requests for batches whose rows are in key order; the requests hold all rows."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
@@ -69,7 +69,7 @@ class Requests:
             yield self._finish(self._new())
 
     def _request(self, rows: pa.Table, next_key: bytes | None) -> pb.LoadBackfillRequest:
-        """Return the request for some rows, which ``next_key`` follows; None: nothing does."""
+        """Return the request for some rows; ``next_key`` is the key after them, None if they are the last ones."""
         request = self._new()
         rows = rows.combine_chunks()
         prefixes, has_tail = rows["prefix"], pc.is_valid(rows["tail"]).to_numpy(zero_copy_only=False)
@@ -92,7 +92,7 @@ class Requests:
         return request if next_key is not None else self._finish(request)
 
     def _finish(self, request: pb.LoadBackfillRequest) -> pb.LoadBackfillRequest:
-        """Close the piece that is open, if one is."""
+        """Close the open piece, if there is one."""
         if self._prefix is not None:
             self._add(request, self._end(self._prefix), 0)
             self._prefix = None
@@ -115,7 +115,7 @@ class Requests:
 
 
 def _cut(rows: pa.Table) -> int:
-    """Return how many of the first rows to send: whole contexts if they are half of them, else whole keys."""
+    """Return how many of the first rows to send: whole contexts if these are half of the rows, else whole keys."""
     for name in ("prefix", "key"):
         ends = np.flatnonzero(_changes(rows[name].combine_chunks())) + 1
         if len(ends) and (name == "key" or ends[-1] * 2 >= rows.num_rows):
@@ -124,7 +124,7 @@ def _cut(rows: pa.Table) -> int:
 
 
 def _changes(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Tell for all rows but the last whether the next one has another value."""
+    """Return for each row but the last whether the next row has another value."""
     return pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 

@@ -3,9 +3,9 @@
     t|<user>|<time>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
 
     outputs [t|ann|, t|ann})  --->  s [s|ann|, s|ann})      p [p|, p})
-                                    computed by: none       computed by: whichever joins have outputs there
+                                    computed by: none       computed by: the joins that have outputs there
 
-Only names and ranges are looked at here, no rows.
+This module uses names and ranges only; it reads no rows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pequod.language.spec import JoinSpec, Source
 
 
 class Need(NamedTuple):
-    """What a range of a join's outputs needs of one source."""
+    """The rows of one source that a range of a join's outputs needs."""
 
     source: Source
-    #: Holds all keys of the source that matter.
+    #: A range that holds all keys of the source that can contribute.
     within: Range
-    #: The joins that compute rows of it, the earliest installed first.
+    #: The joins that compute rows in this range, the earliest installed first.
     computing: list[JoinSpec]
 
 
 def needs(joins: Sequence[JoinSpec], spec: JoinSpec, first: bytes, last: bytes) -> list[Need]:
-    """Return what outputs of ``spec`` in ``[first, last)`` need, source by source."""
+    """Return the needs of ``spec``'s outputs in ``[first, last)``, one for each source."""
     found = []
     for source in spec.sources:
         within = Range(*containing_range(spec, source.pattern, first, last))
@@ -45,10 +45,10 @@ def computing(joins: Sequence[JoinSpec], first: bytes, last: bytes | None) -> li
 
 
 def ranges_read(joins: Sequence[JoinSpec], first: bytes, last: bytes) -> Iterator[Range]:
-    """Yield the ranges that computing all rows of ``[first, last)`` reads, this one included; they may overlap.
+    """Yield the ranges that are read to compute all rows of ``[first, last)``, this one included; they may overlap.
 
     Args:
-        joins: All that are installed; none reads its own output.
+        joins: All installed joins; none reads its own output.
         first: The first key wanted.
         last: The end of the range.
     """

@@ -4,10 +4,10 @@
                                                                article|<author:8>|<id:8>
                                                                comment|<author:8>|<id:8>|<cid:8>|<commenter:8>
                                                                vote|<author:8>|<id:8>|<voter:8>
-    operations   session, author, article, voter, commenter    who reads which article; a voter votes on it, a commenter
-                                                               comments on it; null where nobody does
+    operations   session, author, article, voter, commenter    who reads which article, votes or comments on it; null
+    where nobody does
 
-Comment j of the start has the id j; the comment of session k has the id of all comments of the start plus k.
+Comment j of the start has the id j; the comment of session k has the id k plus the number of comments at the start.
 
 Source:
     Paper §2.3 and §5.4.
@@ -27,7 +27,7 @@ from pequod_spark.twip import WorkloadError
 
 #: Of the sessions, whatever the rate of votes.
 COMMENT_PART: Final = 0.01
-#: The paper's population, for each article: half a user, ten comments, twenty votes.
+#: The paper's population per article: half a user, ten comments, twenty votes.
 USERS_PER_ARTICLE: Final = 0.5
 COMMENTS_PER_ARTICLE: Final = 10
 VOTES_PER_ARTICLE: Final = 20
@@ -45,7 +45,7 @@ class Newp:
 
     article_count: int
     session_count: int
-    #: Of a hundred sessions, how many vote.
+    #: Of a hundred sessions, the number that vote.
     vote_percent: float = 10.0
     seed: int = 1
     text_bytes: int = 100
@@ -64,17 +64,17 @@ class Newp:
 
     @property
     def user_count(self) -> int:
-        """How many write, comment and vote."""
+        """Return the number of users who write, comment and vote."""
         return max(2, round(self.article_count * USERS_PER_ARTICLE))
 
     @property
     def comment_count(self) -> int:
-        """How many comments are there at the start."""
+        """Return the number of comments at the start."""
         return self.article_count * COMMENTS_PER_ARTICLE
 
 
 def rows(spark: SparkSession, newp: Newp) -> DataFrame:
-    """Return the base rows of the start, no key twice: of two equal votes one counts."""
+    """Return the base rows of the start, each key once: two equal votes count as one."""
     users, articles = newp.user_count, newp.article_count
     article = f.col("article")
     written = spark.range(articles).select(f.col("id").alias("article"))
@@ -137,14 +137,14 @@ def write_newp(spark: SparkSession, newp: Newp, path: str) -> None:
     """Write ``rows`` (in key order) and ``operations`` (in order) as Parquet under ``path``.
 
     Raises:
-        pyspark.errors.AnalysisException: Something is there already; it is left as it is.
+        pyspark.errors.AnalysisException: The path exists already; it is left as it is.
     """
     rows(spark, newp).sort("key").write.parquet(f"{path}/rows")
     operations(spark, newp).sort("session").write.parquet(f"{path}/operations")
 
 
 def _author(newp: Newp) -> Column:
-    """Return who wrote an ``article``."""
+    """Return the author of an ``article``."""
     return uniform_below(newp.user_count, newp.seed, "author", "article")
 
 

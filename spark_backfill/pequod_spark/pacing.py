@@ -1,8 +1,8 @@
-"""Requests sent one after another or by the clock, and how long they took.
+"""Requests sent one after another or by the clock, and their latencies.
 
-closed loop   so many at a time; the next one starts when one is done      latency: from its start to its end
-open loop     each at its own moment, whether or not the others are done   latency: from that moment to its end, so that
-                                                                           a server that stalls is charged for all
+closed loop   a fixed number under way; the next starts when one ends      latency: from its start to its end
+open loop     each at its own time, whether or not the others have ended   latency: from that time to its end, so that
+                                                                           every request pays for a server that stalls
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Send = Callable[[ReplayRequest], Awaitable[object]]
 
 @dataclass(slots=True)
 class ReplayOutcome:
-    """What requests came to; adding outcomes gives that of all."""
+    """The results of requests; results of several tasks can be added."""
 
-    #: By kind of request, the failed ones left out.
+    #: Latencies by kind of request, without failed requests.
     latencies: dict[str, HdrHistogram] = field(default_factory=dict)
-    #: By name of the error, how many.
+    #: The number of errors by name.
     errors: Counter[str] = field(default_factory=Counter)
     #: From the first start to the last end.
     seconds: float = 0.0
@@ -55,13 +55,13 @@ class ReplayOutcome:
         self.latencies[kind].record_value(min(_US_MAX, max(1, round(seconds * 1e6))))
 
     def encoded(self) -> Encoded:
-        """Return the same as plain values, which pickle."""
+        """Return the same as plain values, which can be pickled."""
         return Encoded(
             {kind: latencies.encode() for kind, latencies in self.latencies.items()}, dict(self.errors), self.seconds
         )
 
     def add(self, other: Encoded) -> None:
-        """Add what others came to at the same time."""
+        """Add the results of requests that another task sent at the same time."""
         for kind, latencies in other.latencies.items():
             self.latencies.setdefault(kind, histogram()).decode_and_add(latencies)
         self.errors.update(other.errors)
@@ -69,7 +69,7 @@ class ReplayOutcome:
 
 
 class Encoded(NamedTuple):
-    """An outcome on its way."""
+    """Results as plain values, on their way to the driver."""
 
     latencies: dict[str, bytes]
     errors: dict[str, int]
@@ -99,10 +99,10 @@ async def closed_loop(requests: Iterable[ReplayRequest], send: Send, window: int
 
 
 async def open_loop(requests: Iterable[ReplayRequest], send: Send, rate: float) -> ReplayOutcome:
-    """Send requests at their moments: ``rate`` of the numbers in their ``at`` are a second.
+    """Send requests at their times: ``rate`` units of ``at`` are one second.
 
     Requires:
-        They come in the order of ``at``.
+        The requests come in the order of ``at``.
     """
     outcome = ReplayOutcome()
     start = time.perf_counter()
@@ -112,7 +112,7 @@ async def open_loop(requests: Iterable[ReplayRequest], send: Send, rate: float) 
             if (wait_s := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait_s)
             elif request.at % 64 == 0:
-                # Behind the clock: those under way must have their turn all the same.
+                # The loop is late; the requests under way need their turn all the same.
                 await asyncio.sleep(0)
             under_way.create_task(_timed(request, send, due, outcome))
     outcome.seconds = time.perf_counter() - start

@@ -1,15 +1,15 @@
-"""What a server takes in for a backfill, as a DataFrame: contributions with the contexts that they belong to.
+"""The rows that a server takes in for a backfill, as a DataFrame: contributions with their contexts.
 
     key                     is_row  value        prefix   tail             times  source_key
-    t|ann|                  false                t|ann|   null                                ann has a timeline
+    t|ann|                  false                t|ann|   null                                ann's context
     t|ann|0000000100|bob    true    Hi           t|ann|   0000000100|bob
     t|ann|0000000120|liz    true    ..           t|ann|   0000000120|liz
-    t|bob|                  false                t|bob|   null                                an empty one
+    t|bob|                  false                t|bob|   null                                an empty context
     compile_pieces: these are sorted     | with_contexts: these follow from the key
 
-A copy of all slots has the rows themselves. Other joins have ``times``, how many equal contributions there are, and
-copies of them ``source_key`` too. What a join has not, is no column before it is sorted: that is most of the work, and
-takes as long as rows are.
+For a copy of all slots, a contribution is a row. Other joins also have ``times``, the number of equal contributions,
+and copies among them ``source_key``. A column that a join does not need is not in the DataFrame while it is sorted:
+sorting is most of the work, and its time grows with the width of rows.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ def compile_pieces(
     *,
     one_of: int = 1,
 ) -> DataFrame:
-    """Compile what follows from base rows in a range of outputs.
+    """Compile the pieces of a range of outputs.
 
     Args:
-        spec: The join; no other computes its sources.
+        spec: The join; no other join computes its sources.
         level: How many slots of the output a context fixes.
-        read: Gives the base rows.
+        read: Reads the base rows.
         first: The first output key wanted.
         last: The end of the range, None for no end.
-        covered: A column ``prefix``: contexts that are not wanted.
-        one_of: Of the rows, only what one of so many keys of the value source gives.
+        covered: A column ``prefix``: contexts to leave out.
+        one_of: Keep only the contributions of one in this many keys of the value source.
 
     Returns:
-        Columns ``key`` and ``is_row``, and of ``value``, ``times`` and ``source_key`` those that the join has, in no
-        order.
+        Columns ``key`` and ``is_row``, and ``value``, ``times`` and ``source_key`` if the join needs them, in no order.
     """
     first, last = meet(first, last, keys_of(spec.output))
     contributions = SparkPlan([spec], read).contributions(spec, first, last, one_of=one_of)
@@ -66,7 +65,7 @@ def compile_pieces(
 
 
 def with_contexts(spec: JoinSpec, level: int, pieces: DataFrame) -> DataFrame:
-    """Return pieces with their contexts, in the order in which they are.
+    """Return pieces with the columns of their contexts, in the same order.
 
     Returns:
         Columns ``key``, ``prefix``, ``tail``, ``value``, ``times`` and ``source_key``.
@@ -80,20 +79,20 @@ def with_contexts(spec: JoinSpec, level: int, pieces: DataFrame) -> DataFrame:
 
 
 def _run(spec: JoinSpec, level: int) -> tuple[set[str], Sequence[bytes | Slot]]:
-    """Return the slots that a context fixes, and the parts of the output that its prefix has."""
+    """Return the slots that a context fixes, and the parts of the output in its prefix."""
     leading = set(list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level])
     return leading, spec.output.parts[: known_run(spec.output.parts, leading)]
 
 
 def _prefix(spec: JoinSpec, level: int) -> Column:
-    """Return the context that a piece belongs to."""
+    """Return the prefix of the context that a piece belongs to."""
     key = f.col("key")
     _, slots = take_apart(spec.output, key)
     return f.when(f.col("is_row"), put_together(_run(spec, level)[1], slots)).otherwise(key)
 
 
 def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
-    """Put equal contributions together, and leave out what the server does not look at."""
+    """Count equal contributions, and leave out columns that the server does not need."""
     if is_unique(spec):
         return contributions.select("key", "value")
     match value_source(spec).operator:
@@ -107,7 +106,7 @@ def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
 
 
 def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes) -> DataFrame | None:
-    """Return the contexts that sources tell of, also those without rows; None if no source tells of any."""
+    """Return the contexts that one source alone names, also those without rows; None if no source can."""
     leading, run = _run(spec, level)
     found = []
     for source in spec.sources:
@@ -123,6 +122,6 @@ def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes)
 
 
 def _meets(prefix: Column, first: bytes, last: bytes) -> Column:
-    """Tell whether a context may have keys in a range."""
-    # Above the last key of the prefix stands what is not above it and does not start with it.
+    """Return whether a context may have keys in a range."""
+    # A key is above all keys of a prefix if it is above the prefix and does not begin with it.
     return (prefix < f.lit(last)) & ((prefix >= f.lit(first)) | f.startswith(f.lit(first), prefix))

@@ -1,4 +1,4 @@
-r"""Cache joins compiled to DataFrames: what a range of outputs is, computed from base rows by Spark alone.
+r"""Cache joins compiled to DataFrames: Spark computes a range of outputs from base rows.
 
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
 
@@ -10,11 +10,11 @@ r"""Cache joins compiled to DataFrames: what a range of outputs is, computed fro
                |
      put together the key                 keys.put_together
                |
-     combine what meets in a key          contributions.combine, unless each key has one contribution
+     combine rows that meet in a key       contributions.combine, unless each key has one contribution
                |
      clip to the range                    ranges.clip
 
-Everything is Spark's own functions: no row passes through Python. Nothing runs until the DataFrame is used.
+All steps are Spark's own functions: no row passes through Python. Nothing runs until the DataFrame is used.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from pequod_spark.keys import put_together, take_apart
 from pequod_spark.needs import Need, computing, needs
 from pequod_spark.ranges import clip
 
-#: Return the base rows of a key range as a DataFrame of rows; more rows than asked for do no harm.
-#: A ``last`` of None is unbounded. No key may occur twice.
+#: Return the base rows of a key range as a DataFrame of rows; rows outside of the range do no harm.
+#: If ``last`` is None, the range has no end. No key may occur twice.
 Read = Callable[[bytes, bytes | None], DataFrame]
 
 
 def compile_join(
     spec: JoinSpec, read: Read, first: bytes = b"", last: bytes | None = None, *, installed: Iterable[JoinSpec] = ()
 ) -> DataFrame:
-    """Compile a join's outputs of a range: exactly the rows that the engine computes for it.
+    """Compile a join's outputs in a range: exactly the rows that the engine computes for it.
 
-    If several joins compute a key, this is what ``spec`` gives for it, whichever of them a scan shows.
+    If several joins compute a key, the value is that of ``spec``, even if a scan shows another join's.
 
     Args:
         spec: The join, installed or not.
-        read: Gives the base rows. Rows with a key that an installed join computes are ignored, so it may as well
-            read from a server, which has both.
+        read: Reads the base rows. Rows with a key that an installed join computes are ignored, so ``read`` may read
+            from a server, which has both.
         first: The first output key wanted.
         last: The end of the range, None for no end.
         installed: The joins that compute sources, the earliest installed first.
 
     Returns:
-        Rows in no order, no key twice.
+        The rows, in no order, each key once.
 
     Raises:
         JoinError: A join is malformed, or they form a cycle.
@@ -70,13 +70,13 @@ def compile_scan(installed: Iterable[JoinSpec], read: Read, first: bytes = b"", 
     """Compile all rows of a range, base and computed: exactly those that a scan of a server returns.
 
     Args:
-        installed: The joins, the earliest installed first: of two that compute a key, the earlier one's value shows.
-        read: Gives the base rows, as for `compile_join`.
+        installed: The joins, the earliest installed first: if two compute a key, the earlier one's value shows.
+        read: Reads the base rows, as for `compile_join`.
         first: The first key wanted.
         last: The end of the range, None for no end.
 
     Returns:
-        Rows in no order, no key twice.
+        The rows, in no order, each key once.
 
     Raises:
         JoinError: A join is malformed, or they form a cycle.
@@ -99,13 +99,13 @@ class SparkPlan:
     __slots__ = ("_joins", "_read")
 
     def __init__(self, joins: Sequence[JoinSpec], read: Read) -> None:
-        # An engine knows what is no set of joins, and says it well.
+        # An engine refuses joins that do not fit together, and explains why.
         Engine().add_joins(joins)
         self._joins = joins
         self._read = read
 
     def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
-        """Return what one join computes in a range."""
+        """Return the rows that one join computes in a range."""
         contributions = self.contributions(spec, first, last)
         return combine(value_source(spec).operator, contributions, is_unique=is_unique(spec))
 
@@ -116,7 +116,7 @@ class SparkPlan:
             spec: The join.
             first: The first output key wanted.
             last: The end of the range, None for no end.
-            one_of: Of so many keys of the value source only one is looked at.
+            one_of: Use only one in this many keys of the value source.
         """
         whole = keys_of(spec.output)
         first, last = meet(first, last, whole)
@@ -129,7 +129,7 @@ class SparkPlan:
         joined = reduce(_join, sources)
         slots = {name: f.col(column) for name, column in columns.items()}
         keyed = joined.withColumn("key", put_together(spec.output.parts, slots))
-        # All keys are in the whole range: looking at each would have Spark make each twice.
+        # All keys are in the whole range, and with a filter Spark would make each key twice.
         found = clip(keyed, b"" if first == whole[0] else first, None if last == whole[1] else last)
         return found.select("key", "source_key", "value")
 
@@ -138,7 +138,7 @@ class SparkPlan:
         return self._rows(first, last, computing(self._joins, first, last))
 
     def _source(self, need: Need, columns: dict[str, str], fixed: dict[str, bytes], one_of: int) -> DataFrame:
-        """Return the slots of a source's keys, and of the value source the contribution too."""
+        """Return the slots of a source's keys, and for the value source the contribution as well."""
         source = need.source
         rows = self._rows(*need.within, need.computing)
         matches, slots = take_apart(source.pattern, f.col("key"))
@@ -152,7 +152,7 @@ class SparkPlan:
         return rows.where(matches).select(*shown)
 
     def _rows(self, first: bytes, last: bytes | None, joins: Sequence[JoinSpec]) -> DataFrame:
-        """Return the rows of a range, of which ``joins`` compute some."""
+        """Return the rows of a range in which ``joins`` compute some."""
         read = self._read(first, last).select("key", "value")
         base = clip(read, first, last, *(~take_apart(spec.output, f.col("key")).matches for spec in joins))
         if not joins:
@@ -164,7 +164,7 @@ class SparkPlan:
 
 
 def _earliest(outputs: list[DataFrame]) -> DataFrame:
-    """Return the rows of all, of each key the one in the earliest."""
+    """Return the rows of all DataFrames; of rows with the same key, that of the earliest."""
     ordered = [rows.withColumn("order", f.lit(order)) for order, rows in enumerate(outputs)]
     return reduce(DataFrame.union, ordered).groupBy("key").agg(f.min_by("value", "order").alias("value"))
 
@@ -175,7 +175,7 @@ def _join(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def _join_order(sources: Sequence[Need]) -> list[Need]:
-    """Return the sources so that each shares a slot with those before it, where that can be."""
+    """Return the sources in an order in which each shares a slot with those before it, if there is one."""
     ordered = [sources[0]]
     rest = list(sources[1:])
     while rest:
@@ -187,7 +187,7 @@ def _join_order(sources: Sequence[Need]) -> list[Need]:
 
 
 def is_sampled(one_of: int) -> Column:
-    """Tell whether a row is in the sample that has one of so many keys, the same whenever it is asked."""
+    """Return whether a row is in a sample of one in this many keys; the sample is the same each time."""
     return f.pmod(f.xxhash64("key"), f.lit(one_of)) == 0
 
 
@@ -197,6 +197,6 @@ def value_source(spec: JoinSpec) -> Source:
 
 
 def is_unique(spec: JoinSpec) -> bool:
-    """Tell whether each output key has one contribution: it shows all that tells two tuples of source keys apart."""
+    """Return whether each output key has one contribution: then the key has all slots that distinguish source keys."""
     bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
     return bound == {slot.name for slot in spec.output.slots()}

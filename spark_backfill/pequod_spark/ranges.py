@@ -17,12 +17,12 @@ from pyspark.sql import functions as f
 
 from pequod.errors import PequodError
 
-#: The columns of rows.
+#: The columns of a DataFrame of rows.
 ROW_SCHEMA: Final = "key binary, value binary"
 
 
 class SplitsError(PequodError):
-    """Split points that do not ascend."""
+    """Keys to cut at that do not ascend."""
 
     def __init__(self, split: bytes, after: bytes) -> None:
         super().__init__(f"split points must ascend, but {split!r} stands before {after!r}; sort them, each once")
@@ -31,7 +31,7 @@ class SplitsError(PequodError):
 
 
 def clip(rows: DataFrame, first: bytes, last: bytes | None, *conditions: Column) -> DataFrame:
-    """Return the rows with keys in ``[first, last)`` that also meet all conditions."""
+    """Return the rows with keys in ``[first, last)`` that also meet all ``conditions``."""
     key = f.col("key")
     bounds = [key >= f.lit(first)] if first else []
     if last is not None:
@@ -43,14 +43,14 @@ def clip(rows: DataFrame, first: bytes, last: bytes | None, *conditions: Column)
 def in_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:
     """Partition rows by key range: partition i holds the keys of ``[splits[i-1], splits[i])``, in no order.
 
-    The first and the last are open to their sides. Keys are binary, or text.
+    The first and the last partition have no outer bound. Keys are binary or text.
 
     Raises:
         SplitsError: The splits do not ascend.
 
     Cost:
-        One shuffle of all rows; O(log splits) comparisons a row, in generated code up to some hundred splits and
-        6 µs a row at a thousand.
+        One shuffle of all rows; O(log splits) comparisons a row: in generated code up to some hundred splits, and 6 µs
+        a row at a thousand.
     """
     for split, after in pairwise(splits):
         if split >= after:
@@ -64,8 +64,8 @@ def sorted_ranges(rows: DataFrame, splits: Sequence[bytes]) -> DataFrame:
     Raises:
         SplitsError: The splits do not ascend.
     """
-    # Sorting, Spark compares texts where they lie, and copies binaries for each comparison: half as long again.
-    # Texts that are no UTF-8 are in the order of their bytes too.
+    # To sort, Spark compares texts in place, and copies binaries for each comparison: 1.5 times as long.
+    # Text that is not UTF-8 is sorted by its bytes too.
     texts = rows.withColumn("key", f.col("key").cast("string"))
     return in_ranges(texts, splits).sortWithinPartitions("key").withColumn("key", f.col("key").cast("binary"))
 

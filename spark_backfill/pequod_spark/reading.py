@@ -1,7 +1,7 @@
-"""Rows of a server as a DataFrame: each range cut where the server says, a task for each part.
+"""Rows of a server as a DataFrame: the server says where to cut each range, and a task reads each part.
 
-The data source `pequod` would do for one range. Spark starts Python processes to plan each of its reads, which for many
-ranges takes longer than the reading.
+The data source `pequod` does this for one range. For many ranges it would be slow: Spark starts Python processes to
+plan each read of a data source, which takes longer than reading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pequod_spark.tasks import freeze_imports
 
 
 def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Range]) -> DataFrame:
-    """Return the rows of ranges that do not overlap, each read in order, chunk by chunk, when the DataFrame is used."""
+    """Return the rows of disjoint ranges; when the DataFrame is used, tasks read them in order, chunk by chunk."""
 
     def fetch(first: bytes, last: bytes) -> Iterator[Rows]:
         with connection.client() as client:
@@ -33,7 +33,7 @@ def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Ra
 
 
 def fetched(spark: SparkSession, parts: Sequence[Range], fetch: Callable[[bytes, bytes], Iterator[Rows]]) -> DataFrame:
-    """Return what ``fetch`` yields for all parts, each of which is a task, when the DataFrame is used."""
+    """Return the rows that ``fetch`` yields for all parts; when the DataFrame is used, a task fetches each part."""
 
     def fetch_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_imports()
@@ -48,7 +48,7 @@ def fetched(spark: SparkSession, parts: Sequence[Range], fetch: Callable[[bytes,
 
 
 def cut_ranges(client: Client, ranges: Iterable[Range], part_count: int) -> list[Range]:
-    """Cut each range into about so many parts of about equal numbers of rows, as the server sees them now."""
+    """Cut each range into about ``count`` parts with equal numbers of rows, as the server counts them now."""
     return [
         Range(start, stop)
         for first, last in ranges

@@ -1,12 +1,12 @@
-"""A generated workload sent to servers by Spark's tasks, and what the servers hold afterwards compared.
+"""Spark's tasks send a generated workload to servers, and compare the servers' rows with the expected ones.
 
-    rows      --> loaded, by all tasks              requests --> parted among tasks that start together, paced
+    rows      --> loaded, by all tasks              requests --> divided among tasks that start together, paced
                                                                      |
-    rows and what requests wrote --> plan --> want                histograms, merged
-                        what the servers hold --> have
+    rows and written rows --> plan --> want                      histograms, merged
+                        the rows of the servers --> have
 
-Requests of different tasks overtake each other. No write of these workloads depends on another, so what must be there
-in the end does not either.
+Requests of different tasks overtake each other. No write of these workloads depends on another write, so the final rows
+do not depend on the order.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay came to."""
+    """The result of a replay."""
 
     seconds: float
-    #: By kind of request.
+    #: Latencies by kind of request.
     latencies: dict[str, Latency]
-    #: By name of the error, how many.
+    #: The number of errors by name.
     errors: dict[str, int]
-    #: For each server, what it holds beside what it must hold; nothing if that was not asked for.
+    #: For each server, its rows compared with the expected ones; empty if they were not compared.
     comparisons: list[RowComparison]
 
     @property
     def request_count(self) -> int:
-        """How many requests succeeded."""
+        """Return the number of requests that succeeded."""
         return sum(latency.requests for latency in self.latencies.values())
 
 
@@ -80,18 +80,18 @@ def replay(
     task_count: int | None = None,
     is_checked: bool = True,
 ) -> Replayed:
-    """Load a workload into empty servers, replay its operations, and compare all that they hold then.
+    """Load a workload into empty servers, replay its operations, and compare the rows of the servers.
 
     Args:
-        path: Where `workloads.write` has written it.
-        rate: Operations a second, all tasks together; latencies count from when each is due. Without it, each task
-            keeps ``window`` requests under way.
+        path: The folder that `workloads.write` wrote.
+        rate: Operations a second, all tasks together; a latency counts from the time at which its request is due. None:
+            each task keeps ``window`` requests under way.
         window: Requests under way in each task, without a rate.
-        task_count: Tasks that send requests; there must be as many slots. Without it, as many as there are slots.
-        is_checked: Compare.
+        task_count: Tasks that send requests; Spark needs as many slots. None: all slots.
+        is_checked: Compare the rows.
 
     Raises:
-        NoWorkloadError: There is no workload at ``path``.
+        NoWorkloadError: ``path`` holds no workload.
         ReplayError: A server is not empty.
         PequodError: As the clients.
     """
@@ -112,7 +112,7 @@ def replay(
 
 
 def refuse_filled(client: Client) -> None:
-    """See that a server is empty.
+    """Check that a server is empty.
 
     Raises:
         ReplayError: It is not.
@@ -162,7 +162,7 @@ def _run(
     def send(part: Iterable[Any]) -> Iterator[Encoded]:
         freeze_imports()
         rows = iter(part)
-        # The first one comes once all of the task's are there and sorted.
+        # The first request comes when all requests of the task are there and sorted.
         first = list(islice(rows, 1))
         BarrierTaskContext.get().barrier()
         yield asyncio.run(_send(map(_request, chain(first, rows)), servers, rate, window)).encoded()
@@ -205,12 +205,12 @@ def _request(row: Any) -> ReplayRequest:
 
 
 def _comparisons(generated: Generated, servers: Sequence[Connection]) -> list[RowComparison]:
-    """Compare all rows of each server with what it must hold."""
+    """Compare all rows of each server with the expected rows."""
     specs = parse(generated.workload.joins)
     patterns = [pattern for spec in specs for pattern in (spec.output, *(source.pattern for source in spec.sources))]
     tables = sorted({pattern.literal_prefix.partition(b"|")[0] + b"|" for pattern in patterns})
     ranges = [Range(table, end) for table in tables if (end := prefix_end(table)) is not None]
-    # Whoever writes a key of these workloads writes the same value.
+    # All writers of a key of these workloads write the same value.
     base = generated.rows.union(writes(generated.requests)).distinct()
     base = base.withColumn("home", generated.workload.home()).persist()
     try:

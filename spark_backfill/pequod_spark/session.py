@@ -1,4 +1,4 @@
-"""A Spark session that has what Pequod needs, or an error that says what is missing.
+"""A Spark session with the settings that Pequod needs, or an error that says what is missing.
 
 Spark runs on Java. `pip install pequod[spark]` brings Spark itself; Java 17 or newer comes from the system.
 """
@@ -30,15 +30,15 @@ _HINT = (
 #: ``openjdk version "17.0.15" 2025-04-15``, and ``java version "1.8.0_412"`` of old.
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
-#: What a session is given unless the caller says otherwise.
+#: The settings of a session, unless the caller has others.
 _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Noting the place of every expression costs more than making it.
+    # To note the place of each expression takes longer than to make the expression.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
 }
-#: A local session talks to itself only, and without a web page nobody asked for.
+#: A local session uses the loopback interface only, and shows no web page.
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -51,12 +51,12 @@ class SparkUnavailableError(PequodError):
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(f"Spark cannot start: {reason}; {hint}")
-        #: What is wrong, without the advice.
+        #: The reason, without the advice.
         self.reason = reason
 
 
 def require_pyspark() -> None:
-    """See that PySpark is installed.
+    """Check that PySpark is installed.
 
     Raises:
         SparkUnavailableError: It is not.
@@ -68,7 +68,7 @@ def require_pyspark() -> None:
 
 
 def require_spark() -> None:
-    """See that a session could be started.
+    """Check that a session can be started.
 
     Raises:
         SparkUnavailableError: PySpark is not installed, or no Java is found, or the one found is too old.
@@ -84,7 +84,7 @@ def require_spark() -> None:
 
 
 def find_java() -> Path:
-    """Return the ``java`` that Spark would run: that of JAVA_HOME, else the first on PATH.
+    """Return the ``java`` that Spark would run: of JAVA_HOME, else the first on PATH.
 
     Raises:
         SparkUnavailableError: There is none.
@@ -105,7 +105,7 @@ def java_version(java: Path) -> int:
     """Return the major version of a Java, such as 17.
 
     Raises:
-        SparkUnavailableError: It does not run or does not say.
+        SparkUnavailableError: It does not run, or does not print a version.
     """
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603 -- the user's Java
@@ -118,7 +118,7 @@ def java_version(java: Path) -> int:
 
 
 def is_running() -> bool:
-    """Tell whether this process has a session, in whichever thread it was started."""
+    """Return whether this process has a session, started in any thread."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 -- optional
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
 
@@ -134,12 +134,12 @@ def spark_session(
 ) -> SparkSession:
     """Return the running session, or start one.
 
-    Workers of a local master run the Python that runs here; on a cluster, PYSPARK_PYTHON says which.
+    Workers of a local master run this process's Python; on a cluster, PYSPARK_PYTHON names it.
 
     Args:
-        master: Where to run: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``.
-        name: What the cluster calls the application.
-        settings: Spark settings beside, and before, those that Pequod chooses.
+        master: The place to run: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``.
+        name: The name of the application on the cluster.
+        settings: Spark settings in addition to, and instead of, Pequod's own.
 
     Raises:
         SparkUnavailableError: PySpark or a fit Java is missing.

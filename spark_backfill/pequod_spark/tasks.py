@@ -1,4 +1,4 @@
-"""What tasks do before their work, in the Python processes that Spark keeps for one task after the other."""
+"""What each task does first, in the Python processes that Spark uses for one task after another."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import gc
 
 
 def freeze_imports() -> None:
-    """Keep what this process has imported out of its collections of garbage: Spark makes a full one after each task.
+    """Freeze the objects of this process's imports: Spark runs a full garbage collection after each task.
 
     Cost:
-        Saves 10 to 50 ms a task. What is alive at the first call stays.
+        Saves 10 to 50 ms a task. Objects that are alive at the first call stay for good.
     """
     if not gc.get_freeze_count():
         gc.freeze()

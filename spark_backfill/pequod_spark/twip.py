@@ -1,17 +1,17 @@
-"""Twip's graph, posts and operations as DataFrames: drawn from one seed, the same rows whatever the partitioning.
+"""Twip's graph, posts and operations as DataFrames: drawn from one seed, the same for any number of partitions.
 
     follows      user, poster                         who follows whom at the start
     operations   tick, kind, user, detail             what happens, one row a tick
       check      user reads their timeline; detail is the tick to read from
       subscribe  user follows detail
       logout     user's next check will be a full one; detail is 0
-      post       user tweets; detail is 0. Ticks before the first operation are posts too, if any are asked for
+      post       user tweets; detail is 0. Ticks before the first operation may be posts too
     rows         key, value                           the base rows of the start, in order of key:
                                                       s|<user:8>|<poster:8> and p|<poster:8>|<time:10>
 
-Active users check in turn, so the c-th check is that of user c modulo their number; since everybody logs in in turn,
-the longest logged-in user is found the same way. That makes each operation a function of how many checks and logouts
-came before it, which Spark counts in parallel.
+Active users check in turn, so check number c is that of user c modulo the number of users. Users log in in turn as
+well, so the user who has been logged in longest is found in the same way. So each operation is a function of the
+numbers of checks and logouts before it, and Spark counts these in parallel.
 
 Source:
     Paper §5.1 and the published benchmark's model.
@@ -34,11 +34,11 @@ from pequod_spark.texts import digits, text
 
 T = TypeVar("T")
 
-#: The part of the users who check their timelines at all.
+#: The share of users who check their timelines at all.
 ACTIVE_PART: Final = 0.7
 #: How far back a check at login reads.
 FULL_CHECK_TICKS: Final = 100_000
-#: A logout among the first operations is a check instead, so that somebody is logged in.
+#: A logout among the first operations is a check instead, so that at least one user is logged in.
 WARM_UP_TICKS: Final = 100
 #: Keys have eight digits for a user and ten for a time.
 USERS_MAX: Final = 10**8
@@ -46,12 +46,12 @@ TICKS_MAX: Final = 10**10
 
 _FOLLOWS_MIN, _FOLLOWS_MAX = 20, 200
 _POWER_LAW_FOLLOWS_MEAN, _POWER_LAW_FOLLOWS_MAX = 40, 5_000
-#: Operations that are numbered together.
+#: The number of operations that are numbered together.
 _BLOCK_TICKS: Final = 65_536
 
 
 class GraphModel(StrEnum):
-    """How follows are drawn."""
+    """The models by which follows are drawn."""
 
     #: 20 to 200 follows each, a tenth of the users at most; the chance of being followed is ``10 + M*x``, with
     #: ``x = ((i+1)/n)^8`` shuffled and ``M = floor(100 / mean(x))``.
@@ -73,11 +73,11 @@ class Twip:
     """
 
     user_count: int
-    #: How many operations.
+    #: The number of operations.
     tick_count: int
     seed: int = 1
     graph: GraphModel = GraphModel.SYNTHETIC
-    #: Posts that are there before the first operation; they take the first ticks.
+    #: Posts before the first operation; they take the first ticks.
     initial_post_count: int = 0
     tweet_bytes: int = 140
 
@@ -95,10 +95,10 @@ class Twip:
 def follows(spark: SparkSession, twip: Twip) -> DataFrame:
     """Return who follows whom: columns ``user`` and ``poster``, each pair once.
 
-    Every user draws others by weight, one after another, until the wanted number are distinct.
+    Every user draws others by weight, one after another, until it has the wanted number of different ones.
 
     Cost:
-        Runs at once, to see that all found enough; about 1.25 draws a follow. The result stays cached.
+        Runs at once, to check that all users found enough; about 1.25 draws a follow. The result stays cached.
     """
     weights = _popularity(twip)
     users = spark.range(twip.user_count).select(f.col("id").alias("user"), _follow_count(twip).alias("wanted"))
@@ -122,10 +122,10 @@ def follows(spark: SparkSession, twip: Twip) -> DataFrame:
 def operations(graph: DataFrame, twip: Twip) -> DataFrame:
     """Return all operations: columns ``tick``, ``kind``, ``user``, ``detail``.
 
-    A logout whose user is logged out already, which takes very few users, does nothing.
+    A logout of a user who is logged out already, which happens if users are very few, does nothing.
 
     Args:
-        graph: Who follows whom (`follows`, or another's: bigint columns ``user`` and ``poster``).
+        graph: Who follows whom (`follows`, or another graph with bigint columns ``user`` and ``poster``).
         twip: The workload.
 
     Cost:
@@ -162,10 +162,10 @@ def write_twip(spark: SparkSession, twip: Twip, path: str, edges: DataFrame | No
     """Write ``follows``, ``operations`` (in order) and ``rows`` (in key order) as Parquet under ``path``.
 
     Args:
-        edges: Who follows whom, if not drawn: columns ``user`` and ``poster`` below the number of users.
+        edges: Who follows whom, instead of the drawn graph: columns ``user`` and ``poster`` below the number of users.
 
     Raises:
-        pyspark.errors.AnalysisException: Something is there already; it is left as it is.
+        pyspark.errors.AnalysisException: The path exists already; it is left as it is.
     """
     graph = follows(spark, twip) if edges is None else edges.persist()
     graph.sort("user", "poster").write.parquet(f"{path}/follows")
@@ -191,10 +191,10 @@ def _popularity(twip: Twip) -> list[float]:
 
 
 def _follow_count(twip: Twip) -> Column:
-    """Return how many a user (``id``) follows.
+    """Return how many others a user (``id``) follows.
 
-    Nobody follows more than a tenth of the users, as drawing so many others by weight would take very long: the
-    synthetic model is exact from 2,000 users on.
+    At most a tenth of the users, since drawing more of them by weight would take very long: the synthetic model is
+    exact from 2,000 users on.
     """
     tenth = max(1, twip.user_count // 10)
     if twip.graph is GraphModel.POWER_LAW:
@@ -232,7 +232,7 @@ def _turns(spark: SparkSession, twip: Twip) -> DataFrame:
 
 
 def _numbered(kinds: DataFrame) -> DataFrame:
-    """Add how many ``checks`` and ``logouts`` were before each operation."""
+    """Add the numbers of ``checks`` and ``logouts`` before each operation."""
     blocks = kinds.withColumn("block", f.floor(f.col("tick") / _BLOCK_TICKS))
     is_kind = {f"{kind}s": (f.col("kind") == kind).cast("bigint") for kind in ("check", "logout")}
     sums = blocks.groupBy("block").agg(*[f.sum(count).alias(name) for name, count in is_kind.items()])
@@ -255,7 +255,7 @@ def _checks(numbered: DataFrame, turns: DataFrame) -> DataFrame:
     before = in_turn.withColumn("tick_before", f.lag("tick").over(same_user)).withColumn(
         "logouts_before", f.lag("logouts").over(same_user)
     )
-    # How many of the first logouts were this user's: logout number l takes turn l modulo their number.
+    # The number of this user's logouts among the first ones: logout number l takes turn l modulo the number of users.
     own = "(({} + turns - 1 - turn) div turns)"
     is_full = f.col("tick_before").isNull() | f.expr(f"{own.format('logouts')} > {own.format('logouts_before')}")
     login = f.greatest(f.col("tick") - FULL_CHECK_TICKS, f.lit(0).cast("bigint"))
@@ -281,7 +281,7 @@ def _subscribes(kinds: DataFrame, twip: Twip) -> DataFrame:
 
 
 def _posts(kinds: DataFrame, graph: DataFrame, twip: Twip) -> DataFrame:
-    """Draw who posts: roughly with the log of their followers."""
+    """Draw the authors of posts: roughly by the logarithm of their followers."""
     spread = f.floor(2 * f.log10("followers"))
     weight = 1.0 + f.floor(uniform(twip.seed, "activity", "poster") * (spread + 1))
     followers = graph.groupBy("poster").agg(f.count("*").alias("followers"))

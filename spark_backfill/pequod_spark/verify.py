@@ -1,10 +1,10 @@
-r"""Computed keys of a server compared with what Spark computes from its base keys, at one revision, while others write.
+r"""A server's computed keys compared with what Spark computes from its base keys, at one revision, while others write.
 
 joins of the server --> ranges: outputs, and what they are computed from
                             |                         |
                    read in tasks (later)       followed from revision R on
                             \                         /
-                      the rows as of R: what changed since is undone
+                      the rows as of R: later changes are undone
                             |                         |
                    have: the outputs          want: the joins compiled over the base rows
                             \                         /
@@ -39,29 +39,29 @@ from pequod_spark.plan import compile_scan, read_from
 from pequod_spark.ranges import ROW_SCHEMA, clip
 from pequod_spark.reading import read_ranges
 
-#: How often the whole is tried while changes come too fast to be followed.
+#: How often a verification is tried while changes come too fast to be followed.
 ATTEMPTS: Final = 3
-#: Differences that are near each other are invalidated as one range, so that there are no more calls than this.
+#: Differences near each other are invalidated as one range, to limit the number of calls.
 _REPAIRS_MAX: Final = 256
 
 
 class VerifyError(PequodError):
-    """Something cannot be verified, now or at all."""
+    """A verification that is not possible, now or ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What is wrong, and of what."""
+    """The result of a verification."""
 
-    #: Of the state that was compared.
+    #: The revision that was compared.
     revision: int
     found: RowComparison
-    #: Joins that were left out, by name, and why.
+    #: Joins that were left out, by name, with the reason.
     left_out: dict[str, str]
 
 
 class _UnsettledError(PequodError):
-    """The state at one revision could not be told; another attempt may do better."""
+    """The rows at one revision could not be found; another attempt may succeed."""
 
 
 def verify(
@@ -74,22 +74,22 @@ def verify(
 ) -> Verification:
     """Compare computed keys with what the joins make of the base keys, all as of one revision.
 
-    Others may write meanwhile. Where a join cannot be watched (it is pull, or stands beside one), there must be a
-    moment without changes to what it reads.
+    Others may write meanwhile. If a join cannot be watched (it is a pull join, or a pull join shares its output range),
+    there must be a moment without changes to its sources.
 
     Args:
-        join: Only the keys of this join; without it, those of all.
-        first: Only keys from here on.
-        last: Only keys below this; None for no end.
+        join: Only the keys of this join; None: of all joins.
+        first: The first key.
+        last: The end of the range; None for no end.
 
     Raises:
-        VerifyError: The join cannot be verified or is not there; or no state could be told in `ATTEMPTS` attempts.
-        ServerChangedError: The server was started anew meanwhile: what was to be verified is gone.
+        VerifyError: The join does not exist or cannot be verified; or no attempt of `ATTEMPTS` succeeded.
+        ServerChangedError: The server was restarted meanwhile, and its rows are gone.
         PequodError: As the clients.
 
     Cost:
-        All that the ranges hold, and what they are computed from, is read once and kept on Spark's disks; what is not
-        materialised is computed by the server first, in one go.
+        All rows of the ranges and of their sources are read once and kept on Spark's disks; first the server computes,
+        in one pass, the ranges that are not materialised.
     """
     server_id = connection.server_id()
     for _ in range(ATTEMPTS):
@@ -105,17 +105,17 @@ def verify(
 def check(
     client: Client, *, join: str | None = None, first: bytes = b"", last: bytes | None = None
 ) -> tuple[Range, ...]:
-    """See that `verify` can begin: that the join is one that can be verified, and that the caller may read it all.
+    """Check that `verify` can begin: the join can be verified, and the caller may read all that it needs.
 
     Returns:
         The ranges of computed keys that it would compare.
 
     Raises:
-        VerifyError: The join cannot be verified or is not there.
+        VerifyError: The join does not exist or cannot be verified.
         PequodError: As the clients.
 
     Cost:
-        A call for each range that is read; no Spark.
+        One call for each range that is read; Spark is not used.
     """
     joins = {each.name: parse(each.text)[0] for each in client.joins()}
     outputs = _outputs(_chosen(joins, _left_out(joins), join), first, last)
@@ -125,9 +125,9 @@ def check(
 
 
 def repair(connection: Connection, found: Iterable[Difference]) -> int:
-    """Have the server forget what differs, so that the next reads compute it anew; return how many contexts went.
+    """Have the server drop the contexts that differ, so that the next reads compute them; return their number.
 
-    Others may write meanwhile: what is right already is only computed once more.
+    Others may write meanwhile: a context that is right by now is only computed once more.
     """
     keys = sorted(difference.key for difference in found)
     size = max(1, -(-len(keys) // _REPAIRS_MAX))
@@ -173,13 +173,13 @@ def _verify(
 
 
 def _ranges(joins: dict[str, JoinSpec], outputs: Iterable[Range]) -> tuple[Range, ...]:
-    """Return all that is read to verify ranges of outputs, these included."""
+    """Return all ranges that are read to verify ranges of outputs, these included."""
     specs = list(joins.values())
     return united(need for one in outputs for need in ranges_read(specs, *one) if need.first < need.last)
 
 
 def _left_out(joins: dict[str, JoinSpec]) -> dict[str, str]:
-    """Return the joins whose rows depend on the clock, and why they do."""
+    """Return the joins whose rows depend on the clock, with the reason for each."""
     found: dict[str, str] = {}
     for name, spec in joins.items():
         if isinstance(spec.maintenance, Snapshot):
@@ -211,7 +211,7 @@ def _outputs(specs: Sequence[JoinSpec], first: bytes, last: bytes | None) -> tup
 
 
 def _hides_sources(follower: Follower, specs: Iterable[JoinSpec]) -> bool:
-    """Tell whether changes of what joins read may have gone unseen."""
+    """Return whether the watches may have missed changes of the joins' sources."""
     sources = [keys_of(source.pattern) for spec in specs for source in spec.sources]
     return any(one.first < last and first < one.last for one in follower.unwatchable for first, last in sources)
 

@@ -1,15 +1,15 @@
-"""Workloads as requests to servers: what is there first, what is asked, which server has which part, which joins.
+"""Workloads as requests to servers: the rows at the start, the requests, the division among servers, the joins.
 
-    requests   at        when, counted in operations from the first on
+    requests   at        the time, counted in operations from the first
                kind      check, subscribe, post; page, vote, comment
-               home      which servers take it: that of this number modulo their count; null: all of them
-               key       what is written, or where a scan begins
-               last      the end of a scan; null: a write
-               value     of a write; null: a scan
+               home      the servers that get it: server number home modulo the number of servers; null: all of them
+               key       the key of a write, or the first key of a scan
+               last      the end of a scan; null for a write
+               value     the value of a write; null for a scan
 
 Several servers share the work without knowing of each other: each computes the pages of its part, and has the base keys
-that these need. Twip's users are parted, and everybody's posts are everywhere; Newp's authors are parted with their
-articles and comments, and all votes are everywhere.
+that these need. Twip's users are divided among the servers, and all posts are on each server; Newp's authors are
+divided with their articles and comments, and all votes are on each server.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pequod_spark.twip import Twip, write_twip
 
 @dataclass(frozen=True, slots=True)
 class WorkloadKind:
-    """What is the same for all sizes of a workload."""
+    """The properties of a workload that do not depend on its size."""
 
     joins: str
-    #: Which byte of the keys of a table begins the eight digits of their home, from 1 on; other tables are everywhere.
+    #: For some tables, the place of the home's eight digits in the key (from 1); other tables are on all servers.
     homes: Mapping[str, int]
 
     def home(self) -> Column:
-        """Return the home of a row by its ``key``, null if it is everywhere."""
+        """Return the home of a row by its ``key``, null if all servers have the row."""
         table = f.substring_index(f.decode("key", "UTF-8"), "|", 1)
         number = f.lit(None).cast("bigint")
         for name, place in self.homes.items():
@@ -67,7 +67,7 @@ _WORKLOADS: Final = {"twip": TWIP, "newp": NEWP}
 
 
 class NoWorkloadError(PequodError):
-    """A place that holds no workload."""
+    """A folder without a workload."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} holds no workload: {reason}; `pequod spark generate` makes one")
@@ -75,7 +75,7 @@ class NoWorkloadError(PequodError):
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A workload that has been written.
+    """A workload on disk.
 
     Shape:
         ``rows`` are base rows; ``requests`` are as above, in no order.
@@ -87,13 +87,13 @@ class Generated:
 
 
 def write(spark: SparkSession, settings: Twip | Newp, path: str, edges: DataFrame | None = None) -> None:
-    """Generate a workload as Parquet under ``path``, with what is needed to replay it.
+    """Generate a workload as Parquet under ``path``, with all that `replay` needs.
 
     Args:
-        edges: Who follows whom in Twip, if not drawn.
+        edges: Who follows whom in Twip, instead of a drawn graph.
 
     Raises:
-        pyspark.errors.AnalysisException: Something is there already; it is left as it is.
+        pyspark.errors.AnalysisException: The path exists already; it is left as it is.
     """
     if isinstance(settings, Twip):
         write_twip(spark, settings, path, edges)
@@ -106,10 +106,10 @@ def write(spark: SparkSession, settings: Twip | Newp, path: str, edges: DataFram
 
 
 def read(spark: SparkSession, path: str) -> Generated:
-    """Return what has been written under ``path``.
+    """Return the workload under ``path``.
 
     Raises:
-        NoWorkloadError: There is nothing, or something else.
+        NoWorkloadError: The folder holds no workload, or something else.
     """
     try:
         settings = spark.read.parquet(f"{path}/settings").first()

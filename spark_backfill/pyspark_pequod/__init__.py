@@ -4,8 +4,8 @@ Spark looks for modules whose names begin with `pyspark_` and takes their `Defau
 register: `spark.read.format("pequod")` works where this is installed. `register(spark)` takes a session's settings.
 
 source.py   DefaultSource: options in, readers and writers out
-options.py    what the options say: the server, the pattern
-narrowing.py  the ranges of keys that they name
+options.py    the options, checked: how to reach the server, the pattern, how to read and write
+narrowing.py  the ranges of keys that the options name
 columns.py    rows as Arrow batches, keys taken apart into slot columns
 reader.py     batch reads, a task for each part
 packing.py    columns -> keys and values, checked

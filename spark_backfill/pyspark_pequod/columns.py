@@ -20,12 +20,12 @@ from pequod.engine.base.rows import Rows
 from pequod.errors import PequodError
 from pequod.language.spec import Pattern
 
-#: PySpark 4.1 takes UTC by itself, and has no such argument.
+#: PySpark 4.1 takes UTC without being asked, and has no such argument.
 _ZONE: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 class ColumnError(PequodError):
-    """A column that is not there, or cannot hold what the server has."""
+    """A column that does not exist, or whose type cannot hold the server's bytes."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"column {column!r}: {reason}")
@@ -34,7 +34,7 @@ class ColumnError(PequodError):
 
 
 def default_schema(pattern: Pattern | None, *, with_values: bool = True) -> str:
-    """Return the columns of a read that names none: the key, its slots as text, the value."""
+    """Return the default columns of a read: the key, its slots as text, the value."""
     slots = [] if pattern is None else dict.fromkeys(slot.name for slot in pattern.slots())
     values = ["value binary"] if with_values else []
     return ", ".join(["key binary", *(f"`{name}` string" for name in slots), *values])
@@ -53,7 +53,7 @@ class RowColumns:
         self._fields: Any = to_arrow_schema(schema, **_ZONE)
         self._pattern = pattern
         slots = [] if pattern is None else [slot.name for slot in pattern.slots()]
-        #: The expression over keys, and which of its groups must be equal.
+        #: The regular expression for keys, and the groups in it that must be equal.
         self._expression: tuple[str, list[tuple[str, str]]] | None = None if pattern is None else _expression(pattern)
         #: Column -> its group in the expression.
         self._groups = {name: f"s{slots.index(name)}" for name in slots}
@@ -62,14 +62,14 @@ class RowColumns:
                 known = ", ".join(["key", *dict.fromkeys(slots), "value", *more])
                 hint = "" if pattern else "; slots need the option `pattern`"
                 raise ColumnError(field.name, f"there is none; there are {known}{hint}")
-        #: Whether values have to be asked for.
+        #: Whether the read needs values.
         self.with_values = "value" in self._fields.names
 
     def batch(self, rows: Rows) -> Any:
-        """Return rows as an Arrow batch; keys that are not of the pattern are left out.
+        """Return rows as an Arrow batch; rows whose keys do not match the pattern are left out.
 
         Raises:
-            ColumnError: Something is not what its column's type says.
+            ColumnError: A value does not fit the type of its column.
         """
         return self.batch_of({"key": rows.keys, "value": rows.values} if self.with_values else {"key": rows.keys})
 

@@ -1,13 +1,13 @@
-"""Bulk loads: many rows into a server, in key order, none before all have been looked at.
+"""Bulk loads: many rows into a server, in key order; no row is written before all rows have been checked.
 
-few rows are all in one task, which packs and checks them, sorts, and then writes
+few rows: one task packs, checks, sorts and writes them
 
 many rows
-    one of a hundred rows --> packed --> where to cut
+    one of a hundred rows --> packed --> the places to cut
     rows of a source --> packed, checked --> | shuffled by key range | --> a task for each range --> the server
 
-Spark's own `repartitionByRange` would pack all rows twice, which is work in Python. It writes down all of one side
-before it begins with the other, so a row that cannot be written ends a load before anything is written.
+Spark's own `repartitionByRange` would pack all rows twice, and packing is Python's work. Spark writes all shuffle files
+before the next stage begins, so a row that cannot be written ends the load before any row is written.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pequod.language.spec import Pattern
 from pyspark_pequod.options import connecting
 from pyspark_pequod.packing import Packing
 
-#: Rows in one task, about: with tweets, some 100 MB.
+#: Rows in one task, approximately: with tweets, some 100 MB.
 PART_ROWS: Final = 500_000
-#: Of so little, by Spark's estimate, one task takes all: Parquet of 16 MiB is 100 MB or so in memory.
+#: If Spark estimates less than this, one task takes all rows: Parquet of 16 MiB is about 100 MB in memory.
 FEW_BYTES: Final = 16 << 20
-#: The part of the rows that is looked at for where to cut.
+#: The part of the rows that is sampled to find the places to cut.
 _SAMPLED: Final = 0.01
 
 
@@ -44,13 +44,13 @@ class SourceError(PequodError):
 
 
 def packed(rows: DataFrame, pattern: Pattern | None = None) -> DataFrame:
-    """Return rows as keys and values; what cannot be written is met when they are read.
+    """Return rows as keys and values; a row that cannot be written is found when the result is computed.
 
     Args:
         rows: The columns `value` and `key`, or one for each slot of the pattern.
 
     Raises:
-        ColumnError: The columns are others.
+        ColumnError: The rows have other columns.
     """
     packing = Packing(rows.schema, pattern)
 
@@ -63,17 +63,18 @@ def packed(rows: DataFrame, pattern: Pattern | None = None) -> DataFrame:
 
 
 def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None) -> int:
-    """Write rows into a server; return how many there were.
+    """Write rows into a server; return the number of rows.
 
-    What is materialised there is kept up to date as with any put. Of rows with one key any may stay.
+    The server keeps its materialised rows up to date, as with any put. If several rows have one key, any of them may
+    stay.
 
     Raises:
         ColumnError: The columns are not those of `packed`.
-        PythonException: As each write; a server that was started anew meanwhile among them.
+        PythonException: As each write; a server that was restarted meanwhile is one of the causes.
 
     Cost:
-        Reads little once. Reads what is more twice, once to see how keys are spread, and packs the rows once. On the
-        server 0.4 to 1 µs a row where nothing was computed from the table yet, else that of `put`.
+        A small load is read once. A large one is read twice, the first time to sample keys, and packed once. The server
+        takes 0.4 to 1 µs a row if nothing has been computed from the table yet, else as long as for a `put`.
     """
     Packing(rows.schema, pattern)
     counted = Observation()
@@ -90,12 +91,12 @@ def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None
 
 
 def _is_little(rows: DataFrame) -> bool:
-    """Tell whether one task can take all rows, by the estimate that Spark joins by: huge where it knows nothing."""
+    """Return whether one task can take all rows, by Spark's estimate of their size, which is huge if it is unknown."""
     return int(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) <= FEW_BYTES
 
 
 def _splits(rows: DataFrame, pattern: Pattern | None) -> list[bytes]:
-    """Return where to cut rows into parts of about equal numbers, from a sample of their keys."""
+    """Return the keys at which to cut rows into parts of about equal numbers, from a sample of the keys."""
     sampled = packed(rows.sample(fraction=_SAMPLED, seed=1), pattern).select("key").collect()
     keys = sorted(bytes(row.key) for row in sampled)
     part_count = -(-len(keys) // int(PART_ROWS * _SAMPLED))

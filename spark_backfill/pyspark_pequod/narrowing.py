@@ -4,8 +4,8 @@
     where.poster ["ann", "bob"]                   [p|ann|, p|ann})  [p|bob|, p|bob})      with p|<poster>|<time:4>
     where.poster ann, where.time.first 0100       [p|ann|0100, p|ann})
 
-Options narrow a read, and conditions do not: what the filters of one scan make of a reader, Spark shares with all scans
-of the same `load()`.
+Options narrow a read, and conditions do not: Spark keeps the result of pushing one scan's filters into a reader, and
+uses it for all scans of the same `load()`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pequod.language.ranges import lower, prefix_end, within
 from pequod.language.spec import DELIMITER, Pattern, Slot
 from pyspark_pequod.options import WHERE, OptionError
 
-#: The first key and the one behind the last; None for no end.
+#: The first key, and the end of the range; None for no end.
 Bounds = tuple[bytes, bytes | None]
 
-#: Ranges that options may name: each is a scan of its own.
+#: How many ranges options may name: each is a scan of its own.
 RANGES_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Stem:
-    """The beginning of keys, and the slots that it holds."""
+    """A prefix of keys, and the values of the slots in it."""
 
     known: bytes
     slots: Mapping[str, bytes]
 
 
 def key_ranges(options: Mapping[str, str], pattern: Pattern | None) -> list[Bounds]:
-    """Return the ranges that the options name, in order; none is empty, and none touches another.
+    """Return the ranges that the options name, in order; no range is empty, and no two touch each other.
 
     Raises:
-        OptionError: They do not say which.
+        OptionError: The options do not name ranges.
     """
     given = [name for name in ("prefix", "path", "paths") if name in options]
     if given and ("first" in options or "last" in options):
@@ -57,7 +57,7 @@ def key_ranges(options: Mapping[str, str], pattern: Pattern | None) -> list[Boun
 
 
 def _slot_ranges(options: Mapping[str, str], pattern: Pattern | None) -> list[Bounds]:
-    """Return the ranges that hold the keys of a pattern whose slots are as the options say."""
+    """Return the ranges that hold the keys of a pattern whose slots have the values of the options."""
     asked = {name.lower().removeprefix(WHERE): name for name in options if name.lower().startswith(WHERE)}
     if pattern is None:
         if asked:
@@ -90,7 +90,7 @@ def _told(stems: list[_Stem], slot: Slot, values: list[bytes]) -> list[_Stem]:
 
 
 def _between(known: bytes, lowest: bytes, highest: bytes | None) -> Bounds:
-    """Return the keys that begin with what is known and go on in ``[lowest, highest)``."""
+    """Return the keys that begin with a known prefix and continue in ``[lowest, highest)``."""
     return known + lowest, prefix_end(known) if highest is None else known + highest
 
 
@@ -129,7 +129,7 @@ def _refuse_left(asked: Mapping[str, str], pattern: Pattern) -> None:
 
 
 def _texts(options: Mapping[str, str], name: str) -> list[bytes]:
-    """Return the one text that an option has, or those of its JSON list."""
+    """Return the text of an option, or the texts of its JSON list."""
     text = options[name]
     if not text.startswith("["):
         return [text.encode()]

@@ -1,4 +1,4 @@
-"""What the options of the data source say."""
+"""The options of the data source, checked."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from pequod.errors import JoinError, PequodError
 from pequod.language.errors import Span
 from pequod.language.spec import Pattern
 
-#: Every option, in the words that messages use; Spark does not mind upper and lower case.
+#: Every option, as messages spell it; Spark ignores upper and lower case.
 OPTIONS: Final = (
     "target", "tls", "ca", "certificate", "key", "token", "token_file", "insecure", "timeout",
     "first", "last", "prefix", "where.SLOT", "pattern", "keys_only", "partitions", "compacted", "nulls", "rows_per_s",
 )  # fmt: skip
-#: Those that a session's settings `spark.pequod.*` may hold. Spark shows its settings to whoever sees its pages.
+#: The options that a session's settings `spark.pequod.*` may hold. Spark's web pages show all settings.
 SETTINGS: Final = ("target", "tls", "ca", "certificate", "key", "token_file", "insecure", "timeout")
-#: What options that narrow a read by a slot begin with.
+#: The beginning of options that narrow a read by a slot.
 WHERE: Final = "where."
 _SETTING: Final = "spark.pequod."
-#: Spark's own, which it hands on; the paths are what `load` is given.
+#: Options of Spark's own that it hands on; the paths are the arguments of `load`.
 _SPARKS: Final = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
-#: What says how to write.
+#: Options that say how to write.
 _WRITTEN: Final = frozenset({"nulls", "rows_per_s"})
-#: What says where to read.
+#: Options that say where to read.
 _RANGE: Final = frozenset({"first", "last", "prefix", "path", "paths", "keys_only"})
 
 
 class OptionError(PequodError):
-    """An option of the data source that makes no sense."""
+    """An option of the data source that is wrong."""
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"option {option!r}: {reason}")
@@ -45,10 +45,10 @@ class OptionError(PequodError):
 
 
 def refuse_unknown(options: Mapping[str, str]) -> None:
-    """Refuse options that nobody reads: a slip of the pen must not read everything.
+    """Refuse unknown options: a misspelt option must not read everything.
 
     Raises:
-        OptionError: There is one.
+        OptionError: There is an unknown one.
     """
     for name in options:
         if name.lower() in OPTIONS or name.lower() in _SPARKS or name.lower().startswith(WHERE):
@@ -60,7 +60,7 @@ def refuse_unknown(options: Mapping[str, str]) -> None:
 
 
 def refuse_written(options: Mapping[str, str]) -> None:
-    """Refuse what says how to write, of a read.
+    """Refuse options of a read that say how to write.
 
     Raises:
         OptionError: There is such an option.
@@ -71,7 +71,7 @@ def refuse_written(options: Mapping[str, str]) -> None:
 
 
 def refuse_range(options: Mapping[str, str]) -> None:
-    """Refuse what says where to read, of a write: the columns of its rows say where they go.
+    """Refuse options of a write that say where to read: the columns of the rows say where they go.
 
     Raises:
         OptionError: There is such an option.
@@ -82,7 +82,7 @@ def refuse_range(options: Mapping[str, str]) -> None:
 
 
 def connection(options: Mapping[str, str]) -> Connection:
-    """Return how to reach the server; what the options do not say, the variables of the commands do.
+    """Return how to reach the server, from the options and else from the environment variables of the commands.
 
     Raises:
         OptionError: An option is malformed, or the token's file cannot be read.
@@ -103,7 +103,7 @@ def session_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the options that the settings `spark.pequod.*` of a session hold.
 
     Raises:
-        OptionError: There is one that cannot be a setting.
+        OptionError: A setting is not one that a session may have.
     """
     found = {name.removeprefix(_SETTING): value for name, value in conf.items() if name.startswith(_SETTING)}
     for name in found:
@@ -122,10 +122,10 @@ def connecting(connection: Connection) -> dict[str, str]:
 
 
 def key_pattern(options: Mapping[str, str]) -> Pattern | None:
-    """Return the pattern that keys are taken apart by, if there is one.
+    """Return the pattern for taking keys apart, if the options have one.
 
     Raises:
-        OptionError: It is malformed, or a slot has the name of another column.
+        OptionError: The pattern is malformed, or a slot has the name of another column.
     """
     text = options.get("pattern")
     if text is None:
@@ -141,7 +141,7 @@ def key_pattern(options: Mapping[str, str]) -> Pattern | None:
 
 
 def rate(options: Mapping[str, str]) -> int | None:
-    """Return how many rows a second a task may write; None for no limit."""
+    """Return how many rows a task may write in a second; None for no limit."""
     return count(options, "rows_per_s", 0) if "rows_per_s" in options else None
 
 
@@ -166,7 +166,7 @@ def positive(options: Mapping[str, str], name: str, default: float) -> float:
 
 
 def choice(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """Return one of some words, by default the first."""
+    """Return the option's word, one of some; by default the first of them."""
     text = options.get(name, words[0]).lower()
     if text not in words:
         raise OptionError(name, f"{text!r} is none of {', '.join(words)}")
@@ -174,7 +174,7 @@ def choice(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str
 
 
 def boolean(options: Mapping[str, str], name: str, variable: str = "") -> bool:
-    """Return whether something is wanted; by default not."""
+    """Return whether a yes-or-no option is set; by default it is not."""
     text = (_said(options, name, variable) or "false").lower()
     if text not in {"true", "false", "1", "0"}:
         raise OptionError(name, f"{text!r} is neither true nor false")
@@ -182,12 +182,12 @@ def boolean(options: Mapping[str, str], name: str, variable: str = "") -> bool:
 
 
 def _said(options: Mapping[str, str], name: str, variable: str) -> str | None:
-    """Return what an option says, else what a variable says; a variable that is empty says nothing."""
+    """Return the text of an option, else of an environment variable; an empty variable counts as not set."""
     return options[name] if name in options else os.environ.get(variable) or None
 
 
 def _token(options: Mapping[str, str]) -> str | None:
-    """Return the token, which the driver reads, so that the workers need no file."""
+    """Return the token. The driver reads its file, so that workers need no file."""
     path = _said(options, "token_file", "PEQUOD_TOKEN_FILE")
     if "token" in options or path is None:
         return _said(options, "token", "PEQUOD_TOKEN")

@@ -1,9 +1,9 @@
-"""Columns of a DataFrame as keys and values: the way back of columns.py.
+"""Columns of a DataFrame as keys and values: the reverse of columns.py.
 
     poster bob, time 120      pattern p|<poster>|<time:10>  ->  key p|bob|0000000120
 
-Numbers become the decimal text that joins take for numbers, without an exponent; whole ones in a slot are filled up
-with zeros to its width. Every row is looked at before any is sent.
+Numbers become the decimal text that joins read as numbers, without an exponent; a whole number in a slot gets zeros in
+front up to the slot's width. Every row is checked before any is sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Packing:
     """Makes keys and values of batches.
 
     Args:
-        takes_nulls: Let values be null, of keys to be removed.
+        takes_nulls: Allow null values, for keys to be removed.
 
     Raises:
         ColumnError: The columns do not give a key and a value.
@@ -48,7 +48,7 @@ class Packing:
         self._takes_nulls = takes_nulls
         names = set(schema.names)
         slots = [] if pattern is None else list(dict.fromkeys(slot.name for slot in pattern.slots()))
-        #: None: the column `key` has them.
+        #: The parts of the key; None if the column `key` has the keys.
         self._pattern = None if "key" in names else pattern
         needed = ["value", *(["key"] if self._pattern is None else slots)]
         for name in needed:
@@ -99,17 +99,17 @@ class Packing:
 
 
 def sorted_once(tables: list[Any]) -> Any:
-    """Return the rows in key order, of each key the last row.
+    """Return the rows in key order; of rows with the same key, the last one.
 
     Cost:
-        O(n log n); O(n) if they are in order.
+        O(n log n); O(n) if the rows are in order.
     """
     rows = pa.concat_tables(tables).combine_chunks()
     key = rows.column("key")
     if len(rows) < 2:
         return rows
     if not pc.all(pc.less(key.slice(0, len(rows) - 1), key.slice(1))).as_py():
-        # With the row's number as a second key the order is that of the rows.
+        # With the row's number as a second sort key, rows of one key keep their order.
         numbered = rows.append_column("number", pa.array(range(len(rows)), pa.int64()))
         rows = numbered.sort_by([("key", "ascending"), ("number", "ascending")]).drop_columns(["number"])
         key = rows.column("key")
@@ -130,7 +130,7 @@ def _bytes_of(batch: Any, name: str, column: Any) -> Any:
 
 
 def _plain_decimals(batch: Any, column: Any) -> Any:
-    """Return numbers as joins read them: 1e15 as 1000000000000000, which as 1e+15 would be text that no sum counts."""
+    """Return numbers as joins read them: 1e15 as 1000000000000000, since a sum does not count the text 1e+15."""
     if pa.types.is_floating(column.type):
         _refuse(batch, "value", "it is no number", pc.invert(pc.is_finite(column)))
     text = column.cast(pa.string())

@@ -1,10 +1,10 @@
-"""Batch reads: ranges cut into parts where the server says, and a task for each.
+"""Batch reads: the server says where to cut the ranges into parts, and a task reads each part.
 
-There is no `pushFilters`: what it makes of a reader, PySpark up to 4.3 keeps with the source, which all scans of one
-`load()` share, so that a filter of one narrowed the others. Spark looks at all conditions itself.
+There is no `pushFilters`: PySpark up to 4.3 keeps the narrowed reader with the source, and all scans of one `load()`
+share the source, so the filter of one scan would narrow the others. Spark applies all conditions itself.
 
-A server that is started anew has lost what it held, and a read goes on with whatever answers. Each task sees that it is
-the server that was asked where to cut.
+A server that is restarted has lost its data, and a client continues with whichever server answers. So each task checks
+that its server is the one that the read was planned with.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ReadPart(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads ranges, in parts, each by a task of its own.
+    """Reads ranges, in parts, each by its own task.
 
     Ensures:
-        Every row that is there from the beginning of the read to its end is read once. The rows of one chunk (256 KiB,
-        unless the server is set otherwise) are of one moment; a read of several is not, while others write.
+        Every row that is present during the whole read is read once. The rows of one chunk (256 KiB, unless the server
+        has another setting) are of one moment; a read of several chunks is not, if others write meanwhile.
     """
 
     def __init__(self, connection: Connection, columns: RowColumns, ranges: Sequence[Bounds], part_count: int) -> None:
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
         """Yield the rows of a part as Arrow batches.
 
         Raises:
-            ServerChangedError: The server was started anew since the read was planned.
+            ServerChangedError: The server was restarted since the read was planned.
         """
         freeze_imports()
         assert isinstance(partition, ReadPart)
@@ -74,7 +74,7 @@ class BatchReader(DataSourceReader):
                 for rows in client.scan_chunks(first, last, keys_only=keys_only):
                     self._refuse_changed(client, partition.server_id)
                     yield self._columns.batch(rows)
-                # Of a range without rows there was no chunk to look at.
+                # A range without rows gave no chunk to check.
                 self._refuse_changed(client, partition.server_id)
 
     def _refuse_changed(self, client: Client, server_id: int) -> None:
@@ -83,6 +83,6 @@ class BatchReader(DataSourceReader):
 
 
 def _cut(client: Client, count: int, first: bytes, last: bytes | None) -> list[Bounds]:
-    """Cut a range into parts of about equal numbers of rows, as the server sees them now."""
+    """Cut a range into parts with about equal numbers of rows, as the server counts them now."""
     splits = client.splits(count, first, last)
     return list(zip([first, *splits], [*splits, last], strict=True))

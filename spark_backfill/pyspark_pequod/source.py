@@ -18,19 +18,19 @@ from pyspark_pequod.reader import BatchReader
 from pyspark_pequod.stream import StreamReader
 from pyspark_pequod.writer import StreamWriter, TaskWriter, Writer
 
-#: Tasks of a read that does not say how many.
+#: The number of tasks of a read that does not say it.
 _PARTITIONS = 8
-#: How to replace what is there.
+#: What to do instead of writing in Spark's mode `overwrite`.
 _ROUND = "a put replaces the value of its key, and `pequod rm --prefix` removes what is there"
 
 
 def register(spark: SparkSession) -> None:
-    """Have all reads and writes of a session begin with what its settings `spark.pequod.*` say.
+    """Make the settings `spark.pequod.*` of a session the defaults of all its reads and writes.
 
-    Spark hands no settings to data sources, so that they are taken now; call it again if they change.
+    Spark hands no settings to data sources, so this function copies them; call it again after a change.
 
     Raises:
-        OptionError: There is no such setting.
+        OptionError: A setting is not one that a session may have.
     """
     settings = read_options.session_settings(spark.conf.getAll)
     spark.dataSource.register(type("DefaultSource", (DefaultSource,), {"settings": settings}))
@@ -39,7 +39,7 @@ def register(spark: SparkSession) -> None:
 class DefaultSource(DataSource):
     """Ranges of a Pequod server, base or computed."""
 
-    #: Options of all reads and writes whose own do not say otherwise.
+    #: Options of all reads and writes that do not have their own.
     settings: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -50,11 +50,11 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name for `format`."""
         return "pequod"
 
     def schema(self) -> str:
-        """Return the columns, unless the caller chose some."""
+        """Return the columns of a read that does not choose them."""
         read_options.refuse_unknown(self.options)
         with_values = not read_options.boolean(self.options, "keys_only")
         return default_schema(read_options.key_pattern(self.options), with_values=with_values)

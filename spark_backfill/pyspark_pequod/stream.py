@@ -1,11 +1,11 @@
-"""Streaming reads: the rows of a range, then its changes as they come, by a watch.
+"""Streaming reads: the rows of a range first, then its changes as they happen, by a watch.
 
     offset   {}              {server_id, revision}           {server_id, revision}
-    read        rows of then          changes                       changes
+    read        the rows              changes                       changes
 
-A watch runs in a thread beside the query; each batch takes what it has told by then. After a restart of the query the
-server is asked to go on behind the last offset, and what it cannot tell any more is an error or, if asked for, a new
-beginning with all rows.
+A watch runs in a thread beside the query; each batch takes the changes that the watch has delivered so far. After a
+restart of the query, the server is asked for the changes after the last offset. If it does not have them any more, the
+query fails or, if the option says so, begins again with all rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pequod.engine.base.rows import Rows
 from pequod.errors import ClosedError, PequodError, WatchCompactedError
 from pyspark_pequod.columns import RowColumns
 
-#: Events that wait for the next batch; the watch is not read on beyond, and the server keeps what it may.
+#: Events that may wait for the next batch. The thread reads no more; the server keeps further events within its limit.
 _EVENTS_MAX: Final = 10_000
 
 
 class Offset(TypedDict, total=False):
-    """What a batch ended with; empty before the first."""
+    """The state at the end of a batch; empty before the first batch."""
 
     server_id: int
     revision: int
@@ -39,7 +39,7 @@ class StreamReader(SimpleDataSourceStreamReader):
     """Reads the changes of a range.
 
     Args:
-        starts_anew: Give all rows again where changes are not kept any more, instead of failing.
+        starts_anew: Give all rows again, instead of failing, if the server does not have the changes any more.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class StreamReader(SimpleDataSourceStreamReader):
         return {}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """Return what happened since ``start``, and where that ends."""
+        """Return what happened since ``start``, and the offset at which it ends."""
         if self._watching is None:
             self._watching = self._watch(start)
         try:
@@ -78,8 +78,8 @@ class StreamReader(SimpleDataSourceStreamReader):
         """Return what happened in a batch that was planned before the query was restarted.
 
         Raises:
-            WatchCompactedError: The server does not know it any more; also of the first batch, whose rows were those of
-                a moment that is gone.
+            WatchCompactedError: The server does not have these changes any more; also for the first batch, since its
+                rows were those of a moment that is gone.
         """
         try:
             events = self._again(start, end["revision"])
@@ -91,7 +91,7 @@ class StreamReader(SimpleDataSourceStreamReader):
         return iter(self._rows(events))
 
     def _again(self, start: dict[str, Any], revision: int) -> list[WatchEvent]:
-        """Return what a batch took that ended at a revision, which was whole."""
+        """Return the rows of a batch that ended at a revision, which was complete."""
         if not start:
             raise WatchCompactedError("the rows of the first batch are of a moment that is gone")
         events: list[WatchEvent] = []
@@ -120,7 +120,7 @@ class StreamReader(SimpleDataSourceStreamReader):
 
 
 class _Watching:
-    """A watch in a thread, and what it has told."""
+    """A watch in a thread, and the events that it has delivered."""
 
     def __init__(self, connection: Connection, bounds: tuple[bytes, bytes | None], after: WatchEvent | None) -> None:
         self._client = connection.client()
@@ -144,10 +144,10 @@ class _Watching:
             self._events.put(error)
 
     def take(self, *, wait: bool = False) -> list[WatchEvent]:
-        """Return what has been told since the last time; the first time, and if asked to, wait for something.
+        """Return the events since the last call; wait for one at the first call, and if the caller asks for it.
 
         Raises:
-            PequodError: The watch ended, and all that it told was taken.
+            PequodError: The watch ended, and all its events were taken.
         """
         taken: list[WatchEvent] = []
         is_waiting = wait or self._is_first

@@ -1,12 +1,12 @@
-"""Writes, of batches and of streams: each task takes in all its rows, looks at them, sorts them, and sends them.
+"""Writes of batches and of streams: each task reads all its rows, checks and sorts them, and then sends them.
 
     rows of a task --> packed, checked --> in key order, each key once --> messages of some thousand rows, 4 under way
 
-A message is written whole or not at all. A task is not, nor is a job: readers see rows come. Putting a row again
-changes nothing, so a task that Spark runs twice does no harm, and a job that failed is simply run again.
+A message is written whole or not at all. A task or a job is not: readers see its rows arrive. Putting a row again
+changes nothing, so a task that Spark runs twice does no harm, and a failed job is simply run again.
 
-A server that is started anew has lost what was written before. Each task says which server took its rows, and the
-commit sees that it is one server, and still there.
+A server that is restarted has lost what was written before. Each task reports which server took its rows, and the
+commit checks that all tasks wrote to one server, and that this server still runs.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pequod.engine.base.rows import Rows
 from pequod.errors import LimitExceededError, PequodError
 from pyspark_pequod.packing import Packing, sorted_once
 
-#: A message ends at either. The server has others wait while it takes one in: a few ms.
+#: The limits of a message. Other calls wait while the server takes one in: a few ms.
 ROWS_MAX: Final = 8192
 BYTES_MAX: Final = 1 << 20
-#: Messages under way at once, so that the server never waits for the next one.
+#: Messages under way at once, so that the server never waits for the next message.
 WINDOW: Final = 4
-#: Of a task with a limit of rows a second, how many messages they come in: others are not to meet all at once.
+#: For a task with a limit of rows a second: the number of messages in a second, so that other calls run between them.
 _TURNS_PER_S: Final = 10
 
 
 class RefusedError(PequodError):
-    """The server refused rows of a task; some of its other rows may be written."""
+    """The server refused rows of a task; some other rows of the task may be written."""
 
     def __init__(self, error: PequodError, row: str) -> None:
         super().__init__(
@@ -53,18 +53,18 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """The result of a task that wrote."""
 
     row_count: int
-    #: The server that took it all; 0 if there was nothing.
+    #: The server that took all rows; 0 if there were none.
     server_id: int = 0
 
 
 class TaskWriter:
-    """Writes the rows of one task; a value that is null removes its key.
+    """Writes the rows of one task; a null value removes its key.
 
     Args:
-        rows_per_s: At most so many a second; None for no limit.
+        rows_per_s: The greatest number of rows in a second; None for no limit.
     """
 
     def __init__(self, connection: Connection, packing: Packing, rows_per_s: int | None = None) -> None:
@@ -73,12 +73,12 @@ class TaskWriter:
         self._rows_per_s = rows_per_s
 
     def write(self, batches: Iterator[Any]) -> Written:
-        """Write the rows of a task, none before all have been looked at.
+        """Write the rows of a task, after all of them have been checked.
 
         Raises:
-            ColumnError, RowError: A row cannot be written; nothing was.
-            RefusedError: The server refused some.
-            ServerChangedError: The server was started anew meanwhile.
+            ColumnError, RowError: A row cannot be written; no row was.
+            RefusedError: The server refused some rows.
+            ServerChangedError: The server was restarted meanwhile.
         """
         freeze_imports()
         staged = [self._packing.pack(batch) for batch in batches]
@@ -89,10 +89,10 @@ class TaskWriter:
         return Written(len(rows), asyncio.run(self._send(rows)))
 
     def refuse_changed(self, written: list[WriterCommitMessage | None]) -> None:
-        """See that the rows of all tasks are in one server, and that it is still there.
+        """Check that one server has the rows of all tasks, and that it still runs.
 
         Raises:
-            ServerChangedError: It was started anew.
+            ServerChangedError: It was restarted.
         """
         taken_by = {each.server_id for each in written if isinstance(each, Written) and each.row_count}
         if taken_by and taken_by != {self._connection.server_id()}:
@@ -102,7 +102,7 @@ class TaskWriter:
         return ServerChangedError(self._connection.target, "the write", "write again")
 
     async def _send(self, rows: Any) -> int:
-        """Write rows and return the number of the server that took them."""
+        """Write rows and return the id of the server that took them."""
         rows_max = ROWS_MAX if self._rows_per_s is None else max(1, min(ROWS_MAX, self._rows_per_s // _TURNS_PER_S))
         waiting = _puts_and_removals(rows, rows_max)
         async with self._connection.async_client() as client:
@@ -113,13 +113,13 @@ class TaskWriter:
 
             async def send() -> None:
                 nonlocal due_s
-                # Each takes the next message as soon as its last one is written.
+                # Each sender takes the next message as soon as its last one is written.
                 for message in waiting:
                     if self._rows_per_s is not None:
                         begin_s, due_s = due_s, max(due_s, clock()) + len(message.keys) / self._rows_per_s
                         await asyncio.sleep(begin_s - clock())
                     await _apply(client, message)
-                    # A put that was certainly not applied is tried again, perhaps at the next server.
+                    # A put that certainly was not applied is sent again, perhaps to the next server.
                     if client.server_id != server_id:
                         raise self._changed()
 
@@ -143,7 +143,7 @@ def _puts_and_removals(rows: Any, rows_max: int) -> Iterator[Rows | Removal]:
 
 
 def messages(rows: Any, rows_max: int = ROWS_MAX) -> Iterator[Rows]:
-    """Cut rows into what messages hold, one row at least."""
+    """Cut rows into messages of at least one row."""
     for batch in rows.to_batches(max_chunksize=rows_max):
         todo = [batch]
         while todo:
@@ -163,7 +163,7 @@ async def _apply(client: AsyncClient, message: Rows | Removal) -> None:
         else:
             await client.multi_put(message)
     except LimitExceededError as error:
-        # The server names the limit; which row is over it can be seen here.
+        # The server names its limit; here is the row that is above it.
         columns = {"key_bytes_max": message.keys, "value_bytes_max": getattr(message, "values", [])}
         sizes = columns.get(error.setting, [])
         longest = max(range(len(sizes)), key=lambda at: len(sizes[at]), default=None)
@@ -193,11 +193,11 @@ class Writer(DataSourceArrowWriter):
         return self._task.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """See that what tasks wrote is still there."""
+        """Check that the rows of all tasks are still there."""
         self._task.refuse_changed(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: what tasks wrote stays, and the next try puts the same rows."""
+        """Do nothing: the rows stay, and the next attempt puts the same rows."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -211,7 +211,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._task.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        """See that what tasks wrote is still there."""
+        """Check that the rows of all tasks are still there."""
         self._task.refuse_changed(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
