@@ -4,6 +4,7 @@ PYTHON ?= python3
 SECONDS ?= 60
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+ENVIRONMENT := .venv/.environment
 PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
@@ -16,7 +17,12 @@ help: ## list the targets
 
 install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
 
-$(INSTALLED): pyproject.toml
+# The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
+$(INSTALLED): $(ENVIRONMENT) $(wildcard native/*)
+	@$(BIN)/python native/build.py pequod/engine || true
+	@touch $@
+
+$(ENVIRONMENT): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pequod needs Python 3.11 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -107,7 +113,7 @@ bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the cl
 	$(BIN)/pequod bench micro
 
 build-compiled: $(INSTALLED) ## build a wheel into dist/ whose engine is compiled (needs a C compiler)
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	PEQUOD_MYPYC=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
 # In a folder that holds everything but the packages, so that the installed ones are found.
@@ -137,3 +143,4 @@ docs-serve: $(INSTALLED) ## show the docs site at http://127.0.0.1:8000 and foll
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
+	rm -f pequod/engine/_hot.*.so

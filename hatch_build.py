@@ -1,11 +1,13 @@
-"""The compiled wheel: the engine and the server's loop as C extensions, from the same Python sources.
+"""The extensions of a wheel, and of an editable install: the native core, and on request the Python code compiled.
 
-Runs only where HATCH_BUILD_HOOK_ENABLE_CUSTOM is set, as `make build-compiled` does. The Python files stay in the
-wheel; Python prefers an extension beside them.
+The native core (native/) goes into every wheel that is built where a C++ compiler is. Where PEQUOD_MYPYC is set, as
+`make build-compiled` does, a wheel has the engine and the server's loop as C extensions instead, from the same Python
+sources. The Python files stay in the wheel; Python prefers an extension beside them.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,9 @@ _LEFT_OUT = {"__init__.py", "testing.py", "explain.py", "statistics.py"}
 #: packages are flattened first, since the names of modules come from paths.
 _PACKAGES = ("pequod", "grammar/pequod_grammar", "proto/pequod_proto", "server/pequod_server")
 _SERVER = ("pequod_server/batch.py", "pequod_server/columns.py", "pequod_server/execute.py")
+
+#: Where the native core goes.
+_ENGINE = Path("pequod", "engine")
 
 _SETUP = """\
 from mypyc.build import mypycify
@@ -39,24 +44,47 @@ ignore_errors = true
 """
 
 
-class CompiledBuildHook(BuildHookInterface[Any]):
-    """Adds the extensions to a wheel."""
+class ExtensionBuildHook(BuildHookInterface[Any]):
+    """Adds the extensions to a wheel, or puts the native core beside the engine that an editable install runs."""
 
     def dependencies(self) -> list[str]:
-        """Return what compiling needs beside a C compiler."""
-        return ["mypy>=1.13", "setuptools>=70"]
+        """Return what compiling needs beside a compiler."""
+        return ["mypy>=1.13", "setuptools>=70"] if _is_compiled() else []
 
-    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tell which files to take in and where."""
+        self._scratch = Path(tempfile.mkdtemp(prefix="pequod-extensions-"))
+        root = Path(self.root)
+        if version == "editable":
+            self._build_native(root / _ENGINE)
+            return
+        if _is_compiled():
+            extensions = _compile(root, self._scratch)
+        else:
+            (self._scratch / _ENGINE).mkdir(parents=True)
+            self._build_native(self._scratch / _ENGINE)
+            extensions = sorted((self._scratch / _ENGINE).iterdir())
+        if not extensions:
+            return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        self._scratch = Path(tempfile.mkdtemp(prefix="pequod-compiled-"))
-        for extension in _compile(Path(self.root), self._scratch):
+        for extension in extensions:
             build_data["force_include"][str(extension)] = str(extension.relative_to(self._scratch))
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact_path: str) -> None:
         """Remove the scratch folder."""
         shutil.rmtree(self._scratch)
+
+    def _build_native(self, folder: Path) -> None:
+        """Compile the native core into a folder; where that cannot be done, say so and go on without it."""
+        script = Path(self.root, "native", "build.py")
+        done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            self.app.display_warning(done.stderr.strip())
+
+
+def _is_compiled() -> bool:
+    return bool(os.environ.get("PEQUOD_MYPYC"))
 
 
 def _compile(root: Path, scratch: Path) -> list[Path]:

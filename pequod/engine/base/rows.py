@@ -114,6 +114,19 @@ class SortedRows:
             self._drop_empty()
         return old
 
+    def replace(self, key: bytes, value: bytes) -> bytes | None:
+        """Set ``key`` if it is there; return the row's own key, None if it is not and nothing is changed.
+
+        Cost:
+            O(log n).
+        """
+        keys, values = self._leaf(key)
+        at = bisect_left(keys, key)
+        if at == len(keys) or keys[at] != key:
+            return None
+        values[at] = value
+        return keys[at]
+
     def merge(self, keys: list[bytes], values: list[bytes]) -> None:
         """Take in rows with strictly ascending keys; the lists may be kept and must not be changed afterwards."""
         if keys and not self.insert(keys, values):

@@ -1,0 +1,85 @@
+"""Compile the native core into a folder: `python native/build.py pequod/engine`.
+
+It is one extension of a few C++ files without dependencies, so the compiler is called as Python's own build would call
+it; setuptools would have to be installed first, and says less of what is missing.
+
+Exit code 1 and one line if there is no compiler, or it fails: Pequod then runs on its Python classes.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+_SOURCES = Path(__file__).parent
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wextra")
+#: A shared library whose symbols of Python are those of the interpreter that loads it.
+_LINK = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+class BuildError(Exception):
+    """There is no extension; the text says why."""
+
+
+def build(folder: Path) -> Path:
+    """Compile the extension into a folder, and return its path.
+
+    Raises:
+        BuildError: There is no compiler, or it fails.
+    """
+    target = folder / f"_hot{sysconfig.get_config_var('EXT_SUFFIX')}"
+    include = sysconfig.get_path("include")
+    if not (Path(include) / "Python.h").exists():
+        raise BuildError(f"Python's headers are not installed (python3-dev has them): {include}/Python.h")
+    with tempfile.TemporaryDirectory() as scratch:
+        built = Path(scratch) / target.name
+        command = [
+            *_compiler(),
+            *_FLAGS,
+            *shlex.split(os.environ.get("CXXFLAGS", "")),
+            *_LINK,
+            f"-I{include}",
+            *map(str, sorted(_SOURCES.glob("*.cpp"))),
+            "-o",
+            str(built),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(f"the C++ compiler failed:\n{shlex.join(command)}\n{done.stderr}")
+        # Moved, not written: a process that has the former one loaded goes on with it.
+        moved = shutil.copy2(built, folder / f".{target.name}.{os.getpid()}")
+        return Path(moved).replace(target)
+
+
+def _compiler() -> list[str]:
+    """Return the command of a C++ compiler: that of CXX, that which Python was built with, or another.
+
+    Raises:
+        BuildError: None is installed.
+    """
+    named = [os.environ.get("CXX", ""), sysconfig.get_config_var("CXX") or ""]
+    for command in [*map(shlex.split, named), *([name] for name in _COMPILERS)]:
+        if command and shutil.which(command[0]):
+            return command
+    raise BuildError("there is no C++ compiler (g++ or clang++)")
+
+
+def main(folder: Path) -> None:
+    """Compile into a folder; if that cannot be done, leave none there that was compiled from other sources."""
+    try:
+        build(folder)
+    except BuildError as error:
+        for former in folder.glob(f"_hot{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            former.unlink()
+        sys.exit(f"no native core, Pequod runs on its Python classes: {error}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

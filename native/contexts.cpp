@@ -1,0 +1,276 @@
+#include "contexts.hpp"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace pequod {
+
+PyTypeObject* counters_type = nullptr;
+PyTypeObject* counts_type = nullptr;
+PyTypeObject* numbers_type = nullptr;
+PyTypeObject* hot_type = nullptr;
+PyTypeObject* ends_type = nullptr;
+
+int covers(Hot* hot, PyObject* tail) {
+    const Piece wanted = piece_of(tail);
+    if (compare(wanted, piece_of(hot->lower)) < 0) return 0;
+    if (hot->upper != Py_None && compare(wanted, piece_of(hot->upper)) >= 0) return 0;
+    if (hot->is_whole) return 1;
+    // Several ranges are Python's to look through.
+    PyObject* context = reinterpret_cast<PyObject*>(hot);
+    Py_INCREF(context);
+    PyObject* found = PyObject_CallMethod(context, "covers", "O", tail);
+    Py_DECREF(context);
+    const int is_covered = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(found);
+    return is_covered;
+}
+
+namespace {
+
+// Seeded, as keys come from clients; the function of Python's own dictionaries.
+size_t hash_of(Piece key) { return size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))); }
+
+Ends* ends_of(PyObject* self) { return reinterpret_cast<Ends*>(self); }
+
+// The place of a key, or the free one where it would be.
+size_t place_of(const Ends* ends, size_t hash, Piece key) {
+    size_t at = hash & (ends->place_count - 1);
+    while (ends->places[at].context) {
+        const End& end = ends->places[at];
+        if (end.hash == hash && is_equal(piece_of(end.key), key)) break;
+        at = (at + 1) & (ends->place_count - 1);
+    }
+    return at;
+}
+
+bool resize(Ends* ends, size_t place_count) {
+    End* places = static_cast<End*>(PyMem_Calloc(place_count, sizeof(End)));
+    if (!places) {
+        PyErr_NoMemory();
+        return false;
+    }
+    End* former = std::exchange(ends->places, places);
+    const size_t former_count = std::exchange(ends->place_count, place_count);
+    for (size_t at = 0; at < former_count; ++at) {
+        if (former[at].context) places[place_of(ends, former[at].hash, piece_of(former[at].key))] = former[at];
+    }
+    PyMem_Free(former);
+    return true;
+}
+
+void clear(Ends* ends) {
+    End* places = std::exchange(ends->places, nullptr);
+    const size_t place_count = std::exchange(ends->place_count, 0);
+    ends->size = 0;
+    for (size_t at = 0; at < place_count; ++at) {
+        Py_XDECREF(places[at].key);
+        Py_XDECREF(places[at].context);
+    }
+    PyMem_Free(places);
+}
+
+}  // namespace
+
+Hot* Ends::find(Piece key) const {
+    if (!size) return nullptr;
+    const End& end = places[place_of(this, hash_of(key), key)];
+    return end.context ? hot_of(end.context) : nullptr;
+}
+
+namespace {
+
+PyObject* ends_get(PyObject* self, PyObject* last) {
+    if (!PyBytes_Check(last)) Py_RETURN_NONE;
+    Hot* found = ends_of(self)->find(piece_of(last));
+    return Py_NewRef(found ? reinterpret_cast<PyObject*>(found) : Py_None);
+}
+
+PyObject* ends_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    Ends* ends = ends_of(self);
+    if (count != 2 || !PyBytes_CheckExact(arguments[0]) || !is_hot(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "put takes bytes and a context");
+        return nullptr;
+    }
+    if (2 * (ends->size + 1) > ends->place_count && !resize(ends, ends->place_count ? 2 * ends->place_count : 8)) {
+        return nullptr;
+    }
+    const size_t hash = hash_of(piece_of(arguments[0]));
+    End& end = ends->places[place_of(ends, hash, piece_of(arguments[0]))];
+    Py_INCREF(arguments[1]);
+    if (end.context) {
+        Py_SETREF(end.context, arguments[1]);
+    } else {
+        end = {hash, Py_NewRef(arguments[0]), arguments[1]};
+        ++ends->size;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* ends_remove(PyObject* self, PyObject* last) {
+    Ends* ends = ends_of(self);
+    if (!PyBytes_Check(last) || !ends->size) Py_RETURN_NONE;
+    const size_t mask = ends->place_count - 1;
+    size_t free = place_of(ends, hash_of(piece_of(last)), piece_of(last));
+    const End gone = ends->places[free];
+    if (!gone.context) Py_RETURN_NONE;
+    // What stands behind moves up as far as it may, so that no look-up meets a gap before its key.
+    for (size_t at = (free + 1) & mask; ends->places[at].context; at = (at + 1) & mask) {
+        const size_t home = ends->places[at].hash & mask;
+        if (((at - home) & mask) >= ((at - free) & mask)) {
+            ends->places[free] = ends->places[at];
+            free = at;
+        }
+    }
+    ends->places[free] = {0, nullptr, nullptr};
+    --ends->size;
+    if (!ends->size) {
+        clear(ends);
+    } else if (ends->place_count > 8 && 8 * ends->size < ends->place_count && !resize(ends, ends->place_count / 2)) {
+        PyErr_Clear();
+    }
+    Py_DECREF(gone.key);
+    Py_DECREF(gone.context);
+    Py_RETURN_NONE;
+}
+
+Py_ssize_t ends_length(PyObject* self) { return Py_ssize_t(ends_of(self)->size); }
+
+int ends_traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    for (size_t at = 0; at < ends_of(self)->place_count; ++at) Py_VISIT(ends_of(self)->places[at].context);
+    return 0;
+}
+
+int ends_clear(PyObject* self) {
+    clear(ends_of(self));
+    return 0;
+}
+
+void ends_dealloc(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    clear(ends_of(self));
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyMethodDef ends_methods[] = {
+    {"get", ends_get, METH_O, "Return the context of an end, None if there is none."},
+    {"put", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(ends_put)), METH_FASTCALL,
+     "Set the context of an end."},
+    {"remove", ends_remove, METH_O, "Take an end out; nothing changes if it is not there."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot ends_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Contexts by the ends of reads that they answered.")},
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(ends_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(ends_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(ends_clear)},
+    {Py_tp_methods, ends_methods},
+    {Py_sq_length, reinterpret_cast<void*>(ends_length)},
+    {0, nullptr},
+};
+
+PyType_Spec ends_spec = {"pequod.engine._hot.Ends", sizeof(Ends), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, ends_slots};
+
+int hot_traverse(PyObject* self, visitproc visit, void* arg) {
+    Hot* hot = hot_of(self);
+    Py_VISIT(Py_TYPE(self));
+    for (PyObject* held : {hot->rows, hot->prefix, hot->lower, hot->upper, hot->counters, hot->table, hot->end, hot->first,
+                           hot->last}) {
+        Py_VISIT(held);
+    }
+    return 0;
+}
+
+int hot_clear(PyObject* self) {
+    Hot* hot = hot_of(self);
+    for (PyObject** held : {&hot->rows, &hot->prefix, &hot->lower, &hot->upper, &hot->counters, &hot->table, &hot->end,
+                            &hot->first, &hot->last}) {
+        Py_CLEAR(*held);
+    }
+    return 0;
+}
+
+void hot_dealloc(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    hot_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+#define HOT(name, type) {#name, type, offsetof(Hot, name), 0, nullptr}
+PyMemberDef hot_members[] = {
+    HOT(rows, T_OBJECT_EX),   HOT(prefix, T_OBJECT_EX),     HOT(lower, T_OBJECT_EX),       HOT(upper, T_OBJECT_EX),
+    HOT(end, T_OBJECT_EX),    HOT(first, T_OBJECT_EX),      HOT(last, T_OBJECT_EX),        HOT(counters, T_OBJECT_EX),
+    HOT(table, T_OBJECT_EX),  HOT(ready_until_s, T_DOUBLE), HOT(last_used, T_LONGLONG),    HOT(is_whole, T_BOOL),
+    {nullptr, 0, 0, 0, nullptr},
+};
+#undef HOT
+
+PyType_Slot hot_slots[] = {
+    {Py_tp_doc, const_cast<char*>("The hot part of a context.")},
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(hot_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(hot_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(hot_clear)},
+    {Py_tp_members, hot_members},
+    {0, nullptr},
+};
+
+PyType_Spec hot_spec = {"pequod.engine._hot.Hot", sizeof(Hot), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, hot_slots};
+
+// Of a record of numbers: it can be in no cycle by itself.
+void record_dealloc(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+#define NUMBER(record, name) {#name, T_LONGLONG, offsetof(record, name), 0, nullptr}
+PyMemberDef counters_members[] = {
+    NUMBER(Counters, hits),        NUMBER(Counters, computed_ranges), NUMBER(Counters, rows_computed),
+    NUMBER(Counters, log_applied), NUMBER(Counters, invalidations),   {nullptr, 0, 0, 0, nullptr},
+};
+PyMemberDef counts_members[] = {NUMBER(Counts, entry_count), {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef numbers_members[] = {NUMBER(Numbers, number), {nullptr, 0, 0, 0, nullptr}};
+#undef NUMBER
+
+PyTypeObject* make_record(const char* name, size_t size, PyMemberDef* members, unsigned int flags) {
+    PyType_Slot slots[] = {
+        {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+        {Py_tp_dealloc, reinterpret_cast<void*>(record_dealloc)},
+        {Py_tp_members, members},
+        {0, nullptr},
+    };
+    PyType_Spec spec = {name, int(size), 0, static_cast<unsigned int>(Py_TPFLAGS_DEFAULT) | flags, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+}
+
+bool add_type(PyObject* module, const char* name, PyTypeObject* type) {
+    return type && PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(type)) == 0;
+}
+
+}  // namespace
+
+int add_context_types(PyObject* module) {
+    counters_type = make_record("pequod.engine._hot.Counters", sizeof(Counters), counters_members, 0);
+    counts_type = make_record("pequod.engine._hot.Counts", sizeof(Counts), counts_members, Py_TPFLAGS_BASETYPE);
+    numbers_type = make_record("pequod.engine._hot.Numbers", sizeof(Numbers), numbers_members, Py_TPFLAGS_BASETYPE);
+    hot_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&hot_spec));
+    ends_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&ends_spec));
+    const bool is_done = add_type(module, "Counters", counters_type) && add_type(module, "Counts", counts_type) &&
+                         add_type(module, "Numbers", numbers_type) && add_type(module, "Hot", hot_type) &&
+                         add_type(module, "Ends", ends_type);
+    return is_done ? 0 : -1;
+}
+
+}  // namespace pequod

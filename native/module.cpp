@@ -1,0 +1,26 @@
+// The native core: the structures and operations of the engine that its time goes into, and none of its rules.
+//
+// Each has a Python class or function of the same name, which is the reference and the fallback. The environment
+// variable PEQUOD_PURE keeps a process on these.
+#include "contexts.hpp"
+
+#include <cstdlib>
+
+namespace {
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
+};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__hot() {
+    const char* pure = std::getenv("PEQUOD_PURE");
+    if (pure && *pure && *pure != '0') {
+        PyErr_SetString(PyExc_ImportError, "PEQUOD_PURE is set");
+        return nullptr;
+    }
+    PyObject* module = PyModule_Create(&definition);
+    if (module && (pequod::add_rows_type(module) < 0 || pequod::add_context_types(module) < 0)) Py_CLEAR(module);
+    return module;
+}
