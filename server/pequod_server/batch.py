@@ -17,7 +17,7 @@ from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REM
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, PequodError, Rows
-from pequod_server.columns import REFUSED, TAKES, Command, Judge, check_columns, commands
+from pequod_server.columns import REFUSED, TAKES, Command, CommandJudge, check_columns, commands
 from pequod_server.errors import code_of, facts_of
 from pequod_server.publishing import public
 
@@ -108,8 +108,8 @@ class Batch:
         self._argument_at = 0
         self._number_at = 0
 
-    def run(self) -> bool:  # noqa: PLR0912, PLR0915 - one flat loop
-        """Run the commands that are left, in order, until all have run or the piece is full; tell whether all have.
+    def run(self) -> None:  # noqa: PLR0912, PLR0915 - one flat loop
+        """Run the commands that are left, in order, until all have run or the piece is full.
 
         If not, take the piece with `reply`, unless a row lacks room, call `begin_piece`, and run again.
 
@@ -117,7 +117,7 @@ class Batch:
             MissingError, BackedKeyError: The command that was begun last has to wait. Call `again`.
         """
         if self._room <= 0:
-            return self._start == len(self._kinds)
+            return
         engine, rows_max, clock = self._engine, self._rows_max, self._clock
         kinds, arguments, numbers = self._kinds, self._arguments, self._numbers
         statuses, keys, values, counts = self._statuses, self._keys, self._values, self._counts
@@ -195,13 +195,12 @@ class Batch:
                         break
             else:
                 self._start = len(kinds)
-                return True
+                return
         finally:
             self._index, self._argument_at, self._number_at, self._room = index, at, number_at, room
         self._start = index + 1
         if excess is not None:
             self._fit(excess)
-        return self._start == len(kinds)
 
     def _fit(self, rows: Rows) -> None:
         """Take in rows of the command that was begun last, of which there are too many, as far as they fit.
@@ -265,7 +264,7 @@ class Batch:
         """Yield the commands that are left."""
         return commands(self._kinds, self._arguments, self._start, self._argument_at)
 
-    def judge(self, judges: Sequence[Judge]) -> None:
+    def judge(self, judges: Sequence[CommandJudge]) -> None:
         """Have the commands that are left judged, if that was not done or the judges think otherwise now.
 
         Args:

@@ -31,7 +31,7 @@ REFUSED: Final = 16
 Command = tuple[int, int, bytes, bytes]
 
 
-class Judge(Protocol):
+class CommandJudge(Protocol):
     """Tells which commands must not run."""
 
     def basis(self) -> object:

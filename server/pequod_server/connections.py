@@ -19,7 +19,7 @@ from grpc_channelz.v1 import channelz_pb2
 from grpc_channelz.v1.channelz import ChannelzServicer
 
 from pequod.engine import LimitExceededError
-from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, checked_first, refuse
+from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, checked_first
 
 #: How many connections beyond the limit gRPC lets stand.
 SLACK: Final = 100
@@ -54,9 +54,7 @@ class Connections(aio.ServerInterceptor):
 
     async def _check(self, _request: object, context: Context) -> None:
         if not self._admits(context.peer()):
-            await refuse(
-                context, LimitExceededError("connections_max", self._connections_max + 1, self._connections_max)
-            )
+            raise LimitExceededError("connections_max", self._connections_max + 1, self._connections_max)
 
     def _admits(self, peer: str) -> bool:
         if peer in self._admitted:

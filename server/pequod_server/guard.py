@@ -22,13 +22,14 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, JoinError, Pattern
 from pequod.errors import PermissionDeniedError, UnauthenticatedError
-from pequod.language.ranges import prefix_end
+from pequod.language.ranges import prefix_end, within
+from pequod.language.spec import DELIMITER
 from pequod_server.access import Access, AccessRules, Credential
 from pequod_server.bounds import last_of, range_of
 from pequod_server.config import ServerConfig
 from pequod_server.errors import status_of
 from pequod_server.grants import Right, Role
-from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of, refuse, refusing
+from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of, refusing
 from pequod_server.joins import JoinLimits
 
 #: Calls for everybody: those that ask whether the server lives.
@@ -228,7 +229,7 @@ class AccessGuard(aio.ServerInterceptor):
     def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
         visible = self._visible_joins(role)
         _keep(reply.joins, lambda kept: kept.join in visible)
-        _keep(reply.tables, lambda kept: _may_see(role, kept.table + b"|", prefix_end(kept.table + b"|")))
+        _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
         if not _may_see(role, b"", None):
             reply.loose_keys = 0
             # It may tell where the database is.
@@ -261,15 +262,11 @@ def _guarded_coroutine(
     """Guard a handler that returns a reply, or reads and writes by itself."""
 
     async def guarded(request: object, context: Context) -> object:
-        try:
-            role = _admitted(context).role()
-            rule(role, request)
-            reply = await behaviour(request, context)
-            trim(role, reply)
-            return reply
-        except (UnauthenticatedError, PermissionDeniedError) as error:
-            # Also what a stream of commands meets when its caller is not known any more.
-            await refuse(context, error)
+        role = _admitted(context).role()
+        rule(role, request)
+        reply = await behaviour(request, context)
+        trim(role, reply)
+        return reply
 
     return guarded
 
@@ -280,18 +277,15 @@ def _guarded_generator(
     """Guard a handler that yields replies; the rule is asked again when the access file changes in between."""
 
     async def guarded(request: object, context: Context) -> AsyncIterator[Any]:
-        try:
-            caller = _admitted(context)
-            role = caller.role()
-            rule(role, request)
-            async with aclosing(behaviour(request, context)) as replies:  # type: ignore[type-var]
-                async for reply in replies:
-                    if role is not caller.role():
-                        role = caller.role()
-                        rule(role, request)
-                    yield reply
-        except (UnauthenticatedError, PermissionDeniedError) as error:
-            await refuse(context, error)
+        caller = _admitted(context)
+        role = caller.role()
+        rule(role, request)
+        async with aclosing(behaviour(request, context)) as replies:  # type: ignore[type-var]
+            async for reply in replies:
+                if role is not caller.role():
+                    role = caller.role()
+                    rule(role, request)
+                yield reply
 
     return guarded
 

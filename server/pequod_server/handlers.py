@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 from grpc import aio
 
-from pequod.engine import BackedKeyError, PequodError
-from pequod_server.errors import status_of
-
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = aio.ServicerContext[Any, Any]
-Answer = TypeVar("Answer")
 #: Looks at a request before its method does, and refuses it if need be.
 Check = Callable[[Any, Context], Awaitable[None]]
 
@@ -85,25 +81,6 @@ def refusing(status: grpc.Status) -> Handler:
     return grpc.stream_stream_rpc_method_handler(refuse_call)
 
 
-async def answer(context: Context, ask: Callable[[], Answer]) -> Answer:
-    """Return what ``ask`` returns; end the call if it refuses.
-
-    Raises:
-        BackedKeyError: A database owns a key: the caller may have another way.
-    """
-    try:
-        return ask()
-    except BackedKeyError:
-        raise
-    except PequodError as error:
-        await refuse(context, error)
-
-
-async def refuse(context: Context, error: PequodError) -> NoReturn:
-    """End a call with an error and its details."""
-    await end_call(context, status_of(error))
-
-
 class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error of its own
     """A call ends with a status; `endings.py` tells gRPC."""
 
@@ -112,8 +89,8 @@ class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error 
         self.status = status
 
 
-async def end_call(_context: Context, status: grpc.Status) -> NoReturn:
-    """End a call with a status."""
+def end_call(status: grpc.Status) -> NoReturn:
+    """End a call with a status that stands for no PequodError; these are raised as they are."""
     raise CallEnded(status)
 
 

@@ -3,58 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from itertools import accumulate, zip_longest
-from typing import Any, Final
+from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2_grpc import PequodServicer
 
-from pequod.engine import Engine, Rows
+from pequod.engine import Rows
 from pequod_server.admission import COPIES, Admission
 from pequod_server.batch import ROW_BYTES
-from pequod_server.bounds import range_of
-from pequod_server.config import ServerConfig
+from pequod_server.bounds import Bounds, range_of
 from pequod_server.handlers import Context
-from pequod_server.watches import Bounds
+from pequod_server.served import ServedEngine
 
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
 
 
-class ScanHandlers(PequodServicer):
-    """The call of scans, a part of the service."""
+class ScanCalls:
+    """Answers Scan."""
 
-    _admission: Admission
-    _config: ServerConfig
-    _engine: Engine
-    _header: Callable[[], pb.Header]
-    _read: Callable[..., Awaitable[Any]]
+    def __init__(self, served: ServedEngine, admission: Admission) -> None:
+        self._served = served
+        self._admission = admission
 
-    async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanReply]:
+    async def scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
         """Read a range in chunks; between them, others have their turn.
 
         A chunk is made once there is memory for it, and keeps that until its client has taken it.
         """
-        bounds = range_of(request)
-        # However much is asked for: a chunk is in memory as a whole.
-        chunk_bytes = min(request.chunk_bytes or self._config.chunk_bytes, self._config.reply_bytes_max)
+        config, bounds = self._served.config, range_of(request)
+        # However much the request asks for: a chunk is in memory as a whole.
+        chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
-        wanted = min(_FIRST_ROWS, self._config.rows_max)
+        wanted = min(_FIRST_ROWS, config.rows_max)
         #: What the next row needs, if a part of the memory is too small for it.
         row_bytes = 0
         while remaining is None or remaining > 0:
             parts = self._admission
             async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * chunk_bytes) as room_bytes:
                 limit = wanted if remaining is None else min(remaining, wanted)
-                rows, count, size = await self._chunk(request, context, bounds, limit, room_bytes // COPIES)
+                rows, count, size = await self._chunk(request, bounds, limit, room_bytes // COPIES)
                 if size > room_bytes // COPIES and not row_bytes:
                     row_bytes = size
                     del rows
                     continue
-                reply = pb.ScanReply(header=self._header(), keys=rows.keys[:count])
+                reply = pb.ScanReply(header=self._served.header(), keys=rows.keys[:count])
                 if not request.keys_only:
                     reply.values.extend(rows.values[:count])
                 if count < len(rows.keys):
@@ -68,20 +63,20 @@ class ScanHandlers(PequodServicer):
             if remaining is not None:
                 remaining -= count
             # As many as fill a chunk if the next rows are like these: to read more would be for nothing.
-            wanted = max(1, min(self._config.rows_max, count * chunk_bytes // size))
+            wanted = max(1, min(config.rows_max, count * chunk_bytes // size))
             await asyncio.sleep(0)
 
     async def _chunk(
-        self, request: pb.ScanRequest, context: Context, bounds: Bounds, limit: int, bytes_max: int
+        self, request: pb.ScanRequest, bounds: Bounds, limit: int, bytes_max: int
     ) -> tuple[Rows, int, int]:
         """Return the first rows of a range, one more than ``limit`` at most, how many fit, and their size on the wire.
 
         One fits always. What is behind those that fit tells whether there is more to read.
         """
-        found: Rows = await self._read(
-            context,
-            lambda: self._engine.scan(*bounds, limit=limit + 1, reverse=request.reverse, now=time.monotonic()),
-            bounds,
+        scan, is_down = self._served.engine.scan, request.reverse
+        found = await self._served.read(
+            lambda now: scan(*bounds, limit=limit + 1, reverse=is_down, now=now),
+            *bounds,
         )
         count, size = _fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
         return found, count, size

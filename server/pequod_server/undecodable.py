@@ -17,7 +17,8 @@ from pequod_proto.commands import MESSAGE_SLACK_BYTES
 
 from pequod.engine import LimitExceededError, PequodError
 from pequod.errors import BadRequestError
-from pequod_server.handlers import Context, Handler, checked_first, method_of, refuse
+from pequod_server.errors import status_of
+from pequod_server.handlers import Context, Handler, checked_first, end_call, method_of
 
 
 def receive_bytes_max(bytes_max: int) -> int:
@@ -65,6 +66,7 @@ def _keeping_errors(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], An
     return deserialized
 
 
-async def _refuse_error(request: object, context: Context) -> None:
+async def _refuse_error(request: object, _context: Context) -> None:
     if isinstance(request, PequodError):
-        await refuse(context, request)
+        # Not raised as it is: its traceback would lead to the frames that hold it in the request's place.
+        end_call(status_of(request))

@@ -3,77 +3,79 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2_grpc import PequodServicer
 
 from pequod.engine import Rows
 from pequod.errors import BadRequestError, WatchCompactedError
 from pequod_server.batch import ROW_BYTES
-from pequod_server.bounds import last_of
-from pequod_server.config import ServerConfig
+from pequod_server.bounds import Bounds, last_of
 from pequod_server.errors import stopping_status
-from pequod_server.handlers import Context, end_call, refuse
-from pequod_server.loader import Loader
-from pequod_server.watches import Feed, Watches
+from pequod_server.feeds import Feed, Feeds
+from pequod_server.handlers import Context, end_call
+from pequod_server.served import ServedEngine
 
 
-class WatchHandlers(PequodServicer):
-    """The call of watches, a part of the service."""
+class WatchCalls:
+    """Answers Watch."""
 
-    _config: ServerConfig
-    _header: Callable[[], pb.Header]
-    _idle: set[asyncio.Task[Any]]
-    _is_stopping: bool
-    _loader: Loader | None
-    _read: Callable[..., Awaitable[Any]]
-    _watches: Watches
-    server_id: int
+    def __init__(self, served: ServedEngine) -> None:
+        self._served = served
+        #: The feeds of all watches.
+        self.feeds = Feeds(served.engine, served.config, served.loader)
+        #: The streams that tell of changes: they would hold up the end of the server.
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
 
-    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchReply]:
+    def end(self) -> None:
+        """End the streams now, and close the feeds that no stream reads."""
+        self._is_stopping = True
+        self.feeds.close()
+        for task in tuple(self._streams):
+            task.cancel()
+
+    async def watch(self, request: pb.WatchRequest, _context: Context) -> AsyncIterator[pb.WatchReply]:
         """Tell the changes of a range as they come."""
         if request.rows and request.HasField("after"):
-            await refuse(context, BadRequestError("a watch that goes on has no use for the rows"))
+            raise BadRequestError("a watch that goes on has no use for the rows")
         bounds = request.first, last_of(request)
-        if self._loader is not None:
-            # Whatever it watches: where it begins, the other watches are settled.
-            await self._loader.gate.opened()
-        feed, header, rows = await self._read(context, lambda: self._open_watch(request), bounds)
+        # Whatever range it watches: the other watches are settled where it begins.
+        await self._served.opened()
+        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds)
         task = asyncio.current_task()
         assert task is not None
-        self._idle.add(task)
+        self._streams.add(task)
         try:
-            for chunk in _chunks(rows, self._config.chunk_bytes):
+            for chunk in _chunks(rows, self._served.config.chunk_bytes):
                 yield pb.WatchReply(header=header, keys=chunk.keys, values=chunk.values)
             yield pb.WatchReply(header=header, ready=True)
             while True:
                 while (batch := feed.take()) is not None:
                     changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
-                    header = pb.Header(server_id=self.server_id, revision=batch.revision)
+                    header = self._served.header(batch.revision)
                     yield pb.WatchReply(header=header, changes=changes)
                 if feed.ended is not None:
-                    await refuse(context, feed.ended)
+                    raise feed.ended
                 if not await feed.wait(request.progress_ms / 1000):
-                    yield pb.WatchReply(header=self._header())
+                    yield pb.WatchReply(header=self._served.header())
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
         finally:
-            self._idle.discard(task)
-            self._watches.detach(feed)
-        await end_call(context, stopping_status())
+            self._streams.discard(task)
+            self.feeds.detach(feed)
+        end_call(stopping_status())
 
-    def _open_watch(self, request: pb.WatchRequest) -> tuple[Feed, pb.Header, Rows]:
-        """Return a feed, the state at which it begins, and the rows of then if they are asked for."""
-        bounds = request.first, last_of(request)
+    def _begin(self, request: pb.WatchRequest, bounds: Bounds) -> tuple[Feed, pb.Header, Rows]:
+        """Return a feed, the state at which it begins, and the rows of that moment if the request asks for them."""
         if not request.HasField("after"):
-            feed = self._watches.open(bounds)
-            return feed, self._header(), feed.rows() if request.rows else Rows([], [])
-        if request.after.server_id != self.server_id:
+            feed = self.feeds.open(bounds)
+            return feed, self._served.header(), feed.rows() if request.rows else Rows([], [])
+        if request.after.server_id != self._served.server_id:
             raise WatchCompactedError("the server was started anew")
-        return self._watches.reopen(bounds, request.after.revision), request.after, Rows([], [])
+        return self.feeds.reopen(bounds, request.after.revision), request.after, Rows([], [])
 
 
 def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:

@@ -13,7 +13,8 @@ from typing import Final
 
 from pequod.engine import Engine, MissingError, PequodError, Range
 from pequod.errors import MixedWriteError
-from pequod.language.ranges import united
+from pequod.language.ranges import united, within
+from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
@@ -80,8 +81,8 @@ class WriteThrough:
             MixedWriteError: The range has other keys than those of one table of the database; nothing is removed.
             WriteRefusedError, BackingUnavailableError: With how many keys are removed already.
         """
-        owner = first.partition(b"|")[0] + b"|"
-        if last is None or not (first.startswith(owner) and last <= owner[:-1] + b"}"):
+        table_prefix = first.partition(DELIMITER)[0] + DELIMITER
+        if within(table_prefix, first, last) != (first, last):
             raise MixedWriteError("the range")
         keys = (await self._loader.read(lambda: self._engine.scan(first, last), first, last)).keys
         for at in range(0, len(keys), TOGETHER_MAX):

@@ -18,11 +18,11 @@ async def test_a_connection_that_gives_no_sign_of_life_is_closed() -> None:
             watch = heavy.call(channel, "Watch", pb.WatchRequest(first=b"k").SerializeToString())
             await asyncio.to_thread(next, watch)
             await asyncio.sleep(2)
-            assert len(server.service._watches) == 1, "one that answers stays"
+            assert server.service.watch_count == 1, "one that answers stays"
             # From now on the client hears of nothing, and so answers nothing.
             relay.passing.clear()
             async with asyncio.timeout(20):
-                while len(server.service._watches):  # noqa: ASYNC110 - it tells nobody
+                while server.service.watch_count:  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.05)
             watch.cancel()
     await server.stop()

@@ -13,7 +13,7 @@ from pequod_proto.commands import COUNT, FAILED, GET, OK, PART, PUT, SCAN, SCAN_
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.columns import Command
-from pequod_server.execute import Executor
+from pequod_server.execute import Executor, Step
 
 from pequod import AsyncClient
 from pequod.engine import ComputedKeyError, Engine, PequodError
@@ -225,6 +225,11 @@ class _Moody:
         return {at: ComputedKeyError(key, "j") for at, kind, key, _ in commands if kind != PUT and self.is_cross}
 
 
+def _piece(step: Step) -> pb.ExecuteReply:
+    assert isinstance(step, pb.ExecuteReply)
+    return step
+
+
 def test_what_may_not_run_is_judged_again_when_that_changes() -> None:
     engine, judge = Engine(), _Moody()
     for number in range(9):
@@ -233,15 +238,10 @@ def test_what_may_not_run_is_judged_again_when_that_changes() -> None:
     kinds = bytes([COUNT, SCAN, PUT, GET, SCAN])
     arguments = [b"", b"", b"x|", b"x}", b"x|3", b"w", b"x|3", b"x|8", b"x|9"]
     steps = executor.steps(pb.ExecuteRequest(kinds=kinds, arguments=arguments), (judge,))
-    pieces = []
-    step: Any = next(steps)
-    try:
-        while True:
-            pieces.append(step)
-            judge.is_cross = len(pieces) >= 2
-            step = steps.send(None)
-    except StopIteration as end:
-        pieces.append(end.value)
+    pieces = [_piece(steps.run())]
+    while pieces[-1].more:
+        judge.is_cross = len(pieces) >= 2
+        pieces.append(_piece(steps.go_on()))
     assert [list(piece.statuses) for piece in pieces] == [[OK, PART], [PART], [FAILED], [OK, FAILED], [FAILED]]
     assert outcomes_of(kinds, pieces) == [9, "ComputedKeyError", None, "ComputedKeyError", "ComputedKeyError"]
 
@@ -254,14 +254,11 @@ def test_a_scan_of_others_writes_between_pieces_has_no_row_twice_and_loses_none(
     for kind, key in ((SCAN, b"x|%02d"), (SCAN_DOWN, b"x|%02d")):
         kinds = bytes([kind])
         steps = executor.steps(pb.ExecuteRequest(kinds=kinds, arguments=[b"x|", b"x}"], numbers=[0] * (kind != SCAN)))
-        pieces: list[Any] = []
-        try:
-            while True:
-                pieces.append(next(steps))
-                for number in range(1, 100, 14):
-                    (engine.remove if len(pieces) % 2 else lambda one: engine.put(one, b""))(key % number)
-        except StopIteration as end:
-            pieces.append(end.value)
+        pieces = [_piece(steps.run())]
+        while pieces[-1].more:
+            for number in range(1, 100, 14):
+                (engine.remove if len(pieces) % 2 else lambda one: engine.put(one, b""))(key % number)
+            pieces.append(_piece(steps.go_on()))
         (rows,) = outcomes_of(kinds, pieces)
         assert isinstance(rows, list)
         found = [key for key, _ in rows]

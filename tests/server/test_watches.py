@@ -6,14 +6,14 @@ import asyncio
 
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.watches import Watches
+from pequod_server.feeds import Feeds
 
 from pequod.engine import Change, Engine
 
 
 async def test_a_new_watch_cuts_the_changes_of_the_others() -> None:
     engine = Engine()
-    watches = Watches(engine, ServerConfig())
+    watches = Feeds(engine, ServerConfig())
     one = watches.open((b"a|", b"a}"))
     engine.put(b"a|1", b"x")
     other = watches.open((b"b|", b"b}"))
@@ -47,7 +47,7 @@ async def test_progress_is_told_where_nothing_happens(server: PequodServer, stub
 
 async def test_nothing_is_told_behind_changes_that_were_too_many() -> None:
     engine = Engine()
-    watches = Watches(engine, ServerConfig(watch_changes_max=10))
+    watches = Feeds(engine, ServerConfig(watch_changes_max=10))
     feed = watches.open((b"a|", b"a}"))
     engine.put(b"a|0", b"before")
     await asyncio.sleep(0)

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Protocol
 
 from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows, change_bytes
 from pequod.errors import PequodError, WatchCompactedError
+from pequod_server.bounds import Bounds
 from pequod_server.config import ServerConfig
 from pequod_server.gate import Gate
 from pequod_server.publishing import public
@@ -30,9 +31,6 @@ _COPIES: Final = 3
 #: What a change costs on the wire beside its key and values, at most.
 _CHANGE_WIRE: Final = 16
 _NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait to be taken"
-
-#: A range by its bounds.
-Bounds = tuple[bytes, bytes | None]
 
 
 class Database(Protocol):
@@ -48,7 +46,7 @@ class Database(Protocol):
         ...
 
 
-class Batch(NamedTuple):
+class RevisionChanges(NamedTuple):
     """The changes that led to a revision."""
 
     revision: int
@@ -76,7 +74,7 @@ class Feed:
         # Not a method of the feed, which has the watch: such a ring would wait for the cyclic collector.
         self._watch = engine.watch(*bounds, partial(_wake, weakref.ref(self)), now=time.monotonic())
         self.floor = engine.revision
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[RevisionChanges] = deque()
         self._change_count = 0
         self._bytes = 0
         #: Copies of the batch that is on its way to the client.
@@ -110,7 +108,7 @@ class Feed:
             self._end(self._too_many())
             return
         if changes:
-            batch = Batch(self._engine.revision, changes, change_bytes(changes))
+            batch = RevisionChanges(self._engine.revision, changes, change_bytes(changes))
             self._batches.append(batch)
             self._change_count += len(changes)
             self._grow(batch.size_bytes)
@@ -184,7 +182,7 @@ class Feed:
         """Return the rows of the range as of now."""
         return self._engine.scan(*self.bounds, now=time.monotonic())
 
-    def take(self) -> Batch | None:
+    def take(self) -> RevisionChanges | None:
         """Return the next batch for the stream, None if there is none yet."""
         self._land()
         if self._sent == len(self._batches):
@@ -258,7 +256,7 @@ def _wake(feed: weakref.ref[Feed]) -> None:
         woken.wake()
 
 
-class Watches:
+class Feeds:
     """The feeds of a server.
 
     Invariants:
