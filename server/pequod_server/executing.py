@@ -1,7 +1,7 @@
 """The call of batches: one stream of requests, and the pieces of their replies.
 
 read -> batch -> reply without ``more``, and small -> write             nearly all batches
--> piece, ranges, writes, room: one step after another    the rest, in `_finish`
+             -> piece, ranges, writes, room: one step after another    the rest, in `_finish`
 """
 
 from __future__ import annotations
