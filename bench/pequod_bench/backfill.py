@@ -37,9 +37,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.client import Client
-from pequod.engine.base.rows import Rows
-from pequod.language.containing import keys_of
-from pequod.language.errors import PequodError
+from pequod.engine import Rows
+from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.process import started_server, usage
 
@@ -172,7 +171,7 @@ def measure(spark: SparkSession, size: Size) -> Figures:
         since = size.posts + writes - ROWS_PER_CHECK * size.users // size.follows
         warm = _check(client, pid, checked, since)
         _compare(client, size)
-        client.invalidate_range(*keys_of(parse(keys.PUSH_JOIN)[0].output))
+        client.invalidate_range(*keys.TIMELINES)
         cold = _check(client, pid, checked, since)
     if cold.rows != warm.rows:
         raise WrongBackfillError(f"the warm server's checks have {warm.rows} rows, and the cold one's {cold.rows}")
@@ -194,7 +193,7 @@ def measure(spark: SparkSession, size: Size) -> Figures:
 def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
     """Compute and sort all timelines, and give them to nobody; return their number and the seconds."""
     (timeline,) = parse(keys.PUSH_JOIN)
-    first, last = keys_of(timeline.output)
+    first, last = keys.TIMELINES
     started = time.perf_counter()
     base = read_from(spark.read.parquet(path))
 

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod.client import AsyncClient, Client
-from pequod.language.errors import PequodError
+from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.loops import Loop, loop_factory
 from pequod_bench.process import started_server

@@ -54,6 +54,7 @@ def kept(collector: Collector) -> Iterator[None]:
     if collector == "tamed":
         tame_collector()
     else:
+        gc.unfreeze()
         gc.set_threshold(*_DEFAULT_THRESHOLDS)
     try:
         yield

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pequod.language.errors import PequodError
+from pequod.errors import PequodError
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -26,6 +26,8 @@ CELEBRITY_JOINS: Final = (
 )
 JOINS: Final[dict[Mode, str]] = {"push": PUSH_JOIN, "pull": PULL_JOIN}
 
+#: The range of all timelines.
+TIMELINES: Final = (b"t|", b"t}")
 #: The value of every subscription.
 FOLLOWS: Final = b"1"
 _FILLER: Final = b"the sea was calm and the whale was nowhere to be seen " * 8
@@ -59,6 +61,15 @@ def timeline_first(user: int, tick: int) -> bytes:
 def timeline_last(user: int) -> bytes:
     """Return the end of user's timeline: the first key after it that another prefix may have."""
     return b"t|%08d}" % user
+
+
+def user_of(key: bytes) -> bytes:
+    """Return the user of a key of a subscription or of a timeline.
+
+    >>> user_of(subscription_key(7, 9)), user_of(timeline_first(7, 0))
+    (b'00000007', b'00000007')
+    """
+    return key[2:10]
 
 
 def tweet(tick: int, size_bytes: int) -> bytes:

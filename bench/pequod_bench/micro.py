@@ -2,12 +2,9 @@
 
     def put_new(scale: Scale) -> Samples:
         engine = Engine()                            # prepared once, not timed
-        while True:
-            keys = ...                               # prepared for the sample, not timed
-            start = clock()
-            for key in keys:
-                engine.put(key, value)
-            yield len(keys), clock() - start         # operations, nanoseconds
+        for start in count(0, RUN):
+            new = [...]                              # prepared for the sample, not timed
+            yield RUN, timed(engine.put, new)        # operations, nanoseconds
 
 A sample gives one figure, µs an operation; the table shows the least of them, the median and the 99th
 percentile.
@@ -19,10 +16,10 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
-from typing import Final
+from itertools import count, islice
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +28,11 @@ from rich.table import Table
 Samples = Iterator[tuple[int, int]]
 
 clock: Final = time.perf_counter_ns
+#: Operations a sample, where a single one is too short for the clock.
+RUN: Final = 64
+
+_First = TypeVar("_First")
+_Second = TypeVar("_Second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,28 @@ def measure(workload: Workload, scale: Scale) -> Result:
         gc.enable()
     p99 = figures[min(len(figures) - 1, round(0.99 * len(figures)))]
     return Result(workload.name, workload.operation, figures[0], statistics.median(figures), p99, len(figures))
+
+
+def timed(call: Callable[[_First, _Second], object], arguments: Iterable[tuple[_First, _Second]]) -> int:
+    """Make one call after the other; return the nanoseconds that all took."""
+    begun = clock()
+    for first, second in arguments:
+        call(first, second)
+    return clock() - begun
+
+
+def over_and_over(
+    call: Callable[[_First, _Second], object], arguments: Sequence[tuple[_First, _Second]], stride: int = 1
+) -> Samples:
+    """Make the calls in samples of `RUN`, and all of them again, for as long as samples are taken.
+
+    Args:
+        call: What is timed.
+        arguments: Of each call.
+        stride: How far apart those of successive calls are, to leave the order that the processor's cache likes.
+    """
+    for start in count(0, RUN):
+        yield RUN, timed(call, [arguments[(start + i) * stride % len(arguments)] for i in range(RUN)])
 
 
 def print_results(results: Sequence[Result], sizes: Sequence[Size], console: Console) -> None:

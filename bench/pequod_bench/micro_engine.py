@@ -1,161 +1,320 @@
-"""Micro benchmarks of the engine alone, in the shapes that Twip and Newp give it."""
+"""Micro benchmarks of the engine alone: a row for each operation that it has a way of its own for.
+
+Comments of the engine cite these rows by their names.
+"""
 
 from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Callable
 from itertools import count
 from typing import Final
 
 from pequod_grammar import parse
 
-from pequod.engine import Engine
+from pequod.engine import Engine, general_way
 from pequod_bench import keys
-from pequod_bench.micro import Samples, Scale, Size, Workload, clock
+from pequod_bench.micro import RUN, Samples, Scale, Size, Workload, clock, over_and_over, timed
 
 _TWEET: Final = b"x" * 140
-#: Operations a sample, where a single one is too short for the clock.
-_RUN: Final = 64
+#: Rows of a table that is large.
+_MANY: Final = 100_000
+#: Subscriptions that wait in a log together, and posts of each.
+_LOGGED: Final = 10
+#: Four joins fill one table, interleaved (paper §2.3).
+_PAGE_JOINS: Final = """
+    page|<author>|<id>|a = copy article|<author>|<id>;
+    page|<author>|<id>|r = count vote|<author>|<id>|<voter>;
+    page|<author>|<id>|c|<number>|<user> = copy comment|<author>|<id>|<number>|<user>;
+    page|<author>|<id>|k|<number>|<user> = check comment|<author>|<id>|<number>|<user> copy karma|<user>;
+"""
+_COMMENTS: Final = 5
 
 
-def _twip_engine() -> Engine:
+def _twip(user_count: int = 0, poster_count: int = 0, post_count: int = 0, joins: str = keys.PUSH_JOIN) -> Engine:
+    """Return an engine in which every user follows every poster and has checked; then poster 1 has posted."""
     engine = Engine()
-    engine.add_joins(parse(keys.PUSH_JOIN))
+    engine.add_joins(parse(joins))
+    for user in range(user_count):
+        for poster in range(1, poster_count + 1):
+            engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
+        engine.scan(*_timeline(user))
+    for tick in range(post_count):
+        engine.put(keys.post_key(1, tick), _TWEET)
     return engine
+
+
+def _timeline(user: int, tick: int = 0) -> tuple[bytes, bytes]:
+    """Return the range of a user's timeline from a tick on."""
+    return keys.timeline_first(user, tick), keys.timeline_last(user)
+
+
+def _plain(scale: Scale) -> tuple[Engine, list[bytes]]:
+    """Return an engine with one large table that no join reads, and its keys."""
+    engine = Engine()
+    present = [b"x|%010d" % i for i in range(scale.of(_MANY))]
+    for key in present:
+        engine.put(key, b"old")
+    return engine, present
+
+
+# Writes.
 
 
 def put_new(_: Scale) -> Samples:
     """Put ascending keys that no join reads."""
     engine = Engine()
-    for start in count(0, _RUN):
-        new = [b"x|%010d" % i for i in range(start, start + _RUN)]
-        begun = clock()
-        for key in new:
-            engine.put(key, _TWEET)
-        yield _RUN, clock() - begun
+    for start in count(0, RUN):
+        yield RUN, timed(engine.put, [(b"x|%010d" % i, _TWEET) for i in range(start, start + RUN)])
 
 
 def put_again(scale: Scale) -> Samples:
-    """Overwrite keys of a table of 100,000 that no join reads."""
-    engine = Engine()
-    present = [b"x|%010d" % i for i in range(scale.of(100_000))]
-    for key in present:
-        engine.put(key, b"old")
-    for start in count(0, 7919):
-        some = [present[(start + i * 104_729) % len(present)] for i in range(_RUN)]
+    """Overwrite keys of a large table that no join reads."""
+    engine, present = _plain(scale)
+    return over_and_over(engine.put, [(key, _TWEET) for key in present], stride=104_729)
+
+
+def put_run(_: Scale) -> Samples:
+    """Put 1,000 ascending keys of a table that no join reads, all together."""
+    engine, size = Engine(), 1_000
+    for start in count(0, size):
+        new = [b"x|%010d" % i for i in range(start, start + size)]
+        yield size, timed(engine.put_all, [(new, [_TWEET] * size)])
+
+
+def load(_: Scale) -> Samples:
+    """Load ranges of 100 rows of a table that a database owns."""
+    engine, size = Engine(backed=[b"x"]), 100
+    for number in count():
+        rows = [(b"x|%010d|%03d" % (number, i), _TWEET) for i in range(size)]
         begun = clock()
-        for key in some:
-            engine.put(key, _TWEET)
-        yield _RUN, clock() - begun
+        engine.load(b"x|%010d|" % number, b"x|%010d}" % number, rows)
+        yield size, clock() - begun
 
 
 def fan_out(scale: Scale) -> Samples:
     """Post to 100 followers who all have their timeline materialised."""
-    engine = _twip_engine()
     followers = scale.of(100)
-    for user in range(followers):
-        engine.put(keys.subscription_key(user, 1), keys.FOLLOWS)
-        engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
+    engine = _twip(followers, 1)
     for tick in count():
-        key = keys.post_key(1, tick)
-        begun = clock()
-        engine.put(key, _TWEET)
-        yield followers, clock() - begun
+        yield followers, timed(engine.put, [(keys.post_key(1, tick), _TWEET)])
+
+
+def fan_out_watched(scale: Scale) -> Samples:
+    """Post to 100 followers, one watch over all of whose timelines is told."""
+    followers = scale.of(100)
+    engine = _twip(followers, 1)
+    watch = engine.watch(b"t|", b"t}", lambda: None)
+    for tick in count():
+        yield followers, timed(engine.put, [(keys.post_key(1, tick), _TWEET)])
+        engine.settle(watch)
+
+
+def post_unread(scale: Scale) -> Samples:
+    """Post where timelines wait for 10,000 posters, but not for this one."""
+    poster_count = scale.of(10_000)
+    engine = _twip(2, poster_count)
+    for tick in count():
+        strangers = (poster_count + 1 + (tick * 7919 + i * 104_729) % poster_count for i in range(RUN))
+        yield RUN, timed(engine.put, [(keys.post_key(poster, tick), _TWEET) for poster in strangers])
+
+
+def replace(scale: Scale) -> Samples:
+    """Change the karma of a user beside whose comments 100 pages show it."""
+    page_count = scale.of(100)
+    engine = _pages(page_count)
+    for value in count(2):
+        yield page_count, timed(engine.put, [(b"karma|1", b"%d" % value)])
 
 
 def subscribe(scale: Scale) -> Samples:
-    """Follow somebody new, with the timeline materialised: noted in the log, applied later."""
-    engine = _twip_engine()
+    """Follow one more poster, with the timeline materialised: noted in the log, applied later."""
     user_count = scale.of(1_000)
-    for user in range(user_count):
-        engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
-    for poster in count(user_count):
-        new = [keys.subscription_key(user % user_count, poster) for user in range(_RUN)]
-        begun = clock()
-        for key in new:
-            engine.put(key, keys.FOLLOWS)
-        yield _RUN, clock() - begun
+    engine = _twip(user_count)
+    for poster in count(1):
+        new = [(keys.subscription_key(user % user_count, poster), keys.FOLLOWS) for user in range(RUN)]
+        yield RUN, timed(engine.put, new)
 
 
-def check_after_subscribe(_: Scale) -> Samples:
-    """Check after following one more poster with one post: the log of one entry is applied."""
-    engine = _twip_engine()
-    user_count = _RUN
-    for user in range(user_count):
-        engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
-    for poster in count(user_count):
-        engine.put(keys.post_key(poster, poster), _TWEET)
-        for user in range(user_count):
-            engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-        ranges = [(keys.timeline_first(user, poster), keys.timeline_last(user)) for user in range(user_count)]
-        begun = clock()
-        for first, last in ranges:
-            engine.scan(first, last)
-        yield user_count, clock() - begun
+# Reads.
+
+
+def get_base(scale: Scale) -> Samples:
+    """Get keys of a large table that no join computes."""
+    engine, present = _plain(scale)
+    return over_and_over(_get_of(engine), [(key, None) for key in present], stride=104_729)
+
+
+def get_computed(scale: Scale) -> Samples:
+    """Get single rows of timelines of 100 that are materialised."""
+    user_count = scale.of(1_000)
+    engine = _twip(user_count, 2, 100)
+    rows = [(keys.timeline_key(user, user % 100, 1), None) for user in range(user_count)]
+    return over_and_over(_get_of(engine), rows)
+
+
+def _get_of(engine: Engine) -> Callable[[bytes, None], object]:
+    get = engine.get
+    return lambda key, _: get(key)
+
+
+def scan_50(scale: Scale) -> Samples:
+    """Scan 50 neighbouring rows of a large table that no join computes."""
+    engine, present = _plain(scale)
+    return over_and_over(engine.scan, [(key, key[:-2] + b"99") for key in present if key.endswith(b"49")], stride=7919)
+
+
+def scan_loaded(scale: Scale) -> Samples:
+    """Scan 50 rows of loaded ranges of a table that a database owns."""
+    engine = Engine(backed=[b"x"])
+    ranges = [(b"x|%010d|" % number, b"x|%010d}" % number) for number in range(scale.of(1_000))]
+    for first, last in ranges:
+        engine.load(first, last, [(first + b"%03d" % i, _TWEET) for i in range(50)])
+    return over_and_over(engine.scan, ranges)
 
 
 def check_incremental(scale: Scale) -> Samples:
     """Check with three new rows in a timeline of 100 that is up to date."""
-    engine = _twip_engine()
     user_count = scale.of(1_000)
-    for user in range(user_count):
-        engine.put(keys.subscription_key(user, 1), keys.FOLLOWS)
-        engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
-    for tick in range(100):
-        engine.put(keys.post_key(1, tick), _TWEET)
-    for start in count(0, _RUN):
-        users = [(start + i) % user_count for i in range(_RUN)]
-        ranges = [(keys.timeline_first(user, 97), keys.timeline_last(user)) for user in users]
-        begun = clock()
-        for first, last in ranges:
-            engine.scan(first, last)
-        yield _RUN, clock() - begun
+    engine = _twip(user_count, 1, 100)
+    return over_and_over(engine.scan, [_timeline(user, 97) for user in range(user_count)])
+
+
+def scan_inside(scale: Scale) -> Samples:
+    """Scan three rows out of the middle of timelines of 100 that are up to date."""
+    user_count = scale.of(1_000)
+    engine = _twip(user_count, 1, 100)
+    ranges = [(keys.timeline_first(user, 50), keys.timeline_first(user, 53)) for user in range(user_count)]
+    return over_and_over(engine.scan, ranges)
+
+
+def scan_in_pieces(scale: Scale) -> Samples:
+    """Scan 1,000 timelines of 20 rows in pieces of 100 rows."""
+    engine = _twip(scale.of(1_000), 1, 20)
+    while True:
+        first = b"t|"
+        while True:
+            begun = clock()
+            found = engine.scan(first, b"t}", limit=100).keys
+            spent = clock() - begun
+            if not found:
+                break
+            yield len(found), spent
+            first = found[-1] + b"\0"
+
+
+def page(scale: Scale) -> Samples:
+    """Read pages that four joins fill, each with five comments, all up to date."""
+    page_count = scale.of(300)
+    engine = _pages(page_count)
+    return over_and_over(engine.scan, [_page(number) for number in range(page_count)])
+
+
+def _pages(page_count: int) -> Engine:
+    engine = Engine()
+    engine.add_joins(parse(_PAGE_JOINS))
+    for number in range(page_count):
+        engine.put(b"article|ann|%d" % number, _TWEET)
+        for i in range(_COMMENTS):
+            engine.put(b"vote|ann|%d|%d" % (number, i), b"1")
+            engine.put(b"comment|ann|%d|%d|%d" % (number, i, i), _TWEET)
+            engine.put(b"karma|%d" % i, b"1")
+    for number in range(page_count):
+        engine.scan(*_page(number))
+    return engine
+
+
+def _page(number: int) -> tuple[bytes, bytes]:
+    return b"page|ann|%d|" % number, b"page|ann|%d|}" % number
+
+
+def pull_celebrity(scale: Scale) -> Samples:
+    """Check a timeline of 100 rows, of which one by a celebrity is new and computed by the check."""
+    user_count = scale.of(1_000)
+    engine = _twip(user_count, 2, 100, keys.CELEBRITY_JOINS)
+    engine.put(keys.celebrity_key(2, 100), _TWEET)
+    return over_and_over(engine.scan, [_timeline(user, 97) for user in range(user_count)])
 
 
 def check_first(scale: Scale) -> Samples:
     """Check for the first time: 100 followed, 100 posts each."""
-    engine = _twip_engine()
     followed, each = scale.of(100), scale.of(100)
+    engine = _twip()
     for poster in range(followed):
         for i in range(each):
             engine.put(keys.post_key(poster, i * followed + poster), _TWEET)
+    return _first_checks(engine, followed, operation_count=1)
+
+
+def check_first_general(scale: Scale) -> Samples:
+    """Do the same the general way, as for joins that the timeline's kernel does not take."""
+    samples = check_first(scale)
+    with general_way():
+        # The first check compiles the plan, which stays.
+        next(samples)
+    return samples
+
+
+def add_waiting(scale: Scale) -> Samples:
+    """Check for the first time: 100 followed without posts, for each of whom others wait already."""
+    followed = scale.of(100)
+    return _first_checks(_twip(scale.of(100), followed), followed, operation_count=followed)
+
+
+def _first_checks(engine: Engine, followed: int, operation_count: int) -> Samples:
     for user in count(10_000):
         for poster in range(followed):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-        first, last = keys.timeline_first(user, 0), keys.timeline_last(user)
-        begun = clock()
-        rows = engine.scan(first, last)
-        yield 1, clock() - begun
-        assert len(rows.keys) == followed * each
+        yield operation_count, timed(engine.scan, [_timeline(user)])
 
 
-def scan_50(scale: Scale) -> Samples:
-    """Scan 50 neighbouring rows of 100,000 that no join computes."""
-    engine = Engine()
-    present = scale.of(100_000)
-    for i in range(present):
-        engine.put(b"x|%010d" % i, _TWEET)
-    for start in count(0, 7919):
-        at = [(start + i * 104_729) % max(1, present - 50) for i in range(_RUN)]
-        ranges = [(b"x|%010d" % i, b"x|%010d" % (i + 50)) for i in at]
-        begun = clock()
-        for first, last in ranges:
-            engine.scan(first, last)
-        yield _RUN, clock() - begun
+# Logs.
 
 
-def get_base(scale: Scale) -> Samples:
-    """Get keys of a table of 100,000 that no join computes."""
-    engine = Engine()
-    present = [b"x|%010d" % i for i in range(scale.of(100_000))]
-    for key in present:
-        engine.put(key, _TWEET)
-    for start in count(0, 7919):
-        some = [present[(start + i * 104_729) % len(present)] for i in range(_RUN)]
-        begun = clock()
-        for key in some:
-            engine.get(key)
-        yield _RUN, clock() - begun
+def check_after_subscribe(_: Scale) -> Samples:
+    """Check after following one more poster with one post: the log of one entry is applied."""
+    engine = _twip(RUN)
+    for poster in count(1):
+        engine.put(keys.post_key(poster, poster), _TWEET)
+        for user in range(RUN):
+            engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
+        yield RUN, timed(engine.scan, [_timeline(user, poster) for user in range(RUN)])
+
+
+def apply_log(scale: Scale) -> Samples:
+    """Check after following ten more posters with ten posts each, together."""
+    user_count = scale.of(RUN)
+    engine = _twip(user_count, 2)
+    for start in count(1_000, _LOGGED):
+        for poster in range(start, start + _LOGGED):
+            _post(engine, poster, start)
+            for user in range(user_count):
+                engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
+        checks = [_timeline(user, start * _LOGGED) for user in range(user_count)]
+        yield user_count * _LOGGED, timed(engine.scan, checks)
+
+
+def unfollow(scale: Scale) -> Samples:
+    """Check after no longer following a poster with ten posts."""
+    user_count = scale.of(RUN)
+    engine = _twip(user_count, 2)
+    for poster in count(1_000):
+        _post(engine, poster, poster)
+        checks = [_timeline(user, poster * _LOGGED) for user in range(user_count)]
+        for user, check in enumerate(checks):
+            engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
+            engine.scan(*check)
+            engine.remove(keys.subscription_key(user, poster))
+        yield user_count, timed(engine.scan, checks)
+
+
+def _post(engine: Engine, poster: int, start: int) -> None:
+    for tick in range(start * _LOGGED, start * _LOGGED + _LOGGED):
+        engine.put(keys.post_key(poster, tick), _TWEET)
+
+
+# Aggregates.
 
 
 def aggregate(operator: str) -> Workload:
@@ -168,53 +327,103 @@ def aggregate(operator: str) -> Workload:
         for group in groups:
             engine.put(b"src|%s|0" % group, b"1")
         engine.scan(b"agg|", b"agg}")
-        for start in count(1, _RUN):
-            new = [b"src|%s|%010d" % (groups[i % len(groups)], i) for i in range(start, start + _RUN)]
-            begun = clock()
-            for i, key in enumerate(new):
-                engine.put(key, b"%d" % i)
-            yield _RUN, clock() - begun
+        for start in count(1, RUN):
+            new = [b"src|%s|%010d" % (groups[i % len(groups)], i) for i in range(start, start + RUN)]
+            yield RUN, timed(engine.put, [(key, b"%d" % i) for i, key in enumerate(new)])
 
     return Workload(f"aggregate {operator}", "a put of one source key", samples)
 
 
-WORKLOADS: Final = (
+def remove_least(scale: Scale) -> Samples:
+    """Remove the key that a min shows, of 1,000 that contribute to it."""
+    engine = Engine()
+    engine.add_joins(parse("least|<group> = min src|<group>|<id>"))
+    size = scale.of(1_000)
+    for i in range(size):
+        engine.put(b"src|g|%010d" % i, b"%d" % i)
+    engine.scan(b"least|", b"least}")
+    for start in count(0, RUN):
+        for i in range(start + size, start + size + RUN):
+            engine.put(b"src|g|%010d" % i, b"%d" % i)
+        least = [b"src|g|%010d" % i for i in range(start, start + RUN)]
+        begun = clock()
+        for key in least:
+            engine.remove(key)
+        yield RUN, clock() - begun
+
+
+ENGINE: Final = (
     Workload("put, new key", "a put", put_new),
     Workload("put, old key", "a put", put_again),
+    Workload("put run", "a row of 1,000", put_run),
+    Workload("load", "a row of a range of 100", load),
     Workload("get", "a get", get_base),
+    Workload("get, computed", "a get of a timeline's row", get_computed),
     Workload("scan 50 rows", "a scan", scan_50),
-    Workload("fan-out", "an entry in a timeline", fan_out),
+    Workload("scan, loaded", "a scan of 50 rows", scan_loaded),
+    Workload("scan in pieces", "a row of a piece of 100", scan_in_pieces),
+    Workload("scan inside a timeline", "a scan of 3 rows", scan_inside),
     Workload("check, incremental", "a scan of 3 rows", check_incremental),
-    Workload("check, first, 100 x 100", "a scan of 10,000 rows", check_first),
-    Workload("subscribe", "a put that is logged", subscribe),
+    Workload("check, first", "a scan of 100 x 100 rows", check_first),
+    Workload("check, first, general way", "a scan of 100 x 100 rows", check_first_general),
+    Workload("check, first, no posts", "a poster to wait for", add_waiting),
     Workload("check after subscribe", "a scan that applies one logged key", check_after_subscribe),
+    Workload("check after unfollow", "a scan that takes ten rows out", unfollow),
+    Workload("log, 10 keys of 10 posts", "a key applied", apply_log),
+    Workload("page, four joins", "a scan of 12 rows", page),
+    Workload("pull, celebrity", "a scan of 4 rows, 1 computed", pull_celebrity),
+    Workload("subscribe", "a put that is logged", subscribe),
+    Workload("fan-out", "an entry in a timeline", fan_out),
+    Workload("fan-out, watched", "an entry that a watch is told", fan_out_watched),
+    Workload("post, not followed", "a put", post_unread),
+    Workload("replace", "a row of a page", replace),
     *(aggregate(operator) for operator in ("count", "sum", "min", "max")),
+    Workload("aggregate min, least removed", "a remove of one source key", remove_least),
 )
 
 
-def timeline_entry_size(scale: Scale) -> Size:
-    """Return what one entry of a timeline occupies beside the tweet that it shares with the post.
+# Sizes, by tracemalloc.
 
-    Measured by tracemalloc over 200 timelines of 1,000 entries, updaters and status ranges included.
-    """
-    engine = _twip_engine()
+
+def entry_size(scale: Scale) -> Size:
+    """Return what an entry of a first check takes beside the tweet: 200 timelines, updaters and status ranges too."""
     users, followed, each = scale.of(200), scale.of(50), scale.of(20)
+    engine = _twip()
     for poster in range(followed):
         for i in range(each):
             engine.put(keys.post_key(poster, i * followed + poster), _TWEET)
         for user in range(users):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-    ranges = [(keys.timeline_first(user, 0), keys.timeline_last(user)) for user in range(users)]
+
+    def check_all() -> None:
+        for user in range(users):
+            engine.scan(*_timeline(user))
+
+    return Size("a timeline entry beside its tweet", _grown_bytes(check_all) / (users * followed * each))
+
+
+def fan_out_entry_size(scale: Scale) -> Size:
+    """Return what an entry takes that came with a post; its tail is shared by all timelines."""
+    users, posts = scale.of(200), scale.of(1_000)
+    engine = _twip(users, 1)
+    rendered = [(keys.post_key(1, tick), keys.tweet(tick, 140)) for tick in range(posts)]
+
+    def post_all() -> None:
+        for key, value in rendered:
+            engine.put(key, value)
+
+    return Size("a timeline entry of a fan-out", _grown_bytes(post_all) / (users * posts))
+
+
+def _grown_bytes(work: Callable[[], None]) -> int:
     gc.collect()
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for first, last in ranges:
-        engine.scan(first, last)
+    work()
     gc.collect()
-    after = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return Size("a timeline entry beside its tweet", (after - before) / (users * followed * each))
+    return grown
 
 
 #: What has a size worth knowing, by a part of its name.
-SIZES: Final = {"timeline entry": timeline_entry_size}
+SIZES: Final = {"timeline entry": entry_size, "timeline entry of a fan-out": fan_out_entry_size}

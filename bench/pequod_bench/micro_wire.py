@@ -87,15 +87,36 @@ def decode(_: Scale) -> Samples:
         yield _RUN, clock() - begun
 
 
-def serve(_: Scale) -> Samples:
-    """Parse a message of 256 checks, run it on the engine and serialise the reply."""
-    executor = _executor()
-    for number in count():
-        data = _checks(number % _TURNS, _RUN).message(number).SerializeToString()
-        begun = clock()
-        (reply,) = executor.execute(ExecuteRequest.FromString(data))
-        reply.SerializeToString()
-        yield _RUN, clock() - begun
+def serve(columns: Callable[[int], Columns]) -> Callable[[Scale], Samples]:
+    """Return what parses messages of 256 commands, runs them on the engine and serialises the replies."""
+
+    def samples(_: Scale) -> Samples:
+        executor = _executor()
+        for number in count():
+            data = columns(number % _TURNS).message(number).SerializeToString()
+            begun = clock()
+            (reply,) = executor.execute(ExecuteRequest.FromString(data))
+            reply.SerializeToString()
+            yield _RUN, clock() - begun
+
+    return samples
+
+
+@cache
+def _gets(turn: int) -> Columns:
+    columns = Columns()
+    for i in range(_RUN):
+        columns.get(keys.subscription_key((turn + i * 7919) % _USERS, 1))
+    return columns
+
+
+@cache
+def _puts(turn: int) -> Columns:
+    columns = Columns()
+    for i in range(_RUN):
+        # Other values with each turn, or nothing would change.
+        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET)
+    return columns
 
 
 async def _execute(size: int, client: AsyncClient, number: int) -> int:
@@ -198,5 +219,7 @@ async def _channel(target: str) -> aio.Channel:
 HALVES: Final = (
     Workload("client: encode", "a check in a message of 256", encode),
     Workload("client: decode", "a check in a reply to 256", decode),
-    Workload("server: parse, run, serialise", "a check in a message of 256", serve),
+    Workload("server: checks", "a check in a message of 256", serve(partial(_checks, size=_RUN))),
+    Workload("server: gets", "a get in a message of 256", serve(_gets)),
+    Workload("server: puts", "a put in a message of 256", serve(_puts)),
 )

@@ -1,12 +1,12 @@
 """Where a tick's time goes, by what the engine had to do for it.
 
-    check, first            a range was computed: somebody logged in
-    check after subscribe   a log was applied
-    check                   everything was there and fresh
+    check, first            the user's first: the timeline is computed
+    check after subscribe   the user's subscriptions changed since the last check: a log is applied
+    check                   everything is there and fresh
     post                    and its fan-out
     subscribe               noted in the log
 
-Checks are told apart by the join's own counters, read outside the time that counts. What is read is the thread's
+The commands alone tell the kinds, so they are the same however an engine does its work. What is read is the thread's
 CPU time, since a single pause by the operating system is longer than a thousand checks; a reading takes 1 to 2 µs,
 which is measured and taken off.
 """
@@ -28,6 +28,7 @@ from rich.table import Table
 
 from pequod.client import Result
 from pequod.engine import Engine
+from pequod_bench import keys
 from pequod_bench.commands import Batch
 from pequod_bench.verify import Reply
 
@@ -72,6 +73,9 @@ class Phases:
         #: Kind of each command, and the CPU time that it took.
         self.kinds = bytearray()
         self.nanos = array("q")
+        #: Users who have checked, and those of them whose subscriptions changed since their last check.
+        self._checked: set[bytes] = set()
+        self._changed: set[bytes] = set()
 
     def execute(self, engine: Engine, batch: Batch) -> Reply:
         """Carry out a batch, command by command.
@@ -81,31 +85,40 @@ class Phases:
         """
         reading = reading_ns()
         put, scan = engine.put, engine.scan
-        counters = [join.counters for join in engine._catalog]
         results: list[Result] = []
         arguments = batch.arguments
         for kind, key, argument in zip(batch.kinds, arguments[::2], arguments[1::2], strict=True):
             if kind == PUT:
+                revision = engine.revision
                 begun = clock()
                 put(key, argument)
                 spent = clock() - begun - reading
                 results.append(None)
-                self.kinds.append(POST if key.startswith(b"p|") else SUBSCRIBE)
+                self.kinds.append(self._kind_of_put(key, is_change=engine.revision > revision))
             else:
-                computed = sum(counter.computed_ranges for counter in counters)
-                log_applied = sum(counter.log_applied for counter in counters)
                 begun = clock()
                 rows = scan(key, argument)
                 spent = clock() - begun - reading
                 results.append(rows)
-                if sum(counter.computed_ranges for counter in counters) > computed:
-                    self.kinds.append(CHECK_FIRST)
-                elif sum(counter.log_applied for counter in counters) > log_applied:
-                    self.kinds.append(CHECK_AFTER_SUBSCRIBE)
-                else:
-                    self.kinds.append(CHECK)
+                self.kinds.append(self._kind_of_check(key))
             self.nanos.append(spent)
         return results
+
+    def _kind_of_put(self, key: bytes, *, is_change: bool) -> int:
+        if key.startswith(b"p|"):
+            return POST
+        if is_change:
+            self._changed.add(keys.user_of(key))
+        return SUBSCRIBE
+
+    def _kind_of_check(self, first: bytes) -> int:
+        user = keys.user_of(first)
+        is_after_subscribe = user in self._changed
+        self._changed.discard(user)
+        if user not in self._checked:
+            self._checked.add(user)
+            return CHECK_FIRST
+        return CHECK_AFTER_SUBSCRIBE if is_after_subscribe else CHECK
 
     def costs(self, tick_count: int) -> tuple[PhaseCost, ...]:
         """Return what each kind of operation took, those that did not occur left out."""

@@ -19,7 +19,7 @@ from typing import IO, Final
 
 import psutil
 
-from pequod.language.errors import PequodError
+from pequod.errors import PequodError
 
 #: How the server tells its address when it listens.
 _SERVING: Final = re.compile(r"serving on (\S+)\n")

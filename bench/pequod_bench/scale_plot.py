@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pequod.engine import PequodError
+from pequod.errors import PequodError
 from pequod_bench.scale_point import Point
 
 #: (attribute of a point, what it is called)

@@ -22,7 +22,7 @@ from tempfile import TemporaryFile
 from typing import IO, Final, Literal
 
 from pequod.client import AsyncClient
-from pequod.language.errors import PequodError
+from pequod.errors import PequodError
 from pequod_bench.process import NICE, said_so_far
 
 #: How to read: a stream of chunks of its own, or one command of a batch that is continued until it is whole.

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod.client import AsyncClient
-from pequod.language.errors import PequodError
+from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.commands import Batch
 from pequod_bench.latency import Latencies, latencies, open_loop

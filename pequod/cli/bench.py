@@ -233,15 +233,13 @@ def micro(
 ) -> None:
     """Measure single operations: µs an operation, least, median and 99th percentile."""
     from pequod_bench.micro import FULL, SMOKE, measure, print_results, to_json
-    from pequod_bench.micro_engine import SIZES, WORKLOADS
-    from pequod_bench.micro_reads import READS
-    from pequod_bench.micro_structures import STRUCTURE_SIZES, STRUCTURES
+    from pequod_bench.micro_engine import ENGINE, SIZES
     from pequod_bench.micro_wire import HALVES, Wire
     from pequod_bench.process import started_server
     from rich.console import Console
 
     scale = SMOKE if smoke else FULL
-    workloads = (*WORKLOADS, *READS, *STRUCTURES, *HALVES)
+    workloads = (*ENGINE, *HALVES)
     if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
         from pequod_bench.micro_feed import FEED
 
@@ -249,7 +247,7 @@ def micro(
     results = [measure(workload, scale) for workload in workloads if only in workload.name]
     with started_server() as (target, _), closing(Wire(target)) as wire:
         results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]
-    sizes = [size(scale) for name, size in (SIZES | STRUCTURE_SIZES).items() if only in name]
+    sizes = [size(scale) for name, size in SIZES.items() if only in name]
     if json:
         print(to_json(results, sizes))
     else:
@@ -369,10 +367,8 @@ def compare(
     ] = "pequod,redis,client-pequod,memcached,postgres,postgres-calls,postgres-query",
     figures: Annotated[
         str,
-        typer.Option(
-            "--figures", metavar="NAME,...", help="Of 7, 8, 9, maintenance, celebrity, latency, ycsb, factors."
-        ),
-    ] = "7,8,9,maintenance,celebrity,latency,ycsb,factors",
+        typer.Option("--figures", metavar="NAME,...", help="Of 7, 8, 9, maintenance, celebrity, latency, ycsb."),
+    ] = "7,8,9,maintenance,celebrity,latency,ycsb",
     graph: Graph = "synthetic",
     seed: Seed = 1,
     tweet_bytes: TweetBytes = 140,

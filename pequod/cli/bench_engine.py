@@ -26,34 +26,31 @@ class Collector(StrEnum):
 @app.command(
     "factors",
     epilog=examples(
-        "pequod bench factors                                      (two minutes of CPU time)",
-        "pequod bench factors --only scan --rounds 3               (one structure, ten seconds)",
-        "pequod bench factors --users 5000 --ticks 200000 --json   (half an hour)",
+        "pequod bench factors                                      (half a minute of CPU time)",
+        "pequod bench factors --only kernel --rounds 3             (one part, ten seconds)",
+        "pequod bench factors --users 5000 --ticks 200000 --json   (some minutes)",
     ),
 )
 def factors(
     users: Users = 1_000,
     ticks: Ticks = 20_000,
     seed: Seed = 1,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Pairs of runs for each structure.")] = 5,
-    only: Annotated[str, typer.Option("--only", help="Only the structures whose names hold this.")] = "",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Pairs of runs for each part.")] = 5,
+    only: Annotated[str, typer.Option("--only", help="Only the parts whose names hold this.")] = "",
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Tiny sizes, one round: shows that all run, figures mean nothing.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Take out the engine's structures one by one: how many times more does Twip cost the plain way?
+    """Switch off parts of the engine, one at a time: how many times more does Twip cost without?
 
-    Runs alternate, as it is and plain, in this process and without a wire; ratios are of CPU time. All runs must
-    answer the same, and the first what a computation from scratch gives. A run costs some 20 µs a tick and 2 µs a
-    subscription (users follow 110 others), the plain ones up to three times that.
+    Runs alternate, as it is and with the part off, in this process and without a wire; ratios are of CPU time. All
+    runs must answer the same, and the first what a computation from scratch gives. A run costs some 20 µs a tick and
+    2 µs a subscription (users follow 110 others).
     """
-    from pequod_bench.pure import require_pure_engine
+    from pequod_bench.factors import analyse
     from pequod_bench.twip import Settings
     from rich.console import Console
-
-    require_pure_engine()
-    from pequod_bench.factors import analyse
 
     settings = Settings(users=60 if smoke else users, ticks=1_500 if smoke else ticks, seed=seed)
     found = analyse(settings, 1 if smoke else rounds, only, progress_bars(json))

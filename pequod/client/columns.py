@@ -3,7 +3,7 @@
     batch.put(k, v); batch.scan(a, b)   kinds      2 4
                                         arguments  k v a b
 
-Bench rows: client, encode and decode per command.
+Bench rows: client: encode; client: decode.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from pequod.engine.base.rows import Rows
 from pequod.engine.engine import Engine
 from pequod.engine.joins.installed import Join
+from pequod.engine.joins.timeline import general_way
 from pequod.engine.joins.watches import Change, Watch, change_bytes
 from pequod.engine.memory.eviction import PINNED
 from pequod.engine.memory.ledger import UNLIMITED, Ledger, MemoryStatistics
@@ -97,5 +98,6 @@ __all__ = [
     "Upkeep",
     "Watch",
     "change_bytes",
+    "general_way",
     "prefix_end",
 ]

@@ -289,7 +289,7 @@ class Engine:
 
         Cost:
             That of `put` for each row; for ascending keys of tables that nobody watches and whose readers have nothing
-            materialised, a quarter of it.
+            materialised, a quarter of it (bench row: put run).
         """
         for key, value in zip(keys, values, strict=True):
             if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_max:
@@ -443,6 +443,7 @@ class Engine:
             return table.slice(first, last, limit, reverse=reverse)
         read = self._reads.begin(now)
         if table.presence.holds(first, last, read.number):
+            # Bench row: scan, loaded.
             return table.slice(first, last, limit, reverse=reverse)
         return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=read)
 

@@ -4,8 +4,9 @@
     arguments  first last   key value  key         counts    2
                                                    keys      k k       values  v v
 
-Bench rows: wire, Execute. Everything in the loop is a local; rows are moved by extending lists. A reply that grows too
-long is told in pieces: the loop stops where a piece is full, and goes on there once that was sent.
+Everything in the loop is a local; rows are moved by extending lists (bench rows: server: checks; server: gets; server:
+puts). A reply that grows too long is told in pieces: the loop stops where a piece is full, and goes on there once that
+was sent.
 """
 
 from __future__ import annotations

@@ -7,14 +7,20 @@ import json
 from pathlib import Path
 
 import pytest
+from pequod_bench.commands import load_batches
+from pequod_bench.engine_twip import execute
+from pequod_bench.keys import PUSH_JOIN
+from pequod_bench.phases import CHECK_AFTER_SUBSCRIBE, CHECK_FIRST, Phases
 from pequod_bench.process import started_server
 from pequod_bench.progress import QUIET
-from pequod_bench.twip import Settings
+from pequod_bench.twip import Settings, prepare
 from pequod_bench.wire_twip import NotEmptyError, run
+from pequod_grammar import parse
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import Client
+from pequod.engine import Engine
 
 TINY = ("--users", "200", "--ticks", "4000", "--seed", "3", "--tweet-bytes", "5")
 
@@ -112,4 +118,22 @@ def test_phases_account_for_every_command() -> None:
     # Everyone active computes their timeline once; what follows is kept up to date.
     assert phases["check, first"]["count"] == report["active_users"]
     assert phases["check after subscribe"]["count"] > 0
+
+
+def test_phases_tell_from_the_commands_what_the_engine_did() -> None:
+    prepared = prepare(Settings(users=200, ticks=4_000, seed=3))
+    engine, phases = Engine(), Phases()
+    engine.add_joins(parse(PUSH_JOIN))
+    for batch in load_batches(prepared.stream, 5, 512):
+        execute(engine, batch)
+    for batch in prepared.batches:
+        phases.execute(engine, batch)
+    join = engine.statistics().joins["t"]
+    assert phases.kinds.count(CHECK_FIRST) == join.computed_ranges
+    # A check may apply several subscriptions.
+    assert 0 < phases.kinds.count(CHECK_AFTER_SUBSCRIBE) <= join.log_applied
+    assert join.log_applied < 1.2 * phases.kinds.count(CHECK_AFTER_SUBSCRIBE) + 20
+
+
+def test_a_run_without_phases_tells_none() -> None:
     assert twip("engine-twip", *TINY)["phases"] == []

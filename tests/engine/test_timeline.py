@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine
+from pequod.engine import Engine, general_way
 from pequod.engine.joins import timeline
 from pequod.engine.joins.installed import InstalledJoin
 from tests.engine.joins import put_all
@@ -49,10 +47,11 @@ def test_which_joins_the_kernel_is_for_is_decided_when_they_are_compiled(text: s
 @pytest.mark.parametrize("text", KINDS)
 def test_the_kernel_can_be_switched_off(text: str) -> None:
     engine = Engine()
-    with patch.object(timeline, "is_on", new=False):
-        engine.add_joins(parse(text))
-        (join,) = engine._catalog
+    engine.add_joins(parse(text))
+    (join,) = engine._catalog
+    with general_way():
         assert _kind(join) == (False, False, False, False)
+    assert timeline.is_on
 
 
 @pytest.mark.parametrize("groups_are_alike", [True, False])

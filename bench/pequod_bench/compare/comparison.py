@@ -10,13 +10,12 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from pequod.engine import PequodError
+from pequod.errors import PequodError
 from pequod_bench.compare.freshness import Freshness
 from pequod_bench.compare.machine import Machine
 from pequod_bench.compare.measure import Outcome
 from pequod_bench.compare.openloop import LatencyResult
 from pequod_bench.compare.trials import Failure
-from pequod_bench.factors import Factors
 from pequod_bench.phases import PhaseCost
 
 #: Runtime as a multiple of Pequod's, in the paper's figure 7.
@@ -114,7 +113,6 @@ class Comparison:
     latencies: list[LatencyResult] = field(default_factory=list)
     freshness: list[Freshness] = field(default_factory=list)
     ycsb: list[StoreResults] = field(default_factory=list)
-    factors: Factors | None = None
 
     def where(self) -> str:
         """Say in one sentence what was measured, when and where."""
@@ -135,7 +133,6 @@ class Comparison:
         found = [(title, outcome.difference) for title, outcomes in runs for outcome in outcomes]
         found += [(result.title, result.difference) for result in self.latencies]
         found += [(result.title, result.difference) for result in self.freshness]
-        found += [("factors", self.factors.difference)] if self.factors else []
         return [f"{title}: {difference}" for title, difference in found if difference]
 
     def to_json(self) -> str:

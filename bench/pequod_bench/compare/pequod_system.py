@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from types import FunctionType
 from typing import Final
 
 from pequod.client import AsyncClient
+from pequod.engine import Engine
 from pequod_bench.compare.pequod_client import ClientSession
 from pequod_bench.compare.pequod_joins import JoinSession, Timelines
 from pequod_bench.compare.system import Found, Presence, Server, Workload
 from pequod_bench.process import started_server
-from pequod_bench.pure import is_pure_engine
 
 #: First checks of large timelines may take a while.
 TIMEOUT_S: Final = 120.0
@@ -39,7 +40,7 @@ class PequodSystem:
 
     def find(self) -> Presence:
         """Find it; it is always there."""
-        engine = "pure Python" if is_pure_engine() else "compiled"
+        engine = "pure Python" if isinstance(Engine.put, FunctionType) else "compiled"
         return Found(
             Path(sys.executable), f"pequod {version('pequod')}, engine {engine}, Python {sys.version.split()[0]}"
         )

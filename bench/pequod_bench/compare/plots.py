@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from pequod_bench.compare.comparison import Comparison, Line, StoreResults, paper_ratio, ratios, server_ratios, spread
 from pequod_bench.compare.openloop import LatencyResult
-from pequod_bench.factors import Factors
 
 #: Text stays text, and one comparison gives one file.
 _STYLE: Final[dict[Any, Any]] = {
@@ -43,8 +42,6 @@ def figures(comparison: Comparison) -> dict[str, str]:
             found["latency"] = _latencies(comparison.latencies)
         if comparison.ycsb:
             found["ycsb"] = _ycsb(comparison.ycsb)
-        if comparison.factors:
-            found["factors"] = _factors(comparison.factors)
     return found
 
 
@@ -124,22 +121,6 @@ def _ycsb(workloads: list[StoreResults]) -> str:
     axes.set_xticks(range(len(workloads)), [workload.letter for workload in workloads])
     axes.set_ylabel("operations a second")
     axes.legend(frameon=False)
-    return _svg(figure)
-
-
-def _factors(factors: Factors) -> str:
-    figure = Figure(figsize=(7.5, 0.6 + 0.45 * len(factors.results)), layout="constrained")
-    axes: Axes = figure.subplots()
-    for row, result in enumerate(factors.results):
-        axes.barh(row - 0.18, result.run, 0.34, color=_OURS)
-        axes.annotate(f" {result.run:.2f}", (result.run, row - 0.18), va="center", fontsize=9)
-        if result.paper_run is not None:
-            axes.barh(row + 0.18, result.paper_run, 0.34, color=_PAPER)
-            axes.annotate(f" {result.paper_run:.2f}", (result.paper_run, row + 0.18), va="center", fontsize=9)
-    axes.set_yticks(range(len(factors.results)), [result.name for result in factors.results])
-    axes.invert_yaxis()
-    axes.axvline(1, color="#333333", linewidth=0.8)
-    axes.set_xlabel("CPU without it, as it is = 1 (blue: here; grey: the paper)")
     return _svg(figure)
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from pequod.engine import PequodError
+from pequod.errors import PequodError
 from pequod_bench.compare.comparison import Comparison
 from pequod_bench.compare.markdown import goals_text, table_text
 from pequod_bench.compare.tables import tables
 
 BEGIN: Final = "<!-- compare: figures -->"
 END: Final = "<!-- compare: end -->"
-#: Shown elsewhere in the same file.
-_ELSEWHERE: Final = frozenset({"factors"})
 
 
 class UnmarkedError(PequodError):
@@ -25,8 +23,7 @@ def figures_text(comparison: Comparison) -> str:
     lines = [f"`{comparison.command}`", "", comparison.where(), ""]
     lines += ["#### Goals", "", goals_text(comparison), ""]
     for table in tables(comparison):
-        if table.section not in _ELSEWHERE:
-            lines += [f"#### {table.title}", "", table_text(table), "", table.note, ""]
+        lines += [f"#### {table.title}", "", table_text(table), "", table.note, ""]
     return "\n".join(lines).rstrip()
 
 

@@ -36,10 +36,6 @@ class Scale:
     #: YCSB.
     records: int = 10_000
     operations: int = 20_000
-    #: Factors of the engine.
-    factor_users: int = 500
-    factor_ticks: int = 10_000
-    factor_rounds: int = 2
 
 
 FEW_MINUTES: Final = Scale()
@@ -62,9 +58,6 @@ QUICK: Final = Scale(
     freshness_posts=100,
     records=1_000,
     operations=2_000,
-    factor_users=60,
-    factor_ticks=2_000,
-    factor_rounds=1,
 )
 #: Twenty minutes on two quiet cores; what the figures in bench/README.md come from.
 REFERENCE: Final = Scale(
@@ -85,7 +78,4 @@ REFERENCE: Final = Scale(
     freshness_posts=1_000,
     records=20_000,
     operations=50_000,
-    factor_users=1_000,
-    factor_ticks=20_000,
-    factor_rounds=3,
 )

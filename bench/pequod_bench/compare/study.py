@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal, TypeVar
 
-from pequod.engine import PequodError
+from pequod.errors import PequodError
 from pequod_bench.compare import freshness, materialisation, newp, openloop, variants, ycsb
 from pequod_bench.compare.comparison import Comparison, Line, Point, StoreResults, SystemResult
 from pequod_bench.compare.machine import this_command, this_commit, this_machine
@@ -20,14 +20,12 @@ from pequod_bench.compare.systems import SYSTEMS, SYSTEMS_BY_CALL
 from pequod_bench.compare.trials import Trials
 from pequod_bench.compare.ycsb_stores import CONTENDERS, run_ycsb
 from pequod_bench.engine_twip import run as run_engine
-from pequod_bench.factors import analyse
 from pequod_bench.phases import PhaseCost, Phases
 from pequod_bench.progress import QUIET, ProgressBars
-from pequod_bench.pure import CompiledEngineError, require_pure_engine
 from pequod_bench.stream import make_stream
 from pequod_bench.twip import Settings as TwipSettings
 
-Section = Literal["7", "8", "9", "maintenance", "celebrity", "latency", "ycsb", "factors"]
+Section = Literal["7", "8", "9", "maintenance", "celebrity", "latency", "ycsb"]
 Subject = TypeVar("Subject")
 Here = Mapping[str, tuple[System, str]]
 
@@ -264,23 +262,6 @@ def _ycsb(settings: Settings, here: Here, trials: Trials, found: Comparison) -> 
             found.ycsb.append(StoreResults(mix.letter, mix.text, scale.operations, stores))
 
 
-def _factors(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
-    del here
-    scale = settings.scale
-    twip = TwipSettings(users=scale.factor_users, ticks=scale.factor_ticks, seed=settings.seed)
-    found.sizes["factors"] = (
-        f"{scale.factor_users:,} users, {scale.factor_ticks:,} operations, {scale.factor_rounds} rounds; the engine "
-        "alone, without a wire"
-    )
-    try:
-        require_pure_engine()
-    except CompiledEngineError as error:
-        found.skipped["factors"] = str(error)
-        return
-    for factors in trials.attempt("factors", "factors", lambda: analyse(twip, scale.factor_rounds, "", trials.bars)):
-        found.factors = factors
-
-
 #: In the order in which they are made and reported.
 STUDIES: Final[dict[Section, Callable[[Settings, Here, Trials, Comparison], None]]] = {
     "7": _twip,
@@ -290,6 +271,5 @@ STUDIES: Final[dict[Section, Callable[[Settings, Here, Trials, Comparison], None
     "celebrity": _celebrity,
     "latency": _latency,
     "ycsb": _ycsb,
-    "factors": _factors,
 }
 SECTIONS: Final[tuple[Section, ...]] = tuple(STUDIES)

@@ -20,9 +20,8 @@ from pequod_bench.compare.comparison import (
 from pequod_bench.compare.freshness import Freshness
 from pequod_bench.compare.measure import Outcome
 from pequod_bench.compare.openloop import LatencyResult
-from pequod_bench.factors import Factors
 from pequod_bench.latency import Latencies
-from pequod_bench.phases import NAMES, PhaseCost
+from pequod_bench.phases import PhaseCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,6 @@ def tables(comparison: Comparison) -> list[Table]:
         found.append(_freshness(comparison.freshness))
     if comparison.ycsb:
         found.append(_ycsb(sizes["ycsb"], comparison.ycsb))
-    if comparison.factors:
-        found.append(_factors(sizes["factors"], comparison.factors))
     return found
 
 
@@ -274,26 +271,3 @@ def _store_figures(outcomes: Sequence[Outcome], count: int) -> list[str]:
         f"{of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / count * 1e6).median:.1f}",
         f"{of_all(outcomes, lambda outcome: outcome.server_mib).median:,.0f}",
     ]
-
-
-def _factors(size: str, factors: Factors) -> Table:
-    def shown(ratio: float | None) -> str:
-        return "" if ratio is None else f"{ratio:.2f}"
-
-    return Table(
-        section="factors",
-        title="What each structure of the engine is worth",
-        note=f"{size}. How many times more CPU (and memory) Twip takes the plain way, everything else as it is, "
-        f"which is {factors.us_per_tick:.1f} µs an operation and {factors.memory_mib:.0f} MiB. All ways gave "
-        "the same answers.",
-        columns=["structure, or the plain way", "whole run", *NAMES, "memory", "paper", "paper, memory"],
-        rows=[
-            [
-                f"{result.name}; {result.plain}",
-                f"{result.run:.2f}",
-                *(shown(result.phases.get(name)) for name in NAMES),
-                *map(shown, (result.memory, result.paper_run, result.paper_memory)),
-            ]
-            for result in factors.results
-        ],
-    )

@@ -14,7 +14,8 @@ calls back: it takes rows, contexts and those who wait, and changes or returns t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from pequod.engine.base.rows import Rows, SortedRows
@@ -27,8 +28,22 @@ from pequod.language.spec import DELIMITER, JoinSpec, Operator, Slot
 if TYPE_CHECKING:
     from pequod.engine.joins.contexts import Context
 
-#: Tests switch the kernel off for the plans that are compiled meanwhile, to compare it with the general way.
+#: Plans that are compiled while this is not so do without the kernel.
 is_on = True
+
+
+@contextmanager
+def general_way() -> Iterator[None]:
+    """Compile plans without the kernel meanwhile, so that tests and benchmarks can compare it with the general way.
+
+    A plan is compiled by the first read of its kind, not when its join is installed.
+    """
+    global is_on  # noqa: PLW0603 -- one switch for all engines of the process
+    before, is_on = is_on, False
+    try:
+        yield
+    finally:
+        is_on = before
 
 
 class Splice(NamedTuple):

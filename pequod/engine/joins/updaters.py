@@ -168,7 +168,7 @@ class Site:
                 ledger.change_updaters(EXTRAS)
 
     def add_all(self, frame_keys: list[FrameKey], context: Context) -> None:
-        """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: first check)."""
+        """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: check, first)."""
         by_key, order = self._by_key, self._order
         held = context.updaters
         counts = len(by_key), len(held)

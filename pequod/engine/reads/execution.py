@@ -112,7 +112,7 @@ class Execution:
         """Return all contributions to the range.
 
         Cost:
-            O(keys in the containing ranges); bench row: first check.
+            O(keys in the containing ranges); bench row: check, first, general way.
         """
         self._batch = Batch(self._last_depth + 1)
         self._descend(0)
@@ -197,7 +197,7 @@ class Execution:
     def _fill(self, timeline: Timeline, known: int, rows: Rows) -> bool:
         """Do what `_loop`, `_choose` and `_descend` do by the timeline's kernel, if it can; tell whether it did.
 
-        Bench row: check, first: 2.5 times faster for each subscription.
+        It is 2.5 times faster for each subscription (bench rows: check, first; check, first, general way).
         """
         copied = timeline.depth + 1
         narrowed, is_steady = self._plan.steps[copied].containing.narrow(self._env, self._first, self._last)

@@ -48,7 +48,7 @@ class Scans:
         if limit is None or reverse:
             return self._scan_whole(first, last, limit, reverse=reverse, read=read)
         # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
-        # them for each piece. Rows may go meanwhile; then it takes more.
+        # them for each piece (bench row: scan in pieces). Rows may go meanwhile; then it takes more.
         wanted = limit
         while True:
             bound = self._reach(first, last, wanted)

@@ -174,7 +174,7 @@ class Decoder:
         """Take in a message of a row; tell whether it is done with. If not, `events` is to be awaited.
 
         Cost:
-            3 µs for a row that nobody has (`feed, dropped` of `pequod bench micro`).
+            3 µs for a row that nobody has (bench row: feed, dropped).
         """
         kind = data[0]
         if kind not in ROWS:

@@ -39,7 +39,6 @@ from pequod_bench.stream import CHECK, POST
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from pequod.engine.base import rows
 
 
 def test_compare_runs_what_is_installed_and_says_what_is_left_out(
@@ -70,9 +69,6 @@ def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_pat
     result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
-    if section == "factors" and rows.__file__.endswith(".so"):
-        assert "compiled" in report["skipped"]["factors"]
-        return
     fields = {"7": ["twip", "phases"], "8": ["materialisation"], "9": ["newp"], "celebrity": ["celebrities"]}
     fields["latency"] = ["latencies", "freshness"]
     for field in fields.get(section, [section]):
@@ -92,7 +88,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_pat
     ("arguments", "message"),
     [
         (["--systems", "pequod,oracle"], "there is no system 'oracle'; there are pequod, redis"),
-        (["--figures", "7,10"], "--figures takes 7, 8, 9, maintenance, celebrity, latency, ycsb, factors"),
+        (["--figures", "7,10"], "--figures takes 7, 8, 9, maintenance, celebrity, latency, ycsb"),
         (["--quick", "--reference"], "take one"),
     ],
 )
