@@ -102,7 +102,7 @@ app.add_typer(bench.app, name="bench")
 
 @contextmanager
 def _variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable for the length of a command: it stands above defaults, and below the command's own options."""
+    """Set a variable during a command: it takes precedence over defaults, and the command's own options over it."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -157,7 +157,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options before a command."""
     if target is not None:
         context.with_resource(_variable("PEQUOD_TARGET", target))
     present_security.set(Security(tls, ca, certificate, key, token_file, insecure))

@@ -1,4 +1,4 @@
-"""backfill: have Spark compute a join for a server, and load it while the server goes on."""
+"""backfill: Spark computes a join for a server and loads it, while the server keeps serving."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ The join must be push, its value source the last one, and all its sources writte
 17 or newer.
 """
 
-#: How often a server that was started anew is filled again.
+#: How often a restarted server is filled again.
 _RESTARTS_MAX: Final = 2
-#: How long a server that went away is waited for.
+#: How long to wait for a server that does not answer.
 _RETURN_S: Final = 30.0
 
-#: What a source row is taken to give, before it is known: posts are in many timelines.
+#: The expected number of output rows for each source row, before it is counted: posts are in many timelines.
 _ROWS_OF_SOURCE: Final = 10
-#: What is wrong with a copy of other columns.
+#: The message for a copy of the sources whose columns are wrong.
 _NO_ROWS: Final = "has no columns key and value, binary or text; `pequod dump '' -o base.parquet` makes such files"
 
 app: Final = typer.Typer(help=_HELP, invoke_without_command=True, rich_markup_mode=None)
@@ -108,7 +108,7 @@ def backfill(
     from pequod_spark.backfill import Begun, Request
 
     request, connection = Request(join, first, last, level, part_rows), spark_connection(target)
-    # Before Spark starts, so that what the server refuses is refused at once.
+    # Before Spark starts, so that the command fails at once if the server refuses.
     begun = Begun(connection.client, request)
     try:
         rows = _ROWS_OF_SOURCE * begun.source_count
@@ -128,7 +128,7 @@ def backfill(
 def _run(
     spark: SparkSession, connection: Connection, begun: Begun, request: Request, read: Read | None
 ) -> dict[str, int]:
-    """Run a backfill, anew if the server was started anew meanwhile."""
+    """Run a backfill, and run it again if the server was restarted meanwhile."""
     from pequod_spark.backfill import BackfillFailedError
     from pequod_spark.backfill import Begun as BegunAnew
 
@@ -148,7 +148,7 @@ def _run(
 
 
 def _is_another(connection: Connection, begun: Begun, source_count: int) -> bool:
-    """Tell whether another server answers than before, once it has got the join and its sources again."""
+    """Return whether a restarted server answers; wait until it has the join and its sources again."""
     from pequod_spark.backfill import count_sources
 
     from pequod.errors import UnavailableError
@@ -196,7 +196,7 @@ def cancel(
     ] = None,
     target: Target = DEFAULT_TARGET,
 ) -> None:
-    """End backfills under way; what is loaded stays. Exit code 1 if there is none."""
+    """End backfills under way; the loaded rows stay. Exit code 1 if there is none."""
     with connected(target) as client:
         live = [one for one in client.backfills.list() if not one.ended and join in (None, one.join)]
         for one in live:
@@ -229,14 +229,14 @@ def _json(one: BackfillStatus) -> str:
 
 
 def _patient(master: str) -> str:
-    """Let tasks of a local master be tried again, as those of a cluster are: local[2] -> local[2,4]."""
+    """Have a local master retry failed tasks, as a cluster does: local[2] -> local[2,4]."""
     if master.startswith("local[") and "," not in master:
         return master[:-1] + ",4]"
     return "local[1,4]" if master == "local" else master
 
 
 def _refuse_columns(file: Path) -> None:
-    """End the command if a Parquet file has no rows of a server."""
+    """End the command if a Parquet file does not have the columns of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -263,7 +263,7 @@ def _read_parquet(spark: SparkSession, path: str) -> Read:
 
 @contextmanager
 def _progress(join: str) -> Iterator[Callable[[BackfillStatus], None]]:
-    """Show a bar where a person watches."""
+    """Show a progress bar if a person watches."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

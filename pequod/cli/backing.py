@@ -51,9 +51,9 @@ FeedName = Annotated[
     ),
 )
 def check(file: MappingFile, database: Database, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
-    """Compare a mapping with the real schema, and with what is installed, and print advice.
+    """Compare a mapping with the real schema and with the installed triggers, and print advice.
 
-    Exit code 3 with everything that does not fit, 4 if the database does not answer.
+    Exit code 3 if anything does not fit, with all of it; 4 if the database does not answer.
     """
     store = _store(file, database, feed, feed_name)
     for line in _run(store, store.check()):
@@ -133,11 +133,11 @@ def uninstall(
     feed_name: FeedName = "pequod",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take out what `install`, and servers of this feed name, made in the database; print the statements, and ask.
+    """Remove what `install` and servers with this feed name made in the database; print the statements, and ask.
 
-    SQLite: the triggers and the table of changes. PostgreSQL: publication and slot, triggers and functions, and REPLICA
-    IDENTITY goes back to what it was. Tables, their rows and other feeds stay as they are. Stop the servers first: a
-    slot in use is refused (exit code 3). Exit code 1 if nothing is there.
+    SQLite: the triggers and the table of changes. PostgreSQL: publication and slot, triggers and functions; REPLICA
+    IDENTITY is set back. Tables, their rows and other feeds stay as they are. Stop the servers first: a slot in use is
+    refused (exit code 3). Exit code 1 if there is nothing to remove.
     """
     store = _open(database, feed_name=feed_name)
     statements = _run(store, store.removal())
@@ -162,10 +162,10 @@ def uninstall(
     ),
 )
 def drop_slot(database: Database, feed_name: FeedName = "pequod") -> None:
-    """Drop the replication slot of a server that is gone, which keeps the log of the database until its disk is full.
+    """Drop the replication slot of a server that is gone; the slot keeps the database's log until the disk is full.
 
-    A slot in use is refused, with who uses it (exit code 3). A server that comes back makes its slot anew, and reads
-    everything again. Exit code 1 if there is no such slot.
+    A slot in use is refused, with the name of its user (exit code 3). A server that comes back makes its slot again and
+    reads everything again. Exit code 1 if there is no such slot.
     """
     if not database.startswith(_POSTGRES):
         fail(ExitCode.USAGE, "only PostgreSQL has slots; give its URL, postgresql://...")

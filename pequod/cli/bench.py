@@ -45,14 +45,14 @@ class Loop(StrEnum):
 
 
 class Delivery(StrEnum):
-    """Who gets posts where no join keeps timelines."""
+    """The users to whom the client delivers posts, where no join keeps timelines."""
 
     FOLLOWERS = "followers"
     ACTIVE = "active"
 
 
 class Shape(StrEnum):
-    """What is scanned beside checks."""
+    """What a client scans while others check."""
 
     TABLE = "table"
     GROUPS = "groups"
@@ -274,9 +274,9 @@ def stall(
     smoke: Smoke = False,
     json: Json = False,
 ) -> None:
-    """Measure checks of timelines beside a client that scans a large range all the time, and the server's memory.
+    """Measure checks of timelines while another client scans a large range all the time, and the server's memory.
 
-    Latencies count from the moment at which a check was to start.
+    Latencies count from the time at which a check was due.
     """
     from pequod_bench.stall import Settings, run
     from rich.console import Console
@@ -405,10 +405,10 @@ def compare(
     """Repeat the Pequod paper's evaluation beside real peers: Redis, memcached and PostgreSQL.
 
     Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins. Then push, pull
-    and snapshots; celebrities kept apart; latencies at fixed rates and how late posts show; YCSB; and what each
-    structure of the engine is worth. Each server is started for its run, in a directory of its own, if it is
-    installed; all get the same operations, and what they hold at the end must be equal. One that fails is reported,
-    and the others go on. Sizes in brackets: plain, --quick, --reference.
+    and snapshots; celebrities kept apart; latencies at fixed rates and how late posts show; YCSB; and the worth of each
+    structure of the engine. Each server that is installed is started for its run, in its own directory; all get the
+    same operations, and their final contents must be equal. If one fails, it is reported and the others run. Sizes in
+    brackets: plain, --quick, --reference.
     """
     from dataclasses import replace
 
@@ -458,7 +458,7 @@ def compare(
     for name, reason in skipped.items():
         print(f"pequod: {name} is left out: {reason}", file=sys.stderr)
     settings = Settings(scale, names, frozenset(sections), graph, tweet_bytes, delivery.value, seed, pin)
-    # Being told to end is like Ctrl-C: the server of the moment is stopped, and its directory removed.
+    # SIGTERM is treated as Ctrl-C: the running server is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         found = run(settings, progress_bars(json), keep)
@@ -485,7 +485,7 @@ def _read(path: str | None) -> str | None:
 
 
 def progress_bars(json: bool) -> ProgressBars:
-    """Return bars on standard error, or none beside JSON."""
+    """Return bars on standard error, or none with JSON output."""
     from pequod_bench.progress import ProgressBars
     from rich.console import Console
 

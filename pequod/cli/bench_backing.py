@@ -1,4 +1,4 @@
-"""bench backing: Twip in write-around mode before a PostgreSQL of its own."""
+"""bench backing: Twip in write-around mode in front of its own PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ app: Final = typer.Typer()
 
 
 class FeedChoice(StrEnum):
-    """How changes come."""
+    """How the server learns of changes."""
 
     BOTH = "both"
     SLOT = "slot"
@@ -46,11 +46,11 @@ def backing(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write posts to a PostgreSQL in a temporary directory, and check timelines at a server before it.
+    """Write posts to a PostgreSQL in a temporary directory, and check timelines at a server in front of it.
 
-    First the writers alone, which is the database's own limit; then with a server, for each way of changes: writes and
-    checks a second, and the lag from the answer to a commit to the event of a watch. In the end each timeline must be
-    what the writes make (exit code 1 if not). Needs the programs of PostgreSQL: apt-get install postgresql.
+    First the writers run alone, which shows the database's own limit; then with a server, for each kind of feed: writes
+    and checks a second, and the lag from the answer to a commit to the event of a watch. At the end each timeline must
+    follow from the writes (exit code 1 if not). Needs the programs of PostgreSQL: apt-get install postgresql.
     """
     try:
         from pequod_bench.backed_twip import FEEDS, Settings, run

@@ -17,7 +17,7 @@ app: Final = typer.Typer()
 
 
 class Collector(StrEnum):
-    """How the garbage collector is kept."""
+    """How the garbage collector is set."""
 
     TAMED = "tamed"
     DEFAULT = "default"
@@ -42,10 +42,10 @@ def factors(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Switch off parts of the engine, one at a time: how many times more does Twip cost without?
+    """Switch off parts of the engine, one at a time: how many times more does Twip cost without each?
 
-    Runs alternate, as it is and with the part off, in this process and without a wire; ratios are of CPU time. All
-    runs must answer the same, and the first what a computation from scratch gives. A run costs some 20 µs a tick and
+    Runs with and without a part alternate, in this process and without a wire; ratios are of CPU time. All runs must
+    give the same answers, and the first run those of a computation from scratch. A run takes some 20 µs a tick and
     2 µs a subscription (users follow 110 others).
     """
     from pequod_bench.factors import analyse
@@ -92,8 +92,8 @@ def scale(
 ) -> None:
     """Measure whether costs stay flat as users and timelines grow: checks, fan-out, memory, collector pauses.
 
-    Every number of users with every number of entries makes a point, which has a process of its own. A point
-    takes some 3 µs and 120 bytes an entry, and 250 µs and 4 KiB a user.
+    Each number of users with each number of entries is a point, measured in its own process. A point takes some 3 µs
+    and 120 bytes an entry, and 250 µs and 4 KiB a user.
     """
     from pequod_bench.scale import measure_all, print_points, to_json
     from pequod_bench.scale_plot import draw, require_plotter
@@ -141,13 +141,14 @@ def backfill(
     smoke: Annotated[bool, typer.Option("--smoke", help="A tiny size: shows that all runs.")] = False,
     json: Json = False,
 ) -> None:
-    """Fill a server with what Spark computes: how fast, and how much quicker are first checks then?
+    """Fill a server with rows that Spark computes: how fast, and how much faster are first checks afterwards?
 
-    Spark materialises and sorts all timelines from a Parquet file; then a server is filled while somebody writes, and
-    first checks of it are timed beside those of a server that was not filled. Every timeline must be what the server
-    computes anew: exit code 1 if one is not.
+    Spark materialises and sorts all timelines from a Parquet file. Then the server is filled while a client writes, and
+    first checks are timed beside those of a server that was not filled. Every timeline must be what the server computes
+    itself: exit code 1 if one is not.
 
-    Elsewhere Spark runs on other machines. Here it stands back (nice 15) behind the server and the writes.
+    Elsewhere Spark runs on other machines. Here it runs with a lower priority (nice 15) than the server and the
+    writers.
     """
     from rich.console import Console
     from rich.table import Table

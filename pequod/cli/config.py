@@ -1,4 +1,4 @@
-"""config check and config show: what a server would start with, without starting one."""
+"""config check and config show: the settings that a server would start with."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ File = Annotated[
 
 @app.command("check", epilog=examples("pequod config check pequod.toml"))
 def check(file: File = None) -> None:
-    """Say all that is wrong with a file and the variables, joins included; exit code 2 if there is anything.
+    """Report everything that is wrong with a file and the variables, joins included; exit code 2 if anything is.
 
-    A server that is started with them would say the same and not start.
+    A server with these settings would report the same, and not start.
     """
     settings = loaded(file, {})
     from pequod_server.database import make_store
@@ -71,9 +71,9 @@ def check(file: File = None) -> None:
     epilog=examples("pequod config show", "pequod config show pequod.toml", "pequod config show > pequod.toml"),
 )
 def show(file: File = None, json: Json = False) -> None:
-    """Print the settings that hold and where each comes from, as a file that `pequod serve --config` takes.
+    """Print the effective settings and the origin of each, as a file that `pequod serve --config` takes.
 
-    Passwords are shown as ***: put them back into a file that is made so, or into the variable PEQUOD_BACKING.
+    Passwords are shown as ***: put them back into a file that is made in this way, or into the variable PEQUOD_BACKING.
     """
     settings = loaded(file, {})
     lines = []
@@ -103,7 +103,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML writes it, which for these few types is as JSON does, but for the byte 0x7f."""
+    """Return a value as TOML, which is as JSON for these few types, except for the byte 0x7f."""
     import json
 
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

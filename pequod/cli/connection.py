@@ -1,4 +1,4 @@
-"""Reaching a server: the `--target` option, and which exit code an error has."""
+"""Reaching a server: the `--target` option, and the exit codes of errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a lin
 
 
 class ConnectionSettings(TypedDict, total=False):
-    """Settings of a client that say how a server is reached."""
+    """The settings of a client that say how to reach a server."""
 
     tls: bool
     ca: str | None
@@ -42,13 +42,13 @@ class ConnectionSettings(TypedDict, total=False):
     key: str | None
     token: str | None
     insecure: bool
-    #: Only if `--timeout` is given: commands have defaults of their own.
+    #: Present only if `--timeout` is given: commands have their own defaults.
     timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The options before the command that say how servers are reached."""
+    """The options before the command that say how to reach servers."""
 
     tls: bool = False
     ca: str | None = None
@@ -60,22 +60,22 @@ class Security:
 
 #: Set before the command runs; typer has a click of its own, whose context cannot be asked for in public.
 present_security: Final = ContextVar("present_security", default=Security())  # noqa: B039 - frozen
-#: What `--timeout` says, None without it.
+#: The value of `--timeout`, None without it.
 present_timeout_s: Final[ContextVar[float | None]] = ContextVar("present_timeout_s", default=None)
 
 
 @contextmanager
 def connected(target: str) -> Iterator[Client]:
-    """Open a client for the length of one command."""
+    """Open a client for one command."""
     from pequod.client import Client
 
-    # Whoever typed the command sees at once that there is no server, and can type it again.
+    # Without retries: a person sees at once that there is no server, and can repeat the command.
     with Client(target, retries=0, **connection_settings()) as client:
         yield client
 
 
 def connection_settings() -> ConnectionSettings:
-    """Return what clients are to be given by the options before the command."""
+    """Return the arguments for clients that follow from the options before the command."""
     security = present_security.get()
     settings: ConnectionSettings = {
         "tls": security.tls,
@@ -102,9 +102,9 @@ def _token(security: Security) -> str | None:
 
 
 def exit_code(error: Exception) -> ExitCode | None:
-    """Return the code for an error that Pequod foresees, None for anything else."""
+    """Return the exit code of an error of Pequod's, None for any other error."""
     if "pequod.language.errors" not in sys.modules:
-        return None  # what was never imported was not raised; importing it here would make `--help` slow
+        return None  # a class that was never imported was not raised; importing it here would make `--help` slow
     from pequod.errors import DeadlineExceededError, PequodError, SettingError, UnavailableError
 
     if isinstance(error, SettingError):

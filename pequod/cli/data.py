@@ -40,7 +40,7 @@ def put(
     ] = None,
     target: Target = DEFAULT_TARGET,
 ) -> None:
-    """Write one key; what joins compute from it follows by itself."""
+    """Write one key; the joins update what they compute from it."""
     if value is None and sys.stdin.isatty():
         fail(ExitCode.USAGE, "put needs a VALUE, or the value on standard input: pequod put KEY < FILE")
     content = sys.stdin.buffer.read() if value is None else argument_bytes(value)
@@ -59,7 +59,7 @@ def get(key: Key, target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     """Print the value of one key: its bytes as they are and a newline.
 
     Exit code 1 if the key is not there. With --json: {"key": ..., "value": ...}, where the value is null if
-    the key is not there, and bytes that are no UTF-8 stand as {"base64": ...}.
+    the key is not there, and bytes that are not UTF-8 are shown as {"base64": ...}.
     """
     wanted = argument_bytes(key)
     with connected(target) as client:
@@ -91,9 +91,9 @@ def remove(
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
-    """Remove one key, or the keys of a range, and then print how many there were. With --json: {"removed": ...}.
+    """Remove one key, or the keys of a range and print their number. With --json: {"removed": ...}.
 
-    Exit code 1 if one key is asked for and is not there. Computed keys of a range are left to their joins.
+    Exit code 1 if one key was named and is not there. In a range, computed keys are left to their joins.
     """
     if by_range and (prefix or last is None):
         fail(ExitCode.USAGE, "--range takes KEY and LAST, and no --prefix")
@@ -136,9 +136,9 @@ def scan(
 ) -> None:
     r"""Print the keys of a range with their values, in key order, computed ones included.
 
-    A line is the key, a tab and the value, with control characters, backslashes and bytes that are no UTF-8
+    A line is the key, a tab and the value, with control characters, backslashes and bytes that are not UTF-8
     written as escapes (\t, \n, \\, \xff). With --json a line is {"key": ..., "value": ...}, where bytes
-    that are no UTF-8 stand as {"base64": ...}.
+    that are not UTF-8 are shown as {"base64": ...}.
     """
     start, end = key_range(first, last, prefix)
     with connected(target) as client:
@@ -172,7 +172,7 @@ def count(
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
-    """Print how many keys a range holds, computed ones included. With --json: {"count": ...}."""
+    """Print the number of keys in a range, computed keys included. With --json: {"count": ...}."""
     start, end = key_range(first, last, prefix)
     with connected(target) as client:
         key_count = client.count(start, end)

@@ -1,4 +1,4 @@
-"""Exit codes, and what is said on the way out.
+"""Exit codes, and the last message of a command.
 
 docs/cli.md has the table, for these commands and for `pequod serve`.
 
@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     ABSENT = 1
-    #: A benchmark found answers that are not right.
+    #: A benchmark found wrong answers.
     WRONG = 1
     USAGE = 2
     REFUSED = 3
@@ -28,11 +28,11 @@ class ExitCode(IntEnum):
 
 
 def fail(code: ExitCode, message: str) -> NoReturn:
-    """Say on standard error what went wrong and what to do, and end the command."""
+    """Print on standard error what went wrong and what to do, and end the command."""
     say(message)
     raise typer.Exit(code)
 
 
 def say(message: str) -> None:
-    """Tell something beside the results."""
+    """Print a message beside the results, on standard error."""
     print(f"pequod: {message}", file=sys.stderr)

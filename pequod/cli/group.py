@@ -15,9 +15,9 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 11
 
 
 class Commands(TyperGroup):
-    """The root group: an error that Pequod foresees is a message and an exit code, never a traceback."""
+    """The root group: an error of Pequod's becomes a message and an exit code, never a traceback."""
 
-    # typer hands its own private context class in, so the types can only be loose here.
+    # typer passes its own private context class, so the types can only be loose here.
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, with `--timeout` if it talks to a server."""
         command = super().get_command(ctx, cmd_name)
@@ -25,7 +25,7 @@ class Commands(TyperGroup):
         return command
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that is named."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -38,10 +38,10 @@ class Commands(TyperGroup):
 
 
 class BenchCommands(TyperGroup):
-    """The benchmarks, which need packages that nothing else needs."""
+    """The benchmarks, which need packages that no other command needs."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the benchmark that is named."""
+        """Run the benchmark."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -80,12 +80,12 @@ _Timeout = Annotated[
 
 @cache
 def _timeout_option() -> Any:
-    """Return the option as typer makes it of a function's parameter; it has no public way to make one alone."""
+    """Return the option as typer makes it from a function's parameter; typer has no public way to make one option."""
     made = typer.Typer(add_completion=False, rich_markup_mode=None)
 
     @made.command()
     def _only(_timeout: _Timeout = None) -> None:
-        """Have the option."""
+        """A function with only this option."""
 
     command: Any = typer.main.get_command(made)
     return command.params[0]

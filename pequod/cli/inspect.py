@@ -27,9 +27,9 @@ def explain_join(
 ) -> None:
     """Show how a join is evaluated and kept: its sources in the order of the plan.
 
-    READS is the part of the source's keys that is known when the step is reached, for a read that fixes the first
-    slot of the output (as a scan of one timeline does); the step reads all keys that start with it, or less if the
-    bounds of the read narrow the slot named beside it.
+    READS is the part of the source's keys that is known at this step, for a read that fixes the first slot of the
+    output (as a scan of one timeline does). The step reads all keys with this prefix, or fewer if the bounds of the
+    read narrow the slot that is named beside it.
     """
     with connected(target) as client:
         plan = client.explain_join(name)
@@ -75,10 +75,10 @@ def explain(
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
-    """Show what a read of a range would find and have to do; nothing is computed by asking.
+    """Show what a read of a range would find and would have to do; nothing is computed.
 
-    For each join whose outputs may lie there: which parts are valid, have a log to be applied, are expired or absent.
-    Then what was dropped of the range a short while ago, when, and what for.
+    For each join whose outputs may lie there: the parts that are valid, have a log to apply, are expired or absent.
+    Then the parts of the range that were dropped a short while ago, when, and why.
     """
     start, end = key_range(first, last, prefix)
     with connected(target) as client:
@@ -138,7 +138,7 @@ def _coverage_data(coverage: CoverageExplanation) -> dict[str, object]:
 
 @app.command("stats", epilog=examples("pequod stats", "pequod stats --json"))
 def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
-    """Show what the server holds and did, by table and by join, and how the database behind it is."""
+    """Show what the server holds and has done, by table and by join, and the state of the database behind it."""
     with connected(target) as client:
         collected = client.statistics()
     if json:
@@ -154,7 +154,7 @@ def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
 
 
 def backing_line(backing: BackingStatistics) -> str:
-    """Return how the database is, in one line."""
+    """Return the state of the database in one line."""
     words = [f"database {backing.state} ({backing.mode})"]
     if backing.position is not None:
         words.append(f"position {backing.position}")

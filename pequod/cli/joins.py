@@ -101,7 +101,7 @@ def drop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name, as `pequod join list` prints it.")],
     target: Target = DEFAULT_TARGET,
 ) -> None:
-    """Take a join out again, and with it everything that it computed."""
+    """Drop a join, and with it everything that it computed."""
     with connected(target) as client:
         client.drop_join(name)
 

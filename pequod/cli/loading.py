@@ -1,4 +1,4 @@
-"""Rows to a server: puts in batches, several of them under way, and what became of each.
+"""Rows to a server: puts in batches, several of them under way, and the result of each.
 
 rows --> batch being filled --> [under way, under way, ...] --> stored, refused, computed
 """
@@ -14,9 +14,9 @@ from pequod.cli.rowfiles import BadRow, FileError, Row
 from pequod.client import Client, Result
 from pequod.errors import ComputedKeyError, PequodError
 
-#: So many rows that went wrong are kept to be shown; all are counted.
+#: The number of failed rows that are kept to be shown; all are counted.
 SHOWN_MAX: Final = 10
-#: A batch goes out when it holds so many bytes, however few its rows are.
+#: A batch is sent when its rows have this many bytes, even if they are few.
 _BATCH_BYTES_MAX: Final = 1 << 20
 
 
@@ -26,7 +26,7 @@ class RowLoader:
     Args:
         rows_max: Rows a batch.
         window: Batches under way at once.
-        skip_computed: Count rows that a join computes instead of taking them for refused.
+        skip_computed: Count rows that a join computes separately, instead of as refused.
 
     Invariants:
         1. Each row that was put is in the batch, under way, or counted in one of ``stored``, ``computed``, ``refused``.
@@ -41,20 +41,20 @@ class RowLoader:
         self._window = window
         self._skip_computed = skip_computed
         self.stored = self.computed = self.refused = self.malformed = 0
-        #: The first that went wrong.
+        #: The first failed rows.
         self.problems: list[BadRow] = []
 
     def load(self, rows: Iterable[Row | BadRow], sent: Callable[[int], None], *, skip_bad: bool) -> None:
         """Write rows in their order.
 
         Args:
-            sent: Called after each batch with the count of rows so far.
-            skip_bad: Count rows that cannot be read, and go on.
+            sent: Called after each batch with the number of rows so far.
+            skip_bad: Count rows that cannot be read, and continue.
 
         Raises:
-            FileError: The file, or with ``bad`` a row of it, cannot be read. What was sent before is written, the batch
-                that was being filled is not.
-            PequodError: A batch failed as a whole; whether those under way are written is not known.
+            FileError: The file, or with ``bad`` a row of it, cannot be read. Batches that were sent are written, the
+                batch that was being filled is not.
+            PequodError: A batch failed as a whole; whether the batches under way are written is unknown.
         """
         try:
             for row in rows:
@@ -76,11 +76,11 @@ class RowLoader:
 
     @property
     def unsent_place(self) -> int | None:
-        """Where the rows begin that were put and not sent."""
+        """The place of the first row that was put and not sent."""
         return self._places[0] if self._places else None
 
     def _put(self, row: Row) -> bool:
-        """Take a row; tell whether a batch was sent."""
+        """Take a row; return whether a batch was sent."""
         self._batch.put(row.key, row.value)
         self._places.append(row.place)
         self._bytes += len(row.key) + len(row.value)

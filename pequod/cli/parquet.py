@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 from pequod.cli.rowfiles import BadRow, FileError, Row
 
 _COLUMNS: Final = ("key", "value")
-#: A row group ends at either; some tens of megabytes are what readers of Parquet like, and what a dump keeps in memory.
+#: A row group ends at either limit; readers of Parquet work well with some tens of megabytes, and a dump holds as much.
 _GROUP_ROWS_MAX: Final = 1 << 16
 _GROUP_BYTES_MAX: Final = 32 << 20
 _READ_ROWS: Final = 4096
@@ -20,14 +20,14 @@ def read_parquet(file: BinaryIO) -> Iterator[Row | BadRow]:
     """Yield the rows of a Parquet file; ``place`` counts them.
 
     Raises:
-        FileError: It is no Parquet, its columns are others, or pyarrow is not there.
+        FileError: The file is not Parquet, its columns are wrong, or pyarrow is not installed.
     """
     arrow, parquet = _pyarrow()
     try:
         if file.seekable():
             yield from _read(arrow, parquet.ParquetFile(file))
             return
-        # The end of a Parquet file says what is in it.
+        # Parquet has its description at the end of the file.
         with TemporaryFile() as copy:
             while piece := file.read(1 << 20):
                 copy.write(piece)
@@ -74,13 +74,13 @@ def write_parquet(rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
     """Write rows as Parquet.
 
     Raises:
-        FileError: pyarrow is not there.
+        FileError: pyarrow is not installed.
     """
     arrow, parquet = _pyarrow()
     if file.seekable():
         _write(arrow, parquet, rows, file)
         return
-    # The writer asks where it is, which a pipe cannot tell.
+    # The Parquet writer asks for its position, and a pipe has none.
     with TemporaryFile() as copy:
         _write(arrow, parquet, rows, copy)
         copy.seek(0)

@@ -1,4 +1,4 @@
-"""A progress bar on standard error where a person watches, nothing elsewhere."""
+"""A progress bar on standard error if a person watches, else nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-#: Told how many bytes of the file are done, and how many rows.
+#: Called with the bytes of the file that are done, and the number of rows.
 Advance = Callable[[int, int], None]
 
 _REFRESHES_PER_S: Final = 4
@@ -14,10 +14,10 @@ _REFRESHES_PER_S: Final = 4
 
 @contextmanager
 def progress_bar(title: str, bytes_max: int | None) -> Iterator[Advance]:
-    """Show a bar; yield what moves it.
+    """Show a bar; yield the function that moves it.
 
     Args:
-        bytes_max: The size of the file; None if it is not known, then the bar shows only that something goes on.
+        bytes_max: The size of the file; None if it is unknown, then the bar shows only that work goes on.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -23,15 +23,15 @@ from pequod.errors import PequodError
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a server knows by name."""
+    """The names that a server has."""
 
     joins: tuple[str, ...] = ()
-    #: Tables that hold rows or are computed, as the beginnings of their keys: ``p|``.
+    #: Tables that hold rows or are computed, by the prefix of their keys: ``p|``.
     tables: tuple[str, ...] = ()
 
 
 def names_of(target: str) -> Names:
-    """Ask a server for its names; none if it does not answer, or does not tell this caller."""
+    """Ask a server for its names; return none if it does not answer, or refuses."""
     try:
         with connected(target) as client:
             joins = client.joins()
@@ -55,11 +55,11 @@ class ShellCompleter(Completer):
         self._names: Names | None = None
 
     def forget(self) -> None:
-        """Ask the server anew when names are next needed."""
+        """Have the server asked again when names are next needed."""
         self._names = None
 
     def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what the word before the cursor may become."""
+        """Yield the completions of the word before the cursor."""
         said = document.text_before_cursor.split()
         word = "" if not said or document.text_before_cursor[-1].isspace() else said.pop()
         typed = word.lstrip("'\"")
@@ -92,14 +92,14 @@ class ShellCompleter(Completer):
 
 
 def typed(target: str, group: Any) -> Iterator[str]:
-    """Yield the statements that are typed at a prompt, until Ctrl-D."""
+    """Yield the statements that a person types at a prompt, until Ctrl-D."""
     completer = ShellCompleter(target, group)
     session: PromptSession[str] = PromptSession(
         f"{target}> ",
         history=_history(),
         completer=completer,
         complete_while_typing=False,
-        # Enter ends a statement, or a line of one that is not complete.
+        # Enter ends a complete statement, or else a line of it.
         multiline=Condition(lambda: not is_complete(get_app().current_buffer.text)),
         prompt_continuation="... ",
     )
@@ -114,7 +114,7 @@ def typed(target: str, group: Any) -> Iterator[str]:
 
 
 def _history() -> History:
-    """Return the history; values may be secrets, so nobody else may read the file."""
+    """Return the history; values may be secret, so only the user may read the file."""
     file = user_state_path("pequod") / "shell_history"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ JSON lines are those of `pequod scan --json`:
 
     {"key": "p|bob|0000000100", "value": {"base64": "/w=="}}
 
-A row that is not right is a `BadRow`, and reading may go on after it.
+A row that cannot be read is a `BadRow`, and reading may continue after it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from pequod.cli.text import bytes_of_json, escaped, json_bytes, json_line, unescaped
 
 _HEADER: Final = ["key", "value"]
-#: An unclosed quote makes one cell of the rest of the file; this ends it. No server takes a value of this size.
+#: An unclosed quote makes one cell of the rest of the file; this limit ends it. No server takes a larger value.
 _CELL_CHARS_MAX: Final = 1 << 28
 
 
 class Row(NamedTuple):
     """A row of a file."""
 
-    #: Its line, or its number in a Parquet file, from 1.
+    #: The number of its line, or its number in a Parquet file, from 1.
     place: int
     key: bytes
     value: bytes
@@ -43,7 +43,7 @@ class BadRow(NamedTuple):
 
 
 class FileError(Exception):
-    """A file cannot be read; the text says why. With ``bad`` it is for that row."""
+    """A file cannot be read; the text says why. With ``bad`` the error is about that row."""
 
     def __init__(self, reason: str, bad: BadRow | None = None) -> None:
         super().__init__(reason)
@@ -125,7 +125,7 @@ def write_json_lines(rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> Non
 
 
 class _Encoding:
-    """A binary file as csv writes to it; a TextIOWrapper would close it."""
+    """A binary file with the method that csv writes to; a TextIOWrapper would close the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

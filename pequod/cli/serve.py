@@ -1,4 +1,4 @@
-"""serve: run a server in the foreground. Its flags are made from the settings when they are needed, not before."""
+"""serve: run a server in the foreground. Its flags are made from the settings only when they are needed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _SHORT: Final = {"listen": ("-l",)}
 
 
 class _Serve(TyperCommand):
-    """Stands for the command until its options are asked for: `pequod --help` is not to import the settings."""
+    """Stands for the command until its options are needed, since `pequod --help` must not import the settings."""
 
-    # typer hands its own private context class in, so the types can only be loose here.
+    # typer passes its own private context class, so the types can only be loose here.
     def get_params(self, ctx: Any) -> Any:
         return _command().get_params(ctx)
 
@@ -50,12 +50,12 @@ class _Serve(TyperCommand):
     ),
 )
 def serve() -> None:
-    """Run a server until Ctrl-C or SIGTERM; calls that are under way may finish, unless it comes twice.
+    """Run a server until Ctrl-C or SIGTERM. Calls under way may finish, unless the signal comes twice.
 
     Everything is kept in memory: a server starts empty, with the joins that its settings list.
 
-    Each setting may stand in the file (rows_max = 100), in a variable (PEQUOD_ROWS_MAX=100) and in a flag
-    (--rows-max 100); flags win over variables, and these over the file. `pequod config show` tells what holds.
+    Each setting can be in the file (rows_max = 100), in a variable (PEQUOD_ROWS_MAX=100) or in a flag
+    (--rows-max 100); flags win over variables, and these over the file. `pequod config show` prints the effective ones.
     Sizes are bytes, or have a unit: 65536, 64KiB, 4MiB.
     """
     raise AssertionError("_Serve runs the command with its options")
@@ -83,7 +83,7 @@ def _command() -> TyperCommand:
 
 
 def _flag(name: str, field: FieldInfo, metavar: str, default: str) -> Any:
-    """Return the annotation of a flag: text, which the settings check; None if it is not given."""
+    """Return the annotation of a flag: text, which the settings check; None if the flag is not given."""
     flag = f"--{name.replace('_', '-')}"
     text = f"{field.description} [default: {default}]" if default else field.description
     if field.annotation is bool:
@@ -106,7 +106,7 @@ def _run(file: Path | None, flags: dict[str, Any]) -> None:
 
 
 def loaded(file: Path | None, flags: dict[str, Any]) -> Settings:
-    """Return the settings, or end the command with what is wrong with them."""
+    """Return the settings, or end the command with all that is wrong with them."""
     settings = _server("settings")
     try:
         found: Settings = settings.load(file, flags)
@@ -116,7 +116,7 @@ def loaded(file: Path | None, flags: dict[str, Any]) -> Settings:
 
 
 def refuse(problems: tuple[str, ...]) -> NoReturn:
-    """Say what is wrong with the configuration, and end the command."""
+    """Print what is wrong with the configuration, and end the command."""
     if len(problems) == 1:
         fail(ExitCode.USAGE, problems[0])
     fail(ExitCode.USAGE, "\n  ".join([f"{len(problems)} things are wrong with the configuration:", *problems]))

@@ -46,10 +46,10 @@ def shell(target: Target = DEFAULT_TARGET) -> None:
     """Give commands at a prompt, with history and completion (Tab): put, get, scan, join add, watch and so on.
 
     The words are those of the command line without `pequod`; only words with spaces need quotes. A join ends with a
-    semicolon, and may have several lines. Commands that fail are told, and the next one may come.
+    semicolon, and may have several lines. If a command fails, its error is printed and the shell goes on.
 
-    Where standard input is no terminal its lines are the commands, and # begins a comment; the exit code is that of the
-    first command that failed.
+    If standard input is not a terminal, its lines are the commands, and # begins a comment; the exit code is that of
+    the first command that failed.
     """
     run = Runner(target)
     if sys.stdin.isatty():
@@ -68,7 +68,7 @@ def shell(target: Target = DEFAULT_TARGET) -> None:
 
 
 class Runner:
-    """Runs statements, each with a connection of its own, which takes 3 ms."""
+    """Runs statements, each with its own connection, which takes 3 ms."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -78,7 +78,7 @@ class Runner:
         self.code = 0
 
     def is_ended_by(self, text: str) -> bool:
-        """Run a statement; tell whether it is the one that ends the shell."""
+        """Run a statement; return whether it is the one that ends the shell."""
         self.code = 0
         try:
             said = words(text)
@@ -138,7 +138,7 @@ def _statements(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
 
 
 class _NoInput(io.StringIO):
-    """Stands for standard input where that is the shell's: commands take it for a terminal, and do not read it."""
+    """Replaces standard input while the shell reads it: commands see a terminal, and do not read it."""
 
     def isatty(self) -> bool:
         return True
@@ -146,7 +146,7 @@ class _NoInput(io.StringIO):
 
 @contextmanager
 def _own_input() -> Iterator[Iterator[str]]:
-    """Keep standard input from the commands; yield its lines, with their bytes as arguments have them."""
+    """Hide standard input from the commands; yield its lines, with their bytes in the form of arguments."""
     source = sys.stdin
     sys.stdin = _NoInput()
     try:

@@ -1,4 +1,4 @@
-"""snapshot save and snapshot restore: what a server holds, in a file for its next start."""
+"""snapshot save and snapshot restore: a server's base data in a file for its next start."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None
 
 @app.command("save", epilog=examples("pequod snapshot save", "pequod snapshot save --json"))
 def save(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
-    """Write the base data of this moment into the server's file; the server goes on meanwhile.
+    """Write the base data of this moment into the server's file; the server keeps serving.
 
-    Computed keys are not in it: they are computed again when they are read. Of a database, the loaded ranges are in
-    it, for a start that finds out what has changed since (docs/operations.md).
+    Computed keys are not in it: they are computed again when they are read. The loaded ranges of a database are in it;
+    a start with the file finds out what has changed since (docs/operations.md).
     """
     with connected(target) as client:
         saved = client.save_snapshot()
@@ -43,8 +43,8 @@ def save(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
 def restore(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     """Put the keys of the server's file, all or none; other keys stay as they are.
 
-    What was written after the file was saved and is in it, too, goes back to what it was then. Where a database is
-    behind the server, this is refused: restart the server.
+    A key that was written after the file was saved and is in the file goes back to the file's value. If the server has
+    a database behind it, this is refused: restart the server.
     """
     with connected(target) as client:
         restored = client.restore_snapshot()

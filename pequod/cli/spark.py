@@ -1,4 +1,4 @@
-"""What commands that run Spark share: their options, a session, and errors in one line."""
+"""The options, the session and the one-line errors that the commands of Spark share."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Conf = Annotated[
 ]
 DEFAULT_MASTER: Final = "local[*]"
 _SETTINGS: Final = {"spark.log.level": "ERROR"}
-#: Spark's own 200 are for clusters: on one machine that many tasks for each shuffle take longer than what they do.
+#: Spark's default of 200 is for clusters: on one machine, starting as many tasks takes longer than their work.
 _LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "16"}
-#: Up to so many rows most of the time is Java's own, to compile what it hardly runs.
+#: Up to this number of rows, most of the time goes to Java's compiler, for code that hardly runs.
 _FEW_ROWS: Final = 1_000_000
 _FEW_ROWS_SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -44,15 +44,16 @@ _FEW_ROWS_SETTINGS: Final = {
 def session(
     master: str, conf: Sequence[str] | None, doing: str, *, row_count: int | None = None
 ) -> Iterator[SparkSession]:
-    """Run a session for the length of one command, and say on a terminal that something goes on.
+    """Run a session for one command, and show on a terminal that work goes on.
 
-    A session that runs already, whoever started it, is used as it is set, and goes on afterwards.
+    A session that runs already is used with its settings, and is left running.
 
     Args:
-        master: Where to run.
-        conf: Settings of Spark that come before ours.
-        doing: What the command does.
-        row_count: About how many rows there are; None if nobody knows. A local session for few is set to plan quickly.
+        master: The master of Spark.
+        conf: Settings of Spark that take precedence over ours.
+        doing: The description of the command's work.
+        row_count: The approximate number of rows; None if it is unknown. A local session for few rows is set to plan
+            quickly.
     """
     settings = dict(map(parse_setting, conf or ()))
     from pequod_spark.session import is_running, require_pyspark, spark_session
@@ -76,12 +77,12 @@ def session(
     except PySparkException as error:
         fail(ExitCode.REFUSED, _first_line(str(error)))
     except Py4JJavaError as error:
-        # What Spark has no error of its own for; its message is behind that of the call.
+        # Errors for which Spark has no class; its message comes after that of the call.
         fail(ExitCode.REFUSED, _first_line(str(error).partition("\n: ")[2] or str(error)))
 
 
 def spark_connection(target: str) -> Connection:
-    """Return how tasks reach a server, by the options before the command."""
+    """Return how tasks reach a server, from the options before the command."""
     from pequod_spark.connection import Connection
 
     return Connection(target, **connection_settings())
@@ -94,7 +95,7 @@ def _local(master: str, row_count: int | None) -> dict[str, str]:
 
 
 def _first_line(text: str) -> str:
-    """Return what Spark says without the plan and the stack that it says it with."""
+    """Return Spark's message without the plan and the stack around it."""
     for line in text.strip().splitlines():
         if line.startswith(("pequod.", "pequod_spark.", "pyspark_pequod.")) and ": " in line:
             return line.partition(": ")[2]

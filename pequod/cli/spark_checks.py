@@ -1,4 +1,4 @@
-"""What commands of Spark look at before it starts: whatever can be told in a moment is not told after a minute."""
+"""The checks of Spark's commands before Spark starts: an error that can be found at once is reported at once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from pequod.language.spec import Pattern
 
 _MASTER: Final = re.compile(r"local|local\[(\*|[0-9]+)(, *[0-9]+)?\]|yarn|(spark|k8s)://.+")
-#: Of a line with a row, about.
+#: The size of a line with a row, approximately.
 _LINE_BYTES: Final = 50
-#: hdfs:, s3a:, and so on; what Spark finds by itself.
+#: hdfs:, s3a:, and so on: only Spark can find such paths.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def check_options(master: str, conf: Sequence[str] | None, *targets: str) -> None:
-    """End the command if the options for Spark are not right, or PySpark is not there.
+    """End the command if the options for Spark are wrong, or PySpark is not installed.
 
     Args:
-        master: Where Spark runs.
+        master: The master of Spark.
         conf: Settings of Spark.
         targets: The servers, which Spark's tasks must reach too.
     """
@@ -54,15 +54,15 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def _is_here(master: str) -> bool:
-    """Tell whether tasks run on this machine, as far as the address of the master tells."""
+    """Return whether tasks run on this machine, judged by the address of the master."""
     return master.startswith("local") or (master.startswith("spark://") and is_local(master.removeprefix("spark://")))
 
 
 def first_file(path: str, master: str) -> Path | None:
-    """Return the first of the files that a path names, or end the command if there is none that can be read.
+    """Return the first of the files that a path names, or end the command if none can be read.
 
     Returns:
-        None if only Spark can tell: the path is of another file system, or of the machines of a cluster.
+        None if only Spark can find out: the path is of another file system, or of the machines of a cluster.
     """
     if path.startswith("file:"):
         path = path.removeprefix("file:").removeprefix("//")
@@ -84,20 +84,20 @@ def first_file(path: str, master: str) -> Path | None:
 
 
 def first_key(kind: str, file: Path, pattern: Pattern | None) -> bytes | None:
-    """Return the key that a file's first row is going to have, or raise what is wrong with its columns.
+    """Return the key that a file's first row will have, or raise the error in its columns.
 
     Returns:
-        None if it has no rows, or if what it holds depends on more than the file.
+        None if the file has no rows, or if the key depends on more than the file.
 
     Raises:
-        ColumnError, RowError: It cannot be written.
+        ColumnError, RowError: The row cannot be written.
     """
     import pyarrow as pa
     from pyspark.sql.types import BinaryType, StructType
     from pyspark_pequod.packing import Packing
 
     if any("=" in folder for folder in file.parts[:-1]) or (kind == "jsonl" and pattern is not None):
-        return None  # Spark makes columns of such folders, and of all lines.
+        return None  # Spark makes columns from the names of such folders, and from all lines.
     try:
         row = _first_of_parquet(file) if kind == "parquet" else _first_of_text(kind, file, pattern)
     except (OSError, pa.ArrowInvalid) as error:
@@ -110,7 +110,7 @@ def first_key(kind: str, file: Path, pattern: Pattern | None) -> bytes | None:
 
 
 def row_count(kind: str, path: str, file: Path | None) -> int | None:
-    """Return about how many rows a source has, None if it is more than one file."""
+    """Return the approximate number of rows in a source, None if it is more than one file."""
     if file is None or file != Path(path):
         return None
     if kind == "parquet":
@@ -121,17 +121,17 @@ def row_count(kind: str, path: str, file: Path | None) -> int | None:
 
 
 def reach(target: str) -> None:
-    """See that a server answers, at once."""
+    """Check that a server answers, before Spark is started."""
     with connected(target) as client:
         client.joins()
 
 
 def reach_to_write(target: str, key: bytes | None) -> None:
-    """See that a server answers, and lets us write a key if one is named; nothing is written."""
+    """Check that a server answers and, if a key is named, that we may write it; nothing is written."""
     with connected(target) as client:
         client.joins()
         if key is not None:
-            # Of an empty range a server asks for the right on its first key.
+            # The server checks the right to the first key even if the range is empty.
             client.remove_range(key, key)
 
 
@@ -172,7 +172,7 @@ def _first_of_text(kind: str, file: Path, pattern: Pattern | None) -> Any:
 
 
 def _first_of_columns(lines: BinaryIO, pattern: Pattern | None) -> Any:
-    """Return the first row of a CSV file; numbers in slots of a width are filled up, so they are numbers."""
+    """Return the first row of a CSV file, with numbers in slots of a fixed width, since only numbers are padded."""
     import pyarrow as pa
 
     cells = csv.reader(line.decode("utf-8", "surrogateescape") for line in lines)

@@ -108,7 +108,7 @@ def _read(spark: SparkSession, kind: str, path: str, pattern: Pattern | None) ->
             return _csv(spark, path, pattern)
         case _ if pattern is not None:
             return spark.read.json(path, mode="FAILFAST")
-    # Not Spark's own reader, which cannot tell {"base64": ...} from a text that looks like it.
+    # Spark's own reader cannot distinguish {"base64": ...} from a text that looks like it.
     return spark.read.text(path).selectExpr("cast(value as binary) as line").mapInArrow(_json_rows, ROW_SCHEMA)
 
 
@@ -116,11 +116,11 @@ def _csv(spark: SparkSession, path: str, pattern: Pattern | None) -> DataFrame:
     from pequod_spark.ranges import ROW_SCHEMA
     from pyspark.sql import functions as f
 
-    # Every byte a character and back, so that what is no UTF-8 is met and not replaced.
+    # One character for each byte and back, so that bytes that are not UTF-8 are found and not replaced.
     reading = spark.read.option("header", True).option("mode", "FAILFAST").option("escape", '"')
     cells = reading.option("encoding", "ISO-8859-1").csv(path)
     rows = cells.select(
-        # Spark takes empty cells for absent ones.
+        # Spark reads empty cells as null.
         *(f.encode(f.coalesce(f.col(f"`{name}`"), f.lit("")), "ISO-8859-1").alias(name) for name in cells.columns)
     )
     if pattern is None:

@@ -17,7 +17,7 @@ from pequod.cli.text import escaped, json_line
 if TYPE_CHECKING:
     from pequod_spark.replay import Replayed
 
-#: Differences that are shown of a replay that went wrong.
+#: The number of differences that are shown after a replay.
 _SHOWN_MAX: Final = 10
 
 app: Final = typer.Typer()
@@ -132,13 +132,13 @@ def replay(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Replay a workload against empty servers, and compare everything that they hold in the end.
+    """Replay a workload against empty servers, and compare all of their rows at the end.
 
     Without --rate each task keeps some requests under way, and latencies are those of the requests. With --rate
-    requests start by the clock, and latencies count from when they are due, so that a server that stalls is charged
-    for all who wait. Exit code 1 if requests failed or a server holds anything that it must not.
+    requests start by the clock, and a latency counts from the time at which its request is due, so each request pays
+    for a server that stalls. Exit code 1 if requests failed or a server holds wrong rows.
 
-    Of several servers each takes some of the users or authors, and holds all posts or votes.
+    If there are several servers, each takes some of the users or authors, and holds all posts or votes.
     """
     targets = target or [DEFAULT_TARGET]
     check_options(master, conf, *targets)

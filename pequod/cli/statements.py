@@ -1,11 +1,11 @@
-r"""What is typed into the shell: where a statement ends, and the words that it consists of.
+r"""Statements of the shell: where a statement ends, and its words.
 
 Words are those of a POSIX shell, without its special characters: quotes are for keys with spaces.
 
 >>> words("put p|bob|0000000100 'hello there'")
 ['put', 'p|bob|0000000100', 'hello there']
 
-A join is taken as it is, and ends with a semicolon, lines later if need be:
+A join is taken unchanged, may have several lines, and ends with a semicolon:
 
 >>> is_complete("join add karma|<author> =")
 False
@@ -21,12 +21,12 @@ from typing import Final
 
 #: Options may stand before the declaration; the last group is the declaration.
 _ADD: Final = re.compile(r"\s*join\s+add\b((?:\s+-\S+)*)\s*(.*)", re.DOTALL)
-#: As in the language: to the end of the line.
+#: A comment, as in the language of joins: to the end of the line.
 _COMMENT: Final = re.compile(r"(?<![^\s;])(//|#)[^\n]*")
 
 
 def is_complete(text: str) -> bool:
-    """Tell whether a statement has ended."""
+    """Return whether a statement is complete."""
     adds = _ADD.fullmatch(text)
     if adds is None:
         return True

@@ -1,4 +1,4 @@
-"""Files that commands read and write; `-` is a standard stream. A file appears when it is complete, or not at all."""
+"""Files that commands read and write; `-` is a standard stream. A file appears when it is complete, or never."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STANDARD: Final = "-"
 
 @contextmanager
 def reading(path: str) -> Iterator[BinaryIO]:
-    """Open a file for reading, or end the command with what is wrong with it."""
+    """Open a file for reading, or end the command with the error."""
     if path == STANDARD:
         yield sys.stdin.buffer
         return
@@ -30,15 +30,15 @@ def reading(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing(path: str) -> Iterator[BinaryIO]:
-    """Open a file for writing: under another name beside it, and renamed at the end if all went well.
+    """Open a file for writing: under another name beside it, and renamed at the end if there was no error.
 
-    What is there and is no plain file, such as a pipe or a device, is written to directly.
+    If the path is not a plain file, such as a pipe or a device, it is written to directly.
     """
     if path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    # Through links: they are to lead to the new file.
+    # The real path: a link keeps leading to the new file.
     final = Path(path).resolve()
     try:
         if final.exists() and not final.is_file():

@@ -1,4 +1,4 @@
-"""Plain tables: columns as wide as their widest cell, so that output can be read and piped on."""
+"""Plain tables: columns as wide as their widest cell, so that output can be read by people and piped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; cells take the room that a terminal gives them, 2 cells for a wide character."""
-    # Here and not above: it takes 20 ms, and most commands print no table.
+    """Print a table; the width of a cell is that on a terminal, 2 columns for a wide character."""
+    # Imported here: it takes 20 ms, and most commands print no table.
     from rich.cells import cell_len
 
     cells = [columns, *rows]

@@ -1,8 +1,8 @@
-"""Help texts that teach."""
+"""Help texts with examples."""
 
 from __future__ import annotations
 
 
 def examples(*lines: str) -> str:
-    """Return what follows the options in a command's help: lines to type, as they are."""
+    """Return the text after the options in a command's help: lines to type, unchanged."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,7 +1,7 @@
 r"""How keys and values, which are bytes, go in and out as text.
 
-In: an argument is taken as the very bytes that the shell passed. Out, as text: UTF-8, with backslashes,
-control characters and bytes that are no UTF-8 written as escapes, so that a key or a value is one line:
+In: an argument is the very bytes that the shell passed. Out, as text: UTF-8, with backslashes, control characters and
+bytes that are not UTF-8 written as escapes, so that a key or a value is one line:
 
 >>> print(escaped(b"p|ann|1\tcaf\xc3\xa9 \xff"))
 p|ann|1\tcafé \xff
@@ -39,7 +39,7 @@ def unescaped(text: str) -> bytes:
     """Return the bytes that `escaped` wrote as text.
 
     Raises:
-        ValueError: It holds an escape that there is not, or bytes that are no UTF-8.
+        ValueError: The text holds an unknown escape, or bytes that are not UTF-8.
     """
     try:
         data = text.encode("utf-8")
@@ -58,7 +58,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 def json_bytes(data: bytes) -> str | dict[str, str]:
-    """Return data as JSON shows it: text if it is UTF-8, otherwise ``{"base64": ...}``."""
+    """Return bytes as a value for JSON: text if they are UTF-8, otherwise ``{"base64": ...}``."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -66,7 +66,7 @@ def json_bytes(data: bytes) -> str | dict[str, str]:
 
 
 def bytes_of_json(value: object) -> bytes:
-    """Return the bytes that `json_bytes` showed as ``value``.
+    """Return the bytes that `json_bytes` wrote as ``value``.
 
     Raises:
         ValueError: It is neither text nor ``{"base64": ...}``.

@@ -1,4 +1,4 @@
-"""token new: a random token for a client, and the lines that make a server know it."""
+"""token new: a random token for a client, and the lines of the access file for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
-#: TOML takes these in a key without quotes.
+#: TOML allows these in a key without quotes.
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 app: Final = typer.Typer(
@@ -22,7 +22,7 @@ app: Final = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Make typer keep `new` as a command of its own."""
+    """Have typer keep `new` as a command under `token`."""
 
 
 @app.command(

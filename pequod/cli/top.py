@@ -41,7 +41,7 @@ _COLUMNS: Final = (
     "age s",
     "contexts",
 )
-#: Lines of the live view beside its rows: title, head, two rules, what is left out and the empty last line.
+#: Lines of the live view beside its rows: title, head, two rules, the line about hidden rows, the empty last line.
 _FRAME_LINES: Final = 6
 
 _HELP: Final = """Show, again and again, what a server holds and does, by table and by join; q or Ctrl-C ends it.
@@ -61,12 +61,12 @@ A server that goes away is waited for. With --json a line of JSON is printed for
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The statistics at a moment."""
+    """The statistics at one moment."""
 
     at_s: float
     server_id: int
     statistics: Statistics
-    #: How the database behind the server is, if there is one.
+    #: The state of the database behind the server, if there is one.
     backing: BackingStatistics | None = None
 
 
@@ -76,7 +76,7 @@ class ViewLine:
 
     kind: str
     name: str
-    #: Of the columns behind the name; None where there is nothing to say.
+    #: The columns after the name; None where there is no figure.
     figures: tuple[float | None, ...]
 
 
@@ -113,7 +113,7 @@ def _sample(client: Client) -> Sample:
 
 
 def view(before: Sample | None, now: Sample) -> list[ViewLine]:
-    """Return the lines of the view: joins, then tables, the largest first.
+    """Return the rows of the view: joins, then tables, the largest first.
 
     There are no rates without an earlier sample of the same server.
     """
@@ -135,7 +135,7 @@ def view(before: Sample | None, now: Sample) -> list[ViewLine]:
 
 def _rates(before: JoinStatistics | None, now: JoinStatistics, elapsed_s: float) -> tuple[float | None, ...]:
     if before is None or before.hits > now.hits or elapsed_s <= 0:
-        # A join that was dropped and installed again counts from 0.
+        # The counts of a join that was dropped and installed again begin at 0.
         return (None, None, None)
     return tuple(
         (later - earlier) / elapsed_s
@@ -165,7 +165,7 @@ def _json(target: str, before: Sample | None, now: Sample) -> str:
 
 
 def _print_json(client: Client, interval_s: float) -> None:
-    """Print a line for each interval; one that the server does not answer in is told on standard error."""
+    """Print a line for each interval; if the server does not answer, print that on standard error."""
     before, is_away = _sample(client), False
     while True:
         time.sleep(interval_s)
@@ -179,7 +179,7 @@ def _print_json(client: Client, interval_s: float) -> None:
 
 
 def _sample_if_there(client: Client) -> Sample | str:
-    """Return a sample, or why there is none now: the server went away, and may come back."""
+    """Return a sample, or the error if the server does not answer now: it may come back."""
     from pequod.errors import DeadlineExceededError, UnavailableError
 
     try:
@@ -211,7 +211,7 @@ def _show(client: Client, interval_s: float) -> None:
                 return
             found = _sample_if_there(client)
             if isinstance(found, Sample):
-                # What it did while nobody looked is no rate.
+                # Changes during a time without samples give no rate.
                 before, now = None if away else now, found
                 away, seen_s = "", time.monotonic()
             else:
@@ -245,7 +245,7 @@ def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int, away
 
 @contextmanager
 def _keyboard() -> Iterator[Callable[[float], bool]]:
-    """Read single keys; yield what waits, and tells whether q was pressed meanwhile."""
+    """Read single keys; yield a function that waits, and returns whether q was pressed."""
     if not sys.stdin.isatty():
         yield _sleep
         return
@@ -260,7 +260,7 @@ def _keyboard() -> Iterator[Callable[[float], bool]]:
         while (remaining_s := until - time.monotonic()) > 0:
             if select.select([keyboard], [], [], remaining_s)[0]:
                 pressed = os.read(keyboard, 100)
-                # No bytes at all: the terminal is gone.
+                # No bytes at all: the terminal is closed.
                 if not pressed or b"q" in pressed.lower():
                     return True
         return False

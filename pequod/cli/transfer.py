@@ -30,7 +30,7 @@ app: Final = typer.Typer()
 
 
 class Format(StrEnum):
-    """How rows stand in a file."""
+    """The format of a file of rows."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -160,7 +160,7 @@ def dump(
 
 
 class _Counted:
-    """Rows, counted as they go by."""
+    """Rows, counted as they pass."""
 
     def __init__(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         self._rows = rows
@@ -209,7 +209,7 @@ def _writer(kind: Format) -> Callable[[Iterable[tuple[bytes, bytes]], BinaryIO],
 
 
 def _size(file: BinaryIO) -> int | None:
-    """Return the size of a plain file, None of anything else."""
+    """Return the size of a plain file, None for anything else."""
     try:
         status = os.fstat(file.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""verify: compare what a server has computed with what Spark computes."""
+"""verify: compare a server's computed rows with what Spark computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pequod_spark.comparing import Difference, RowComparison
     from pequod_spark.verify import Verification
 
-#: Differences that are repaired at a time, while the next are fetched.
+#: Differences that are repaired together, while the next are fetched.
 _REPAIRED_AT_A_TIME: Final = 10_000
 
 app: Final = typer.Typer()
@@ -54,12 +54,12 @@ def verify(
 ) -> None:
     """Compare the computed keys of a server with what Spark computes from its base keys.
 
-    Both are of one revision, so others may write meanwhile. A line is - for what the server has or + for what it must
-    have, then the key and the value; with --json it is {"key": ..., "have": ..., "want": ...}, where null is a key that
-    is not there. Exit code 1 if anything differs, repaired or not.
+    Both are of one revision, so others may write meanwhile. A line is - for a row that the server has, or + for a row
+    that it should have, then the key and the value; with --json it is {"key": ..., "have": ..., "want": ...}, where
+    null means that the key is absent. Exit code 1 if anything differs, repaired or not.
 
-    Pull joins cannot be followed: nothing that they read may change while they are verified. Snapshot joins are left
-    out. Needs pip install 'pequod[spark]' and Java 17 or newer.
+    Pull joins cannot be followed: their sources must not change while they are verified. Snapshot joins are left out.
+    Needs pip install 'pequod[spark]' and Java 17 or newer.
     """
     start, end = key_range(first, last, prefix)
     check_options(master, conf, target)
@@ -68,7 +68,7 @@ def verify(
 
         for output in check(client, join=join, first=start, last=end):
             if repair:
-                # Of an empty range a server asks for the right on its first key, and forgets nothing.
+                # The server checks the right to the first key even if the range is empty, and then drops nothing.
                 client.invalidate_range(output.first, output.first)
         told = client.statistics()
         rows = sum(one.keys for one in told.tables.values()) + sum(one.rows for one in told.joins.values())
@@ -87,7 +87,7 @@ def verify(
 
 
 def _tell(found: RowComparison, json: bool, repair_at: str | None) -> int:
-    """Print the differences, and have them repaired; return how many contexts are to be computed anew."""
+    """Print the differences, and repair them if asked; return the number of contexts that will be computed again."""
     from pequod_spark.verify import repair
 
     repaired_count = 0

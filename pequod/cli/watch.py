@@ -1,4 +1,4 @@
-"""watch: print what happens in a range, as it happens."""
+"""watch: print the changes of a range as they happen."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def watch(
 ) -> None:
     """Print the changes of a range as they happen, computed keys included, until Ctrl-C.
 
-    A line is + for a new key, ~ for a new value or - for a key that is gone, then the key, and the new value as `scan`
-    prints it; rows that were there at the start have a space. With --json a line is {"revision": ..., "key": ...,
-    "old": ..., "new": ...}, where null is a key that is not there. A connection that breaks is told on standard
-    error and made anew without a loss; exit code 3 if that is not possible any more, and 4 if the server stays away.
+    A line is + for a new key, ~ for a new value or - for a removed key, then the key, and the new value as `scan`
+    prints it; rows of the start have a space. With --json a line is {"revision": ..., "key": ..., "old": ..., "new":
+    ...}, where null means that the key is absent. If the connection breaks, that is printed on standard error, and the
+    watch continues without a loss; exit code 3 if it cannot continue, and 4 if the server stays away.
     """
     start, end = key_range(first, last, prefix)
     with _told_of_breaks(), connected(target) as client:
         for event in client.watch(start, end, rows=rows):
             lines = _json_lines(event) if json else _lines(event)
-            # In one piece: Ctrl-C between a line and its end would leave half of it for later.
+            # In one piece, so that Ctrl-C between a line and its end does not leave half of it for later.
             sys.stdout.write("".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
 
 
 @contextmanager
 def _told_of_breaks() -> Iterator[None]:
-    """Tell on standard error when a connection breaks and when it is there again."""
+    """Print on standard error that a connection broke, and that it is back."""
     log, handler = logging.getLogger("pequod.client"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("pequod: %(message)s"))
     level = log.level
