@@ -6,7 +6,9 @@
 
 The size of a request is not known before gRPC has all of it, so each that is being read stands for the longest. A
 client that begins a call and sends nothing would keep its place: places are given back after a moment, since what
-comes at once has come by then. What they let in nevertheless is bounded by `pressure.py`.
+comes at once has come by then. Of a stream of batches, the first one needs a place; for the next ones, a stream has to
+be told what it may read before anybody knows when they come. What such calls let in nevertheless is bounded by
+`pressure.py`.
 
 A chunk that its client does not take keeps its bytes, for as long as the client likes: gRPC cannot take it back. So a
 scan gets a small share of what is free. The more lies unread, the smaller the chunks of others are; when there is
@@ -19,15 +21,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.config import MIB, ServerConfig
 from pequod_server.memory import limit_bytes
 from pequod_server.pressure import Pressure
 
+Message = TypeVar("Message")
 #: How long a request may be by default, as a share of the limit of memory and in bytes.
 _LONGEST_SHARE: Final = 1 / 64
 _LONGEST_BYTES: Final = (4 * MIB, 64 * MIB)
@@ -113,6 +116,11 @@ class Admission:
             else:
                 timer.cancel()
                 self._places.release()
+
+    async def read(self, read: Callable[[], Awaitable[Message]]) -> Message:
+        """Return a request that ``read`` reads, once there is a place for it; see `reading`."""
+        async with self.reading():
+            return await read()
 
     @asynccontextmanager
     async def some(self, wanted_bytes: int) -> AsyncIterator[int]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import assert_never
+from functools import partial
+from typing import Any, assert_never
 
 from google.protobuf.message import DecodeError
 from grpc import aio
@@ -72,10 +73,12 @@ class ExecuteCalls:
         assert task is not None
         caller = present_caller()
         judges = self._judges if caller is None else (*self._judges, RightsJudge(caller))
+        #: The first batch comes at once, so it waits for a place like the request of any call.
+        receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, read)
         try:
             while not self._is_stopping:
                 idle[task] = clock()
-                request = await read()
+                request = await receive()
                 del idle[task]
                 if request is aio.EOF:
                     return
@@ -91,6 +94,7 @@ class ExecuteCalls:
                     await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
                 # An idle stream keeps nothing of its last batch.
                 del request, steps, step
+                receive = read
         except DecodeError as error:
             raise undecodable(error) from None
         except asyncio.CancelledError as error:

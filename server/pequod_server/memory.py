@@ -46,6 +46,8 @@ _SQUEEZE_SHARE: Final = 1 / 20
 #: The allocators are asked for what they keep at this share of the limit, unless that was just done.
 _TIGHT_SHARE: Final = 31 / 32
 _RELEASE_INTERVAL_S: Final = 0.5
+#: Unless the process has grown by this share of the limit since: gRPC reads messages into the heaps of its threads.
+_RELEASE_SHARE: Final = 1 / 64
 #: Beyond the limit, the cyclic collector looks at everything: no more often than this, and for no larger share of the
 #: time. Nothing is known to leave it work; it is there for what is not known.
 _COLLECT_INTERVAL_S: Final = 10.0
@@ -140,7 +142,9 @@ class MemoryKeeper:
         self._high_bytes = limit_bytes
         #: No budget is smaller.
         self._least_bytes = min(self._calm_bytes, BUDGET_MIN)
+        #: When the allocators were asked last, and what the process took then.
         self._released_s = 0.0
+        self._released_bytes = 0
         #: When the cyclic collector may be asked again.
         self._collect_at_s = -inf
         self._task: asyncio.Task[None] | None = None
@@ -183,10 +187,12 @@ class MemoryKeeper:
                 self._relieve()
 
     async def _release(self) -> None:
-        if (now_s := time.monotonic()) - self._released_s > _RELEASE_INTERVAL_S:
-            self._released_s = now_s
+        grown_bytes = self._engine.ledger.process_bytes - self._released_bytes
+        is_grown = grown_bytes > self._limit_bytes * _RELEASE_SHARE
+        if (now_s := time.monotonic()) - self._released_s > _RELEASE_INTERVAL_S or is_grown:
             # 5 ms for a gigabyte; it needs no lock of Python's.
             await asyncio.to_thread(release)
+            self._released_s, self._released_bytes = now_s, self._resident()
 
     def _collect(self) -> None:
         if (started_s := time.monotonic()) >= self._collect_at_s:

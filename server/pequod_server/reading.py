@@ -50,8 +50,7 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
 
     async def read(context: Context) -> Any:
         try:
-            async with admission.reading():
-                data = await context.read()
+            data = await admission.read(context.read)
         except LimitExceededError as error:
             return error
         return BadRequestError("the call has no request") if data is aio.EOF else deserialize(data)

@@ -32,7 +32,9 @@ def _fill(target: str) -> None:
             assert list(heavy.call(channel, "MultiPut", request.SerializeToString()))
 
 
-@pytest.mark.parametrize("name", ["batches-unread", "rows-unread", "calls-unfinished"])
+@pytest.mark.parametrize(
+    "name", ["batches-unread", "rows-unread", "batches-at-once", "calls-unfinished", "batches-unfinished"]
+)
 async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> None:
     with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
         _fill(target)

@@ -119,6 +119,18 @@ async def test_the_keeper_makes_room_ahead_of_the_limit() -> None:
         await keeper.stop()
 
 
+async def test_the_allocators_are_asked_again_at_once_when_the_process_has_grown() -> None:
+    limit, resident = 512 << 20, [100 << 20]
+    keeper = MemoryKeeper(Engine(), limit, lambda: resident[0])
+    released: list[int] = []
+    for size_mib in (510, 515, 525, 525, 540):
+        resident[0] = size_mib << 20
+        keeper.look()
+        await keeper._release()
+        released.append(keeper._released_bytes >> 20)
+    assert released == [510, 510, 525, 525, 540]
+
+
 async def test_a_watch_that_nobody_reads_ends_before_writes_are_refused() -> None:
     server = PequodServer(LISTEN, Engine(memory_limit=4 << 20))
     port = await server.start()

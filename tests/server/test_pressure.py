@@ -1,6 +1,7 @@
 """Calls that wait for their requests while the process is beyond its limit of memory."""
 
 import asyncio
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -81,4 +82,40 @@ async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_
                 await client.put("a", "3")
             await client.put("a", "3")
         assert await client.get("a") == b"3"
+    await server.close()
+
+
+async def test_a_stream_waits_for_a_place_to_read_its_first_batch_in() -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", messages_bytes_max=4000, message_bytes_max=1000))
+    port = await server.start()
+    pressure = server._pressure
+    async with connect(port) as channel:
+        stub = PequodStub(channel)  # type: ignore[no-untyped-call]
+        silent: list[Any] = [stub.Execute() for _ in range(3)]
+        async with asyncio.timeout(10):
+            # One after another has the only place, for a moment.
+            while len(pressure.late) < 3:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.01)
+        for call in silent:
+            await call.write(pb.ExecuteRequest(kinds=bytes([PUT]), arguments=[b"b", b"2"]))
+            assert (await call.read()).statuses == b"\0"
+        assert not pressure.late
+        assert len(pressure.streams) == 3
+    await server.close()
+
+
+async def test_a_stream_that_waits_for_a_batch_holds_nothing_of_the_one_before() -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
+    held: list[tuple[pb.ExecuteRequest, pb.ExecuteReply]] = []
+    server.instruments._batch_sinks.append(lambda request, reply, *_: held.append((request, reply)))
+    port = await server.start()
+    async with connect(port) as channel:
+        call: Any = PequodStub(channel).Execute()  # type: ignore[no-untyped-call]
+        await call.write(pb.ExecuteRequest(kinds=bytes([PUT]), arguments=[b"b", b"2"]))
+        assert (await call.read()).statuses == b"\0"
+        async with asyncio.timeout(10):
+            while not server._pressure.streams:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.01)
+        # Held by the tuple, by the name and as the argument.
+        assert [sys.getrefcount(message) for message in held.pop()] == [3, 3]
     await server.close()

@@ -147,12 +147,19 @@ def _batch(size: int, *scans: tuple[bytes, bytes]) -> bytes:
     return pb.ExecuteRequest(kinds=kinds, arguments=[*arguments, *chain(*scans)]).SerializeToString()
 
 
-def leave_batches_unread(target: str, count: int, batch: bytes) -> Counter[str]:
-    """Send a batch on each of many streams, on twenty connections, and read nothing; then call like others."""
+def leave_batches_unread(target: str, count: int, batch: bytes, idle_s: float = 0) -> Counter[str]:
+    """Send a batch on each of many streams, on twenty connections, and read nothing; then call like others.
+
+    Args:
+        idle_s: So long after a first batch that is empty.
+    """
     channels = [grpc.insecure_channel(target, _OPTIONS) for _ in range(20)]
     over = threading.Event()
 
     def requests() -> Iterator[bytes]:
+        if idle_s:
+            yield b""
+            over.wait(idle_s)
         yield batch
         over.wait(_TIMEOUT_S)
 
@@ -194,6 +201,7 @@ LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
     "batches-unread": (partial(leave_batches_unread, batch=_batch(0, *[(b"d|", b"d}")] * 4)), 400),
     "rows-unread": (partial(leave_batches_unread, batch=_batch(0, (b"d|000|00", b"d|000|01"))), 1000),
     "batches-at-once": (partial(leave_batches_unread, batch=_batch(3_900_000)), 400),
+    "batches-later": (partial(leave_batches_unread, batch=_batch(3_900_000), idle_s=2), 400),
     "calls-unfinished": (partial(send_unfinished, method="Get"), 1000),
     "batches-unfinished": (partial(send_unfinished, method="Execute"), 200),
 }
