@@ -8,11 +8,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The packages that a page has the map of.
 MAPS = {
-    "engine": ["pequod/language", "pequod/engine"],
+    "engine": ["pequod/language", "pequod/engine", "native"],
     "server": ["server/pequod_server"],
     "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark"],
     "clients": ["pequod/client", "pequod/embedded", "pequod/cli"],
 }
+#: What the names of sources end with.
+SOURCES = {".py", ".cpp", ".hpp"}
 #: Files that need no line of a map: what a package is, and how it is started.
 UNNAMED = {"__init__.py", "__main__.py"}
 PAGES = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs/architecture").glob("*.md"))]
@@ -26,14 +28,19 @@ def mapped(page: Path) -> list[str]:
     for line in page.read_text().partition("## The files\n")[2].partition("\n## ")[0].splitlines():
         if found := re.match(r"    (\S+/)$", line):
             folder = found[1]
-        elif found := re.match(r"      (\w+\.(?:py|cpp|h|c))\s+\S", line):
+        elif found := re.match(r"      (\w+\.(?:py|cpp|hpp))\s+\S", line):
             paths.append(folder + found[1])
     return paths
 
 
 @pytest.mark.parametrize("name", MAPS)
 def test_a_map_names_every_file_once_and_no_other(name: str) -> None:
-    there = [path for root in MAPS[name] for path in (ROOT / root).rglob("*.py") if path.name not in UNNAMED]
+    there = [
+        path
+        for root in MAPS[name]
+        for path in (ROOT / root).rglob("*")
+        if path.suffix in SOURCES and path.name not in UNNAMED
+    ]
     if name == "clients":
         there += [path for path in (ROOT / "pequod").glob("*.py") if path.name not in UNNAMED]
     assert sorted(mapped(ROOT / f"docs/architecture/{name}.md")) == sorted(
