@@ -33,7 +33,7 @@ from pequod_server.grants import Right, Role
 
 log = logging.getLogger("pequod.server")
 
-#: A changed file is noticed by the first call or batch that comes so long after the last look.
+#: The file is looked at again by the first call or batch that comes this long after the last look.
 LOOK_S: Final = 1.0
 
 
@@ -83,7 +83,7 @@ class AccessRules:
         raise UnauthenticatedError("the server wants a token; give `token` to the client, or set PEQUOD_TOKEN")
 
     def _role_of_token(self, digest: bytes) -> Role:
-        # Compared with each of them to the end, so that the time tells nothing.
+        # The token is compared with all of them to the end, so that the time taken betrays nothing.
         found = None
         for known, role in self._tokens.items():
             if compare_digest(known, digest):

@@ -1,4 +1,4 @@
-"""The calls about joins and state: what is installed, what is held, and what is forgotten or kept on disk."""
+"""The calls about joins and state: what is installed, what is held, and what is dropped or saved on disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AdministrationCalls:
         return pb.ListJoinsReply(header=self._served.header(), joins=map(encode.join, self._engine.joins()))
 
     async def explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainReply:
-        """Tell how a join is evaluated, or what a read of a range would find."""
+        """Explain how a join is evaluated, or what a read of a range would find."""
         subject = request.WhichOneof("subject")
         if subject is None:
             raise BadRequestError("name a join or a range to explain")
@@ -62,7 +62,7 @@ class AdministrationCalls:
         return pb.ExplainReply(header=self._served.header(), range=encode.range_explanation(found))
 
     async def invalidate(self, request: pb.InvalidateRequest, _context: Context) -> pb.InvalidateReply:
-        """Forget what is computed of a range or by a join."""
+        """Drop the computed rows of a range or of a join."""
         subject = request.WhichOneof("subject")
         if subject is None:
             raise BadRequestError("name a join or a range to invalidate")
@@ -73,7 +73,7 @@ class AdministrationCalls:
         return pb.InvalidateReply(header=self._served.header(), contexts=count)
 
     async def stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
-        """Tell what the server holds and did."""
+        """Return what the server holds and has done."""
         loader = self._served.loader
         backing = None if loader is None else loader.statistics()
         return encode.statistics(await collected(self._engine), self._served.header(), backing)

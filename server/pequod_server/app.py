@@ -20,7 +20,7 @@ from pequod.errors import SettingError, SnapshotError
 from pequod_server import logs
 from pequod_server.admission import Admission, message_bytes_max
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
-from pequod_server.calls import Calls
+from pequod_server.calls import CallsUnderWay
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.connections import SLACK, Connections
 from pequod_server.database import backed_tables, make_loader, make_store
@@ -29,7 +29,7 @@ from pequod_server.guard import make_guard
 from pequod_server.instruments import Instruments
 from pequod_server.joins import install_joins
 from pequod_server.memory import MemoryKeeper, limit_bytes, priorities, tame_allocator
-from pequod_server.reading import Reading
+from pequod_server.reading import RequestReader
 from pequod_server.service import PequodService
 from pequod_server.snapshots import Snapshots
 from pequod_server.standard import StandardServices
@@ -44,7 +44,7 @@ _DONE: Final = 0
 _REFUSED: Final = 3
 _UNREACHABLE: Final = 4
 
-#: How long the last bytes may take, and streams of health, which nobody ends but the server.
+#: How long the last bytes may take at the end, and the streams of health, which only the server ends.
 _CLOSE_S: Final = 0.2
 
 
@@ -74,14 +74,14 @@ class PequodServer:
         self.loader = None if store is None else make_loader(config, self.engine, store)
         admission = Admission(config)
         self._pressure = admission.pressure
-        self._calls = Calls(config)
+        self._calls = CallsUnderWay(config)
         self.guard = make_guard(config, self.engine)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
         #: Whether calls are taken.
         self.is_ready = False
         connections = Connections(config.connections_max)
         interceptors: list[aio.ServerInterceptor] = [
-            Reading(admission),
+            RequestReader(admission),
             self.instruments.interceptor,
             Endings(),
             self._calls,

@@ -5,8 +5,7 @@
                                                    keys      k k       values  v v
 
 Everything in the loop is a local; rows are moved by extending lists (bench rows: server: checks; server: gets; server:
-puts). A reply that grows too long is told in pieces: the loop stops where a piece is full, and goes on there once that
-was sent.
+puts). A long reply is sent in pieces: the loop stops where a piece is full, and goes on there after the piece is sent.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _NONE: Final[dict[int, PequodError]] = {}
 
 
 class Batch:
-    """A batch under way: where it stands, and what its commands have returned since the piece before.
+    """A batch under way: the next command to run, and what its commands have returned since the last piece.
 
     Invariants:
-        1. All commands before ``_start`` have run, and none behind it. The one there may have returned its first rows;
-           then what is left of it stands in its place in the columns.
+        1. All commands before ``_start`` have run, and none behind it. The command at ``_start`` may have returned its
+           first rows; then the columns hold a command for the rest of them in its place.
 
     Raises:
         BadRequestError: The columns do not fit.
@@ -88,7 +87,7 @@ class Batch:
         self._arguments = arguments
         self._numbers = numbers
         self._rows_max = rows_max
-        #: How many bytes the piece may have, and how many it still has room for.
+        #: How many bytes the piece may have, and how many of them are left.
         self._piece_bytes_max = piece_bytes_max
         self._room = piece_bytes_max
         #: What the next row needs, if a whole piece has no room for it.
@@ -204,10 +203,13 @@ class Batch:
             self._fit(excess)
 
     def _fit(self, rows: Rows) -> None:
-        """Take in rows of the command that was begun last, of which there are too many, as far as they fit.
+        """Add rows of the command that was begun last to the piece, as many as fit.
 
-        A command that does not fit into what is left of a piece runs again for the next one, so that only those that
-        are too long for a whole piece are cut; a single row is not.
+        Args:
+            rows: They do not fit all, or the command may have more of them.
+
+        A command whose rows do not fit into the rest of a piece runs again for the next piece, so that only rows that
+        are too long for a whole piece are cut. A single row is never cut.
         """
         found, shown = rows
         size = sum(map(len, found)) + sum(map(len, shown)) + ROW_BYTES * len(shown)
@@ -248,10 +250,10 @@ class Batch:
         self._number_at -= number_count
 
     def begin_piece(self, bytes_max: int) -> None:
-        """Begin the next piece, which may have so many bytes.
+        """Begin the next piece, which may have ``bytes_max``.
 
         Requires:
-            What the piece before returned was taken with `reply`.
+            The piece before was taken with `reply`.
         """
         self._piece_bytes_max = self._room = bytes_max
         self.lacking_bytes = 0
@@ -266,10 +268,10 @@ class Batch:
         return commands(self._kinds, self._arguments, self._start, self._argument_at)
 
     def judge(self, judges: Sequence[CommandJudge]) -> None:
-        """Have the commands that are left judged, if that was not done or the judges think otherwise now.
+        """Have the commands that are left judged, unless that is done and what the judges go by is still the same.
 
         Args:
-            judges: The error of the last one that refuses a command is what it fails with.
+            judges: If several refuse a command, it fails with the error of the last of them.
         """
         bases = [judge.basis() for judge in judges]
         if bases == self._bases:
@@ -287,10 +289,10 @@ class Batch:
             self._kinds = bytes(kinds)
 
     def settle(self, outcomes: Sequence[bool | PequodError]) -> None:
-        """Take in what came of as many of the next commands that are not refused as there are outcomes.
+        """Note what came of the next commands, without those that are refused, and pass by them.
 
         Args:
-            outcomes: For each, whether the key was there, or why it failed.
+            outcomes: For each of these commands, whether the key was there, or why the command failed.
         """
         for outcome in outcomes:
             while self._kinds[self._start] >= REFUSED:
@@ -311,14 +313,14 @@ class Batch:
         return self._start - 1
 
     def _fail(self, position: int, error: PequodError) -> int:
-        """Note why a command failed; return how many bytes that takes in the reply."""
+        """Note why a command failed; return how many bytes the error takes in the reply."""
         self._statuses[position] = FAILED
         failure = command_error(error)
         self._errors.append(failure)
         return failure.ByteSize() + ROW_BYTES
 
     def reply(self, server_id: int) -> ExecuteReply:
-        """Return what the commands returned since the piece before, and begin the next piece if there are more."""
+        """Return what the commands returned since the last piece; begin a piece for the commands that are left."""
         reply = ExecuteReply(
             batch=self._number,
             statuses=bytes(self._statuses),

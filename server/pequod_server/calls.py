@@ -1,10 +1,10 @@
 """The calls under way: how many there may be, and waiting for them at the end.
 
-    connection -> Calls.intercept_service -> the servicer
+    connection -> CallsUnderWay -> the servicer
                   over a limit: RESOURCE_EXHAUSTED, with the name of the setting
                   stopping: UNAVAILABLE
 
-Health and reflection are not counted: a server that has much to do is not to look dead.
+Health and reflection are not counted: a busy server must not look dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pequod_server.undecodable import refusing_undecodable
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
 
 
-class Calls(aio.ServerInterceptor):
+class CallsUnderWay(aio.ServerInterceptor):
     """Admits calls of `pequod.v1`, or refuses them.
 
     Invariants:
@@ -47,7 +47,7 @@ class Calls(aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Let a call pass, or have it refused."""
+        """Let a call pass, or refuse it."""
         method = handler_call_details.method
         if not method.startswith(SERVICE_PATH):
             return await continuation(handler_call_details)
@@ -81,6 +81,6 @@ class Calls(aio.ServerInterceptor):
         self._is_stopping = True
 
     async def drain(self, wait_s: float) -> None:
-        """Wait for the calls under way, for so long at most."""
+        """Wait for the calls under way, ``wait_s`` at most."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=wait_s)

@@ -9,7 +9,7 @@ from typing import Final
 
 from pequod.engine import Engine
 
-#: How often it is told; nothing that goes by it needs more.
+#: How often the engine is told the time; nothing that goes by it needs more.
 TICK_S: Final = 0.1
 
 

@@ -1,4 +1,4 @@
-"""The columns of a batch: whether they fit, the cold way through them, and who may refuse commands.
+"""The columns of a batch: the check that they fit, the cold way through them, and what may refuse commands.
 
 kinds      PUT        GET        commands  (0, PUT, key, value)
 arguments  key value  key                  (1, GET, key, b"")
@@ -24,7 +24,7 @@ TAKES: Final = {
     SCAN_DOWN: (2, 1),
     COUNT: (2, 0),
 }
-#: Added to the kind of a command that is refused: it keeps its place and its arguments, and does not run.
+#: Added to the kind of a command that is refused: the command keeps its place and its arguments, and does not run.
 REFUSED: Final = 16
 
 #: The position, the kind and the arguments of a command; the second one is empty where the kind takes one.
@@ -32,14 +32,14 @@ Command = tuple[int, int, bytes, bytes]
 
 
 class CommandJudge(Protocol):
-    """Tells which commands must not run."""
+    """Says which commands of a batch must not run."""
 
     def basis(self) -> object:
-        """Return what the judgement depends on: as long as that is equal, commands are not judged again."""
+        """Return what the judgement depends on: commands are judged again when another value is returned."""
         ...
 
     def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
-        """Return why commands must not run, by their positions."""
+        """Return the errors of the commands that must not run, by the commands' positions."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which commands of a batch are refused: what their caller has no right to, and reads of what may be too old.
+"""What refuses commands of a batch: the rights of the caller, and the bound on how old reads may be.
 
 kinds     PUT GET PUT     run   PUT GET PUT     statuses  OK FAILED OK
               ^ refused

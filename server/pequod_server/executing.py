@@ -25,7 +25,7 @@ from pequod_server.execute import Executor, Outcomes, Room, Step, Steps, Writes
 from pequod_server.guard import present_caller
 from pequod_server.handlers import Context, end_call
 from pequod_server.loader import ROUNDS_MAX, Loader
-from pequod_server.observe import NOTHING_TOLD, BatchSink, Told
+from pequod_server.observe import NO_EARLIER_PIECES, BatchSink, EarlierPieces
 from pequod_server.served import ServedEngine
 from pequod_server.undecodable import undecodable
 from pequod_server.write_through import WriteThrough
@@ -88,7 +88,7 @@ class ExecuteCalls:
                 steps = self._executor.steps(request, judges)
                 step = steps.run()
                 if isinstance(step, pb.ExecuteReply) and not step.more and steps.piece_bytes <= SMALL_BYTES:
-                    self._on_batch(request, step, NOTHING_TOLD, clock() - started_s)
+                    self._on_batch(request, step, NO_EARLIER_PIECES, clock() - started_s)
                     await write(step)
                 else:
                     await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
@@ -129,7 +129,7 @@ class ExecuteCalls:
                 else:
                     step = steps.go_on(outcomes)
             duration_s = time.monotonic() - started_s - delivery.client_s
-            self._on_batch(request, step, Told(delivery.row_count, delivery.errors), duration_s)
+            self._on_batch(request, step, EarlierPieces(delivery.row_count, delivery.errors), duration_s)
             await delivery.send(step, steps.piece_bytes)
         finally:
             delivery.release()
@@ -176,10 +176,10 @@ class _Delivery:
         self._admission = admission
         self._write = write
         self._held_bytes = 0
-        #: What the pieces that were sent have told.
+        #: What the pieces that were sent held.
         self.row_count = 0
         self.errors: list[pb.CommandError] = []
-        #: How long the client took for them, which is not the batch's time.
+        #: How long the client took to take them, which is not the batch's time.
         self.client_s = 0.0
 
     async def make_room(self, row_bytes: int) -> None:

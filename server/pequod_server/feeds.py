@@ -1,12 +1,13 @@
-"""Watches on the wire: what was told of a range, kept for those who take it.
+"""The feeds of watches: changes of a range, kept until a client's stream takes them.
 
     engine watch --> wake --> settle in the loop's next turn --> one batch of changes per revision
                                                                         |
     Feed   [sent sent sent | waiting waiting]   <-----------------------+
-            ^ floor: who has seen this revision misses nothing
+            ^ floor: a client that has seen this revision misses nothing
 
 A feed outlives its stream for a while, so that a client whose connection broke goes on where it was. A stream that
-takes nothing holds up nobody: its feed fills up, drops what was sent before, and ends when nothing of that is left.
+takes nothing delays no other: its feed fills up, drops changes that were sent before, and ends when it has no more of
+these.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.gate import Gate
 from pequod_server.publishing import public
 
-#: A batch on its way is in memory so many times: as a message, encoded, and in gRPC's buffers.
+#: How many times a batch on its way is in memory: as a message, encoded, and in gRPC's buffers.
 _COPIES: Final = 3
 #: What a change costs on the wire beside its key and values, at most.
 _CHANGE_WIRE: Final = 16
@@ -42,7 +43,7 @@ class Database(Protocol):
         ...
 
     async def load_patiently(self, ranges: Iterable[Range]) -> None:
-        """Have ranges loaded, however long that takes."""
+        """Load ranges, however long that takes."""
         ...
 
 
@@ -51,7 +52,6 @@ class RevisionChanges(NamedTuple):
 
     revision: int
     changes: list[Change]
-    #: What they take.
     size_bytes: int
 
 
@@ -60,13 +60,13 @@ class Feed:
 
     Invariants:
         1. ``_batches`` ascend in revision, all above ``floor``; the first ``_sent`` of them went to the stream.
-        2. Whoever knows the range as of ``floor`` knows it as of now with all batches applied.
+        2. The range as of ``floor``, with all batches applied to it, is the range as of now.
     """
 
     def __init__(self, engine: Engine, bounds: Bounds, changes_max: int, database: Database | None) -> None:
         self._engine = engine
         self._database = database
-        #: Loads what the range lacks, since that was forgotten.
+        #: Loads parts of the range that the engine has forgotten.
         self._loading: asyncio.Task[None] | None = None
         self._changes_max = changes_max
         self.bounds = bounds
@@ -87,11 +87,11 @@ class Feed:
         self.ended: WatchCompactedError | None = None
 
     def wake(self) -> None:
-        """Have it settled soon."""
+        """Settle in the next turn of the loop."""
         self._loop.call_soon(self.settle)
 
     def settle(self) -> None:
-        """Take in what the engine tells; if a commit of the database is half applied, once it is applied."""
+        """Take the changes that the engine has for the watch; while a commit is half applied, wait for its end."""
         if self._loading is not None or self._is_closed or self.ended is not None:
             return
         if self._is_half():
@@ -104,7 +104,7 @@ class Feed:
             self._loading = self._loop.create_task(self._settle_later(error.ranges), name="pequod watch load")
             return
         if len(changes) > self._changes_max:
-            # More than may wait, so there is no use in weighing them, nor in sending them before the end.
+            # More changes than may wait: they need not be weighed, nor sent before the end.
             self._end(self._too_many())
             return
         if changes:
@@ -138,7 +138,7 @@ class Feed:
         self._grow(-dropped.size_bytes)
 
     def relieve(self) -> None:
-        """Over the limit, let go of what was sent; if that is not enough, of what was not taken either, and end."""
+        """While memory is over its limit, drop changes that were sent; if that is not enough, drop all, and end."""
         ledger = self._engine.ledger
         while self._sent and ledger.total_bytes > ledger.limit_bytes:
             self._drop_oldest()
@@ -173,7 +173,7 @@ class Feed:
 
     def _end(self, reason: str) -> None:
         if self.ended is None:
-            # What comes later is not told: it may be behind something that was not told, either.
+            # Later changes are not sent: changes before them are missing.
             self._engine.unwatch(self._watch)
             self.ended = WatchCompactedError(reason)
             self.news.set()
@@ -183,7 +183,7 @@ class Feed:
         return self._engine.scan(*self.bounds, now=time.monotonic())
 
     def take(self) -> RevisionChanges | None:
-        """Return the next batch for the stream, None if there is none yet."""
+        """Return the next batch of changes for the stream, None if there is none yet."""
         self._land()
         if self._sent == len(self._batches):
             self.news.clear()
@@ -201,12 +201,12 @@ class Feed:
         return batch
 
     def _land(self) -> None:
-        """The message before has left, as far as gRPC tells."""
+        """Note that the last message has left, as far as gRPC says."""
         self._engine.ledger.change_watches(-self._flying_bytes)
         self._flying_bytes = 0
 
     async def wait(self, wait_s: float) -> bool:
-        """Wait for something to take, for so long at most; 0 for as long as it takes.
+        """Wait for something to take, ``wait_s`` at most; 0: for as long as it takes.
 
         Returns:
             False if there is nothing yet, and nothing is missing up to the engine's present revision.
@@ -224,7 +224,7 @@ class Feed:
                     return False
 
     def go_back(self, revision: int) -> bool:
-        """Have the batches after ``revision`` taken again; tell whether none of them is missing."""
+        """Go back to the batches after ``revision``, to be taken again; return whether none of them is missing."""
         if self.ended is not None or revision < self.floor:
             return False
         self._sent = sum(batch.revision <= revision for batch in self._batches)
@@ -233,16 +233,16 @@ class Feed:
         return True
 
     def copy_from(self, other: Feed) -> None:
-        """Begin with what another feed of the same range has, settled as this one is."""
+        """Begin with the batches of another feed of the same range; both are settled."""
         self.floor, self._batches, self._change_count = other.floor, other._batches.copy(), other._change_count
         self._grow(other._bytes)
 
     def rest(self) -> None:
-        """Be without a stream for a while."""
+        """Note that the feed has no stream for a while."""
         self._land()
 
     def close(self) -> None:
-        """Follow the range no more."""
+        """Stop following the range."""
         if self._loading is not None:
             self._loading.cancel()
         self._land()
@@ -278,13 +278,13 @@ class Feeds:
 
         Raises:
             LimitExceededError: There are too many.
-            NotWatchableError: A join over the range does not tell its changes.
+            NotWatchableError: A join over the range does not report its changes.
         """
         if len(self._attached) >= self._config.watches_max:
             raise LimitExceededError("watches_max", len(self._attached) + 1, self._config.watches_max)
         if len(self._attached) + len(self._idle) >= self._config.watches_max:
             self._close_idle(next(iter(self._idle)))
-        # Whoever follows several ranges can tell what each was at the revision where the last of them begins.
+        # So a client that follows several ranges knows each of them as of the revision where the last one begins.
         for other in [*self._attached, *self._idle]:
             other.settle()
         feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._database)
@@ -295,7 +295,7 @@ class Feeds:
         """Return a feed of what came after ``revision``.
 
         Raises:
-            WatchCompactedError: Something of that is not there any more.
+            WatchCompactedError: Changes after ``revision`` were dropped.
             LimitExceededError: There are too many.
         """
         for feed in [*self._idle, *self._attached]:
@@ -313,7 +313,7 @@ class Feeds:
             self._idle.pop(feed).cancel()
             self._attached.add(feed)
         else:
-            # The old stream may be dead without knowing, or somebody else's.
+            # The old stream may be dead and not know it yet, or be of another client.
             original, feed = feed, self.open(feed.bounds)
             feed.copy_from(original)
         feed.go_back(revision)
@@ -334,7 +334,7 @@ class Feeds:
         feed.close()
 
     def relieve(self) -> None:
-        """Let go of changes, if everything is over the limit that evicting can reach: of the largest feeds first."""
+        """Drop changes, those of the largest feeds first, while memory is over its limit and evicting does not help."""
         ledger = self._engine.ledger
         if ledger.total_bytes <= ledger.limit_bytes or self._engine.make_room():
             return
@@ -342,6 +342,6 @@ class Feeds:
             feed.relieve()
 
     def close(self) -> None:
-        """Close the feeds that nobody takes."""
+        """Close the feeds without a stream."""
         for feed in tuple(self._idle):
             self._close_idle(feed)

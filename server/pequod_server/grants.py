@@ -54,7 +54,7 @@ class KeyRanges:
         self.is_everything: Final = self._starts == [b""] and self._ends == [None]
 
     def holds(self, key: bytes) -> bool:
-        """Tell whether ``key`` is inside.
+        """Return whether ``key`` is inside.
 
         Cost:
             O(log ranges), 0.15 µs.
@@ -66,7 +66,7 @@ class KeyRanges:
         return end is None or key < end
 
     def covers(self, first: bytes, last: bytes | None) -> bool:
-        """Tell whether each key of ``[first, last)`` is inside; an empty range always is.
+        """Return whether each key of ``[first, last)`` is inside; an empty range always is.
 
         Cost:
             O(log ranges), 0.2 µs.
@@ -100,11 +100,11 @@ class Role:
         self.is_unlimited = self.read.is_everything and self.write.is_everything
 
     def may(self, right: Right, first: bytes, last: bytes | None) -> bool:
-        """Tell whether the role has ``right`` on all of ``[first, last)``."""
+        """Return whether the role has ``right`` on all of ``[first, last)``."""
         return self._ranges[right].covers(first, last)
 
     def has(self, right: Right) -> bool:
-        """Tell whether the role has ``right`` anywhere."""
+        """Return whether the role has ``right`` anywhere."""
         return not self._ranges[right].is_empty
 
     def need(self, right: Right, first: bytes, last: bytes | None, *others: Right) -> None:

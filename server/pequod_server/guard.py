@@ -3,8 +3,8 @@
     call -> AccessGuard -> token or certificate -> Caller -> rule of the call -> service
                                                                   Execute -> rule of each command
 
-Nothing of it runs without an access file. A call without a rule needs `admin` on every key, so that what is added to
-the server is closed until somebody decides otherwise.
+Without an access file there is no guard. A call without a rule needs `admin` on every key, so that a new call is
+closed until it has a rule.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from pequod_server.grants import Right, Role
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of, refusing
 from pequod_server.joins import JoinLimits
 
-#: Calls for everybody: those that ask whether the server lives.
+#: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
-#: Calls for everybody who is known: what is told is public.
+#: Calls that every known caller may make: their replies are public.
 _KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/")
 _BEARER: Final = "bearer "
 
 
 class Caller:
-    """Who makes a call; the role is asked for anew after the access file has changed."""
+    """A client that makes a call; its role is looked up again after the access file has changed."""
 
     __slots__ = ("_access", "_role", "_rules", "credential")
 
@@ -54,7 +54,7 @@ class Caller:
         """Return the caller's present role.
 
         Raises:
-            UnauthenticatedError: Nobody knows the caller, or not any more.
+            UnauthenticatedError: The access file does not name the caller, or not any more.
         """
         rules = self._access.rules()
         if self._role is None or rules is not self._rules:
@@ -67,7 +67,7 @@ _caller: ContextVar[Caller | None] = ContextVar("pequod_caller", default=None)
 
 
 def present_caller() -> Caller | None:
-    """Return who makes the call that the present task runs, None where nobody is asked."""
+    """Return the caller of the call that the present task runs, None without an access file."""
     return _caller.get()
 
 
@@ -123,7 +123,7 @@ class AccessGuard(aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Find out who calls, before anything of the request is read where that can be told."""
+        """Find the caller, where possible before the request is read."""
         handler = await continuation(details)
         if handler is None or details.method.startswith(_OPEN):
             return handler
@@ -157,7 +157,7 @@ class AccessGuard(aio.ServerInterceptor):
         try:
             specs = parse(request.text)
         except JoinError:
-            return  # the service says what is wrong with it
+            return  # the handler says what is wrong with the text
         for spec in specs:
             role.need(Right.JOIN, *_range(spec.output))
             for source in spec.sources:
@@ -175,7 +175,7 @@ class AccessGuard(aio.ServerInterceptor):
                 role.need(Right.ADMIN, *_range(join.spec.output))
 
     def _need_begin(self, role: Role, request: pb.BeginBackfillRequest) -> None:
-        """Pass if the role may also do what follows, so that nobody computes for hours what is refused then."""
+        """Pass if the role may also load, so that no driver computes for hours what is refused then."""
         self._need_backfill(role, request)
         for join in self._engine.joins():
             if join.name == request.join:
@@ -184,13 +184,13 @@ class AccessGuard(aio.ServerInterceptor):
                 role.need(Right.WRITE, *_within(_range(join.spec.output), (request.first, last_of(request))))
 
     def _need_source_rows(self, role: Role, request: pb.ReadBackfillRequest) -> None:
-        # A source's table has more keys than the join reads, and a checksum tells of rows, too.
+        # A source's table has more keys than the join reads, and a checksum reveals rows, too.
         self._need_backfill(role, request)
         role.need(Right.READ, request.first, request.last)
 
     def _need_pieces(self, role: Role, request: pb.LoadBackfillRequest) -> None:
         self._need_backfill(role, request)
-        # A list that is too long or too short is the service's to refuse.
+        # The handler refuses lists of different lengths.
         for first, last in zip(request.firsts, request.lasts, strict=False):
             role.need(Right.WRITE, first, last)
 
@@ -232,14 +232,14 @@ class AccessGuard(aio.ServerInterceptor):
         _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
         if not _may_see(role, b"", None):
             reply.loose_keys = 0
-            # It may tell where the database is.
+            # The error may say where the database is.
             if reply.HasField("backing"):
                 reply.backing.ClearField("error")
             reply.ClearField("memory")
 
 
 def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
-    """Return the guard that the settings ask for, None if everybody may do everything.
+    """Return the guard that the settings ask for, None if every client may do everything.
 
     Raises:
         SettingError: The access file cannot be read, or is not right.
@@ -259,7 +259,7 @@ def _guarded_coroutine(
     rule: Callable[[Role, Any], None],
     trim: Callable[[Role, Any], None],
 ) -> Callable[[Any, Context], Awaitable[Any]]:
-    """Guard a handler that returns a reply, or reads and writes by itself."""
+    """Guard a handler that returns a reply, or reads and writes messages itself."""
 
     async def guarded(request: object, context: Context) -> object:
         role = _admitted(context).role()
@@ -274,7 +274,7 @@ def _guarded_coroutine(
 def _guarded_generator(
     behaviour: Callable[[Any, Context], AsyncIterator[Any]], rule: Callable[[Role, Any], None]
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
-    """Guard a handler that yields replies; the rule is asked again when the access file changes in between."""
+    """Guard a handler that yields replies; the rule is applied again when the access file changes in between."""
 
     async def guarded(request: object, context: Context) -> AsyncIterator[Any]:
         caller = _admitted(context)
@@ -362,7 +362,7 @@ def _may_see(role: Role, first: bytes, last: bytes | None) -> bool:
 
 
 def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
-    """Take out of a repeated field what is not kept."""
+    """Remove the messages of a repeated field for which ``is_kept`` returns false."""
     kept = [message for message in messages if is_kept(message)]
     del messages[:]
     messages.extend(kept)

@@ -15,7 +15,7 @@ from pequod_server.clock import keep_time
 from pequod_server.config import ServerConfig
 from pequod_server.loader import Loader
 from pequod_server.logs import CallLog
-from pequod_server.observe import BatchSink, CallObserver, Sink, Told
+from pequod_server.observe import BatchSink, CallObserver, EarlierPieces, Sink
 
 log = logging.getLogger("pequod.server")
 
@@ -63,10 +63,10 @@ class Instruments:
         #: Where metrics and health are served, while they are.
         self.url: str | None = None
 
-    def executed(self, request: ExecuteRequest, reply: ExecuteReply, told: Told, duration_s: float) -> None:
+    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch of Execute."""
         for sink in self._batch_sinks:
-            sink(request, reply, told, duration_s)
+            sink(request, reply, earlier, duration_s)
 
     async def start(self) -> None:
         """Start the clock, and serve metrics and health.

@@ -29,10 +29,10 @@ class JoinLimits:
         self._refuse("join_slots_max", text.count("<"), config.join_slots_max)
 
     def refuse_joins(self, engine: Engine, specs: Sequence[JoinSpec]) -> None:
-        """Refuse joins of which too many would be installed; those that are there already do not count twice.
+        """Pass if the joins may be installed beside those that are; a join that is installed already counts once.
 
         Raises:
-            LimitExceededError: So it is.
+            LimitExceededError: There would be more than ``joins_max``.
         """
         installed = {join.spec for join in engine.joins()}
         if fresh := set(specs) - installed:

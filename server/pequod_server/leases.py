@@ -1,8 +1,8 @@
-"""Backfills: their calls, and their leases.
+"""The leases of backfills.
 
 BeginBackfill -> engine.backfills.begin         a lease begins
-ReadBackfill, LoadBackfill, RenewBackfill       it begins anew
-EndBackfill, or nobody speaks of it for a lease: the backfill ends, and the engine forgets its record
+ReadBackfill, LoadBackfill, RenewBackfill       the lease begins anew
+EndBackfill, or no call before the lease ends   the backfill ends, and the engine forgets its record
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pequod.errors import UnknownBackfillError
 from pequod_server.bounds import last_of
 from pequod_server.config import ServerConfig
 
-#: Backfills that ended and are still told of.
+#: How many backfills that ended are still listed.
 _ENDED_MAX: Final = 16
 _LEASE_MAX_S: Final = 86_400.0
-#: The engine ends backfills by itself, as when their join is dropped; it is seen so soon.
+#: The engine itself ends backfills, as when their join is dropped; it is asked this often.
 _LOOK_S: Final = 0.5
 
 
 class Leased:
-    """A backfill under the server's care."""
+    """A backfill with its lease."""
 
     def __init__(self, backfill: Backfill, lease_s: float) -> None:
         self.id = secrets.randbits(63)
@@ -37,14 +37,14 @@ class Leased:
         self.lease_s = lease_s
         self.begun_s = time.monotonic()
         self.expires_s = self.begun_s + lease_s
-        #: When it was seen to have ended.
+        #: When the server saw that it had ended.
         self.ended_s: float | None = None
         #: What its driver said last.
         self.stage = ""
         self.rows_expected = 0
 
     def message(self) -> pb.Backfill:
-        """Return it as the wire tells it."""
+        """Return the backfill as a message."""
         backfill, now = self.backfill, time.monotonic()
         record_keys, record_bytes = backfill.changed_size()
         return pb.Backfill(
@@ -91,7 +91,7 @@ class LeasedBackfills:
         """Begin a backfill.
 
         Raises:
-            LimitExceededError: There are too many.
+            LimitExceededError: There are ``backfills_max`` already.
             UnknownJoinError, NotBackfillableError: As the engine says.
         """
         self._sort_out()
@@ -111,7 +111,7 @@ class LeasedBackfills:
         return leased
 
     def renew(self, number: int, join: str) -> Leased:
-        """Return a backfill and let its lease begin anew.
+        """Return a backfill; its lease begins anew.
 
         Raises:
             UnknownBackfillError: There is none, or not of that join.
@@ -140,14 +140,14 @@ class LeasedBackfills:
         raise UnknownBackfillError(number)
 
     def _sort_out(self) -> None:
-        """Put aside what has ended."""
+        """Move backfills that have ended from the live ones to the ended ones."""
         for leased in [leased for leased in self._live.values() if leased.backfill.ended is not None]:
             del self._live[leased.id]
             leased.ended_s = time.monotonic()
             self._ended.append(leased)
 
     def _watch(self) -> None:
-        """Wake up when the next lease may be over, and meanwhile to see what the engine has ended, and when."""
+        """Wake up when the next lease may be over, and often enough to see what the engine has ended."""
         if self._reaper is not None:
             self._reaper.cancel()
             self._reaper = None

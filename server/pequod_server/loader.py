@@ -44,6 +44,9 @@ _LOOK_S: Final = 0.25
 class Loader:
     """Keeps an engine's backed tables in step with a database.
 
+    It has no use for `Engine.dropped`: a range that the engine forgets is loaded again by the read that lacks it, and
+    the intake drops changes of keys that are not loaded.
+
     Args:
         is_write_through: Puts go to the database; else they are refused.
         stale_max_s: Reads of backed ranges fail once the feed is older than this; 0 for no such bound.
@@ -77,7 +80,7 @@ class Loader:
         self._wanted: list[Range] = []
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        #: How far the events have been taken care of; None until the feed stands.
+        #: The position of the last event that was taken in; None until the feed stands.
         self._position: int | None = None
         self._moved = asyncio.Condition()
         #: What the start waits for now; empty before and afterwards.
@@ -87,12 +90,12 @@ class Loader:
 
     @property
     def position(self) -> int | None:
-        """How far the engine has what the feed told; None until the feed stands."""
+        """How far the engine has taken in the feed; None until the feed stands."""
         return self._position
 
     @property
     def status(self) -> Status:
-        """How the feed is."""
+        """The state of the feed."""
         return self.store.status
 
     @property
@@ -101,7 +104,7 @@ class Loader:
         return self._intake.gate
 
     def statistics(self) -> BackingStatistics:
-        """Return how the database is, and what was asked of it."""
+        """Return the state of the database's feed, and counts of what was asked of the database."""
         status, counters = self.store.status, self.counters
         return BackingStatistics(
             mode="write-through" if self.is_write_through else "write-around",
@@ -123,7 +126,7 @@ class Loader:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the feed is older than it may be."""
+        """Whether the feed is older than ``stale_max_s``."""
         return self._stale_max_s > 0 and self._age_s() > self._stale_max_s
 
     def _age_s(self) -> float:
@@ -149,7 +152,7 @@ class Loader:
             await self._wait(lambda: self._position is not None)
             if since is not None:
                 self.start_step = "the changes since the snapshot"
-                await self._catch_up()
+                await self.caught_up()
         except BackingUnavailableError:
             await self.stop()
             raise
@@ -157,7 +160,7 @@ class Loader:
         self.start_step = ""
         log.info("following the database", extra={"position": self._position})
 
-    async def _catch_up(self) -> None:
+    async def caught_up(self) -> None:
         """Wait until the cache has everything that is in the database now, for as long as it gets on."""
         target = await self.store.position()
         while True:
@@ -194,7 +197,7 @@ class Loader:
         return await self._read(ask, ((first, last),))
 
     async def read_keys(self, ask: Callable[[], T], keys: Sequence[bytes]) -> T:
-        """Do the same for a read of some keys; ``ask`` tells all that they lack at once."""
+        """Do as `read` does for some keys; one MissingError of ``ask`` names the ranges that all of them lack."""
         return await self._read(ask, [(key, key + b"\0") for key in keys])
 
     async def _read(self, ask: Callable[[], T], bounds: Sequence[tuple[bytes, bytes | None]]) -> T:
@@ -212,21 +215,21 @@ class Loader:
         )
 
     async def whole(self, bounds: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Wait until no commit is half applied, if what reads of the ranges show comes from the database."""
+        """Wait until no commit is half applied, if reads of the ranges show rows that come from the database."""
         if self.gate.is_closed and any(self.reads_backed(*one) for one in bounds):
             await self.gate.opened()
 
     def reads_backed(self, first: bytes, last: bytes | None) -> bool:
-        """Tell whether what a read of the range shows comes from the database."""
+        """Return whether a read of the range shows rows that come from the database."""
         return self._engine.reads_backed(first, last)
 
     def refuse_stale(self, first: bytes, last: bytes | None) -> None:
-        """Raise BackingStaleError if what a read of the range shows may be older than it may be."""
+        """Raise BackingStaleError if a read of the range may show rows that are older than ``stale_max_s``."""
         if self.is_stale and self.reads_backed(first, last):
             raise BackingStaleError(self._age_s(), self._stale_max_s, self.store.status.error)
 
     async def load(self, ranges: Iterable[Range]) -> None:
-        """Have ranges loaded, together with all others that are asked for in this turn of the loop.
+        """Load ranges, together with all others that are asked for in this turn of the loop.
 
         Raises:
             BackingUnavailableError: The database does not answer.
@@ -248,7 +251,7 @@ class Loader:
                     raise refused[one]
 
     def _arriving(self, one: Range) -> Range:
-        """Return the range of which a load is there in part, if ``one`` is of it, else ``one`` itself."""
+        """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
         partial = self._intake.partial
         return one if partial is None or one.first < partial.first or partial.last < one.last else partial
 
@@ -277,7 +280,7 @@ class Loader:
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
     async def load_patiently(self, ranges: Iterable[Range]) -> None:
-        """Have ranges loaded, and try again for as long as the database does not answer."""
+        """Load ranges, and try again for as long as the database does not answer."""
         wanted, backoff, failures = tuple(ranges), Backoff(), 0
         while True:
             try:
@@ -297,11 +300,6 @@ class Loader:
         """
         position = await self.store.write(changes)
         self.counters.writes += len(changes)
-        await self._wait(lambda: self._position is not None and self._position >= position)
-
-    async def caught_up(self) -> None:
-        """Wait until the cache has everything that is in the database now."""
-        position = await self.store.position()
         await self._wait(lambda: self._position is not None and self._position >= position)
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
@@ -325,7 +323,7 @@ class Loader:
                     self._position = event.position
                     self._moved.notify_all()
         except Exception as error:
-            # A defect. Nothing of the database may be served from here on, since nobody tells when it changes.
+            # A defect. No row of the database may be served from here on: its changes are not known any more.
             log.exception("the feed of the database ended")
             self._failure = f"its feed of changes ended: {error}"
             await self._intake.forget_everything()

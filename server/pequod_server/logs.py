@@ -17,7 +17,7 @@ import structlog
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod_server.config import LogFormat, LogLevel
-from pequod_server.observe import Call, Closer, Told
+from pequod_server.observe import Call, Closer, EarlierPieces
 from pequod_server.shown import KIND_NAMES, shortened
 
 log = logging.getLogger("pequod.server")
@@ -78,10 +78,10 @@ class CallLog:
 
         return closed
 
-    def executed(self, request: ExecuteRequest, reply: ExecuteReply, told: Told, duration_s: float) -> None:
+    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch."""
         if duration_s >= self._slow_s:
-            log.warning("slow batch", extra=_batch_facts(request, reply, told, duration_s))
+            log.warning("slow batch", extra=_batch_facts(request, reply, earlier, duration_s))
 
 
 def _call_facts(call: Call, code: grpc.StatusCode, duration_s: float) -> dict[str, object]:
@@ -101,15 +101,17 @@ def _call_facts(call: Call, code: grpc.StatusCode, duration_s: float) -> dict[st
     return facts
 
 
-def _batch_facts(request: ExecuteRequest, reply: ExecuteReply, told: Told, duration_s: float) -> dict[str, object]:
+def _batch_facts(
+    request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float
+) -> dict[str, object]:
     """Return the facts of a batch, with the key that its first command names; any of them may be the slow one."""
     facts: dict[str, object] = {
         "method": "Execute",
         "ms": round(duration_s * 1000, 3),
         "commands": len(request.kinds),
         "kinds": {KIND_NAMES.get(kind, str(kind)): count for kind, count in Counter(request.kinds).items()},
-        "rows": told.row_count + len(reply.keys),
-        "failed": len(told.errors) + len(reply.errors),
+        "rows": earlier.row_count + len(reply.keys),
+        "failed": len(earlier.errors) + len(reply.errors),
     }
     if request.arguments:
         facts["first"] = shortened(request.arguments[0])

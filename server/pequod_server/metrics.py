@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
 from pequod_server.backfill_metrics import BackfillCollector
 from pequod_server.clock import TICK_S
-from pequod_server.observe import Call, Closer, Told
+from pequod_server.observe import Call, Closer, EarlierPieces
 from pequod_server.shown import KIND_NAMES, shown
 from pequod_server.statistics import collected
 
@@ -109,7 +109,7 @@ class BatchMetrics(Collector):
         self._seconds = _Tally(_SECONDS)
         self._sizes = _Tally(_COMMANDS)
 
-    def executed(self, request: ExecuteRequest, reply: ExecuteReply, told: Told, duration_s: float) -> None:
+    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch."""
         kinds = request.kinds
         uncounted = len(kinds)
@@ -122,7 +122,7 @@ class BatchMetrics(Collector):
                 uncounted -= count
                 if not uncounted:
                     break
-        for error in (*told.errors, *reply.errors) if told.errors else reply.errors:
+        for error in (*earlier.errors, *reply.errors) if earlier.errors else reply.errors:
             self._errors[error.reason] = self._errors.get(error.reason, 0) + 1
 
     def describe(self) -> Iterator[Metric]:

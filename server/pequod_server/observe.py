@@ -46,18 +46,18 @@ Metadata = Sequence[tuple[str, str | bytes]]
 Closer = Callable[[grpc.StatusCode, float], None]
 
 
-class Told(NamedTuple):
-    """What the pieces of a reply have told before the last one."""
+class EarlierPieces(NamedTuple):
+    """What the pieces of a reply before the last one held."""
 
     row_count: int = 0
     errors: Sequence[CommandError] = ()
 
 
-#: Of a reply that is one message.
-NOTHING_TOLD: Final = Told()
-#: Called after each batch of Execute, with the last piece of its reply, what was told before, and the seconds that its
-#: commands took; decoding and sending are not in them.
-BatchSink = Callable[[ExecuteRequest, ExecuteReply, Told, float], None]
+#: Those of a reply that is one message.
+NO_EARLIER_PIECES: Final = EarlierPieces()
+#: Called after each batch of Execute, with the last piece of its reply, what the pieces before held, and the seconds
+#: that its commands took; decoding and sending are not in them.
+BatchSink = Callable[[ExecuteRequest, ExecuteReply, EarlierPieces, float], None]
 
 
 class Call:

@@ -1,8 +1,8 @@
-"""What clients are told of errors of the database: that something is wrong, and nothing of what is there.
+"""What clients see of errors of the database: that something is wrong, and nothing that the database holds.
 
 A store's error may hold its host, user and statements, or values of other rows. Clients get an error of the same class
-without them, and a number under which the log has all of it. Errors of `DATABASE`, which name no store, are meant for
-clients as they are.
+without them, and a number; the log has the whole error under this number. Errors of `DATABASE`, which name no store,
+are meant for clients as they are.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from pequod.errors import (
 
 log = logging.getLogger("pequod.server")
 
-#: Stands for the store in what clients are told.
+#: Stands for the store in what clients see.
 DATABASE: Final = "the database"
-#: The same text goes into the log so often at most, and has one number meanwhile.
+#: How long a text that is in the log keeps its number, and is not logged again.
 _AGAIN_S: Final = 60.0
 _NOTED_MAX: Final = 100
 
 
 class _Notes:
-    """Texts that went into the log lately, with their numbers and when."""
+    """Texts that went into the log lately, with their numbers and times."""
 
     def __init__(self) -> None:
         self._noted: dict[str, tuple[str, float]] = {}
 
     def number(self, text: str) -> str:
-        """Return the number of a text in the log, and put it there if it is not."""
+        """Return the number of a text in the log; log the text if it is not there."""
         now = time.monotonic()
         number, noted_s = self._noted.get(text, ("", 0.0))
         if number and now - noted_s < _AGAIN_S:

@@ -1,6 +1,6 @@
 """Reading the one request of a call: when there is a place for it, and held once.
 
-    call -> Reading waits for a place -> bytes -> message -> observer, limits, guard, service -> reply -> written
+    call -> RequestReader waits for a place -> bytes -> message -> observer, limits, guard, service -> reply -> written
 
 gRPC by itself reads at once, however many calls begin, and holds bytes, message and reply until the call has ended. Its
 handlers of streams read and write when they are asked to; on the wire there is no difference. Until a request is read,
@@ -22,7 +22,7 @@ from pequod_server.admission import Admission
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, method_of
 
 
-class Reading(aio.ServerInterceptor):
+class RequestReader(aio.ServerInterceptor):
     """Reads the requests of our service's calls that have one.
 
     Put it before all other interceptors. Those behind it see handlers of one request.

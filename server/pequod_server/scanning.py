@@ -29,9 +29,9 @@ class ScanCalls:
         self._admission = admission
 
     async def scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
-        """Read a range in chunks; between them, others have their turn.
+        """Read a range in chunks; other calls have their turn between them.
 
-        A chunk is made once there is memory for it, and keeps that until its client has taken it.
+        A chunk is made when there is memory for it, and holds this memory until its client has taken the chunk.
         """
         config, bounds = self._served.config, range_of(request)
         # However much the request asks for: a chunk is in memory as a whole.
@@ -62,7 +62,7 @@ class ScanCalls:
             bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
             if remaining is not None:
                 remaining -= count
-            # As many as fill a chunk if the next rows are like these: to read more would be for nothing.
+            # So many rows fill a chunk if the next ones are as long as these: more would be read in vain.
             wanted = max(1, min(config.rows_max, count * chunk_bytes // size))
             await asyncio.sleep(0)
 
@@ -71,7 +71,7 @@ class ScanCalls:
     ) -> tuple[Rows, int, int]:
         """Return the first rows of a range, one more than ``limit`` at most, how many fit, and their size on the wire.
 
-        One fits always. What is behind those that fit tells whether there is more to read.
+        One row always fits. If there are rows behind those that fit, the range has more to read.
         """
         scan, is_down = self._served.engine.scan, request.reverse
         found = await self._served.read(

@@ -1,4 +1,4 @@
-"""Keys and kinds of commands as text, for logs and labels: one line, printable, and told apart exactly."""
+"""Keys and kinds of commands as text, for logs and labels: one line, printable, different for different keys."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class BackedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotContent:
     """What is in a file."""
 
     #: When it was saved, in seconds since 1970.
@@ -106,7 +106,7 @@ def _blocks(rows: Rows, backed: BackedPart | None) -> Iterator[pb.SnapshotBlock]
     yield pb.SnapshotBlock(end=pb.SnapshotEnd(keys=len(rows.keys)))
 
 
-def read_snapshot(path: Path) -> Snapshot:
+def read_snapshot(path: Path) -> SnapshotContent:
     """Read a whole file.
 
     Raises:
@@ -126,7 +126,7 @@ def read_snapshot(path: Path) -> Snapshot:
         raise SnapshotError(str(path), f"it cannot be read ({error.strerror})") from error
 
 
-def _parse(path: Path, file: BinaryIO) -> Snapshot:
+def _parse(path: Path, file: BinaryIO) -> SnapshotContent:
     keys: list[bytes] = []
     values: list[bytes] = []
     with gzip.GzipFile(fileobj=file, mode="rb") as stream:
@@ -145,7 +145,7 @@ def _parse(path: Path, file: BinaryIO) -> Snapshot:
         # To the end of the file, where the checksum is.
         if block is None or stream.read(1) or block.end.keys != len(keys) or len(keys) != len(values):
             raise SnapshotError(str(path), "it is damaged (it does not end where it should)")
-    return Snapshot(head.saved_s, Rows(keys, values), _backed(head))
+    return SnapshotContent(head.saved_s, Rows(keys, values), _backed(head))
 
 
 def _first_block(path: Path, stream: gzip.GzipFile) -> pb.SnapshotBlock:

@@ -21,7 +21,7 @@ from pequod.engine import Engine, LimitExceededError, Range, Rows
 from pequod.errors import PequodError, SnapshotError
 from pequod_server.backing import BackingUnavailableError, SchemaError
 from pequod_server.loader import Loader
-from pequod_server.snapshot_file import BackedPart, Snapshot, read_snapshot, write_snapshot
+from pequod_server.snapshot_file import BackedPart, SnapshotContent, read_snapshot, write_snapshot
 
 log: Final = logging.getLogger("pequod.snapshot")
 
@@ -78,8 +78,8 @@ class Snapshots:
         """
         path = self.path
         async with self._lock:
-            # In this order: what the database did after the position may be in the rows, and is told again. What it
-            # altered after the mark is seen by the mark.
+            # In this order: changes of the database after the position may be in the rows, and the feed repeats them.
+            # Changes of its tables after the mark are seen by the mark.
             position = None if self._loader is None else self._loader.position
             mark = await self._mark()
             rows, ranges = self._engine.base_rows(), tuple(self._engine.loaded())
@@ -129,7 +129,7 @@ class Snapshots:
             log.warning("the database's part of the snapshot is not used", extra={"reason": reason})
         return since
 
-    async def _since(self, snapshot: Snapshot) -> tuple[int | None, str]:
+    async def _since(self, snapshot: SnapshotContent) -> tuple[int | None, str]:
         """Return the position of the rows of the database, or (None) why they are not used, if there are any."""
         backed = snapshot.backed
         if backed is None:
@@ -162,7 +162,7 @@ class Snapshots:
                 raise SnapshotError(str(path), "there is no such file") from None
             return Restored(path, self._put(snapshot), snapshot.saved_s)
 
-    def _put(self, snapshot: Snapshot) -> int:
+    def _put(self, snapshot: SnapshotContent) -> int:
         """Put the client-written keys; return how many."""
         rows = snapshot.rows if snapshot.backed is None else _without(snapshot.rows, snapshot.backed.ranges)
         try:

@@ -16,7 +16,7 @@ _NAMES: Final = ("", SERVICE)
 
 
 class StandardServices:
-    """Health and reflection on a server; not ready until told so."""
+    """Health and reflection on a server; not ready before `ready` is called."""
 
     def __init__(self, server: aio.Server, *, channelz: bool) -> None:
         self._health = health.aio.HealthServicer()

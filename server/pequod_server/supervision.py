@@ -29,7 +29,7 @@ def tell_systemd(state: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    # Whoever gave the address may be gone; the server goes on without.
+    # The process that gave the address may be gone; the server goes on without it.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.connect(address)
         channel.sendall(state.encode())

@@ -4,7 +4,7 @@
 
 Streams of requests meet the error where they read. gRPC by itself would answer UNKNOWN to what is no message, and log a
 traceback; and it would refuse what is too long without the name of the setting. It still does so for what is beyond
-`receive_bytes_max`, so that nobody fills the memory.
+`receive_bytes_max`, so that no client fills the memory.
 """
 
 from __future__ import annotations

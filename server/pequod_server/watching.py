@@ -1,4 +1,4 @@
-"""The call that tells of changes until its client has enough."""
+"""The call that sends the changes of a range until its client ends it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WatchCalls:
         self._served = served
         #: The feeds of all watches.
         self.feeds = Feeds(served.engine, served.config, served.loader)
-        #: The streams that tell of changes: they would hold up the end of the server.
+        #: The streams that send changes: they would delay the end of the server.
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
@@ -37,11 +37,11 @@ class WatchCalls:
             task.cancel()
 
     async def watch(self, request: pb.WatchRequest, _context: Context) -> AsyncIterator[pb.WatchReply]:
-        """Tell the changes of a range as they come."""
+        """Send the changes of a range as they come."""
         if request.rows and request.HasField("after"):
             raise BadRequestError("a watch that goes on has no use for the rows")
         bounds = request.first, last_of(request)
-        # Whatever range it watches: the other watches are settled where it begins.
+        # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
         feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds)
         task = asyncio.current_task()

@@ -20,7 +20,7 @@ _END_S: Final = 1.0
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Tell whether a line is about us: aiohttp logs a malformed request as an error, with a traceback."""
+    """Return whether a line is about us: aiohttp logs a malformed request as an error, with a traceback."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 

@@ -33,10 +33,10 @@ class WriteThrough:
         self._loader = loader
 
     async def carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
-        """Carry changes out in their order; tell for each whether the key was there before, or why it failed.
+        """Carry changes out in their order; return for each whether the key was there before, or why it failed.
 
-        Those that are refused change nothing, and the others are carried out. If it is not known whether they were
-        carried out, all fail with BackingUnavailableError.
+        Changes that the database refuses have no effect; the others are carried out. If the server cannot know
+        whether they were carried out, all fail with BackingUnavailableError.
         """
         try:
             were_there = await self._were_there(changes)
@@ -91,13 +91,13 @@ class WriteThrough:
             except WriteRefusedError as error:
                 raise WriteRefusedError(error.store, f"{error.reason} ({_already(at)})") from error
             except BackingUnavailableError as error:
-                told = public(error)
-                assert isinstance(told, BackingUnavailableError)
-                raise BackingUnavailableError(told.store, f"{told.reason} ({_already(at)})") from error
+                shown = public(error)
+                assert isinstance(shown, BackingUnavailableError)
+                raise BackingUnavailableError(shown.store, f"{shown.reason} ({_already(at)})") from error
         return len(keys)
 
     async def _were_there(self, changes: Sequence[Change]) -> list[bool]:
-        """Return for each change whether its key is there before it; True for puts, where nobody asks."""
+        """Return for each change whether its key is there before it; True for puts, whose result is not used."""
         doomed = list(dict.fromkeys(change.key for change in changes if change.value is None))
         is_there = await self._loader.read_keys(lambda: self._known(doomed), doomed) if doomed else {}
         found = []
@@ -107,7 +107,7 @@ class WriteThrough:
         return found
 
     def _known(self, keys: Sequence[bytes]) -> dict[bytes, bool]:
-        """Return which keys are there; what any of them lacks is told at once."""
+        """Return which keys are there; one MissingError names the ranges that all of them lack."""
         found: dict[bytes, bool] = {}
         missing: list[Range] = []
         for key in keys:
