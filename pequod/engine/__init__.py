@@ -2,7 +2,7 @@
 
 from pequod.engine.base.rows import Rows
 from pequod.engine.engine import Engine
-from pequod.engine.joins.installed import Join
+from pequod.engine.joins.compiled import Join
 from pequod.engine.joins.timeline import general_way
 from pequod.engine.joins.watches import Change, Watch, change_bytes
 from pequod.engine.memory.eviction import PINNED

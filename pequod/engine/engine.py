@@ -29,11 +29,12 @@ from typing import Final, NoReturn
 
 from pequod.engine.base.presence import Part
 from pequod.engine.base.rows import Rows
-from pequod.engine.base.store import Store, Table
+from pequod.engine.base.store import Store
+from pequod.engine.joins.compiled import Join
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits
-from pequod.engine.joins.installed import Join
-from pequod.engine.joins.watches import Change, Watch, Watches
+from pequod.engine.joins.relations import Directory, Relations
+from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Memory
 from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason, Story
@@ -95,7 +96,8 @@ class Engine:
         self._value_bytes_max = value_bytes_max
         self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
         self._store = Store()
-        self._tables = self._store.tables
+        self._directory = Directory(self._store)
+        self._relations = self._directory.by_name
         #: What everything takes. Whoever keeps changes of watches says so by `Ledger.change_watches`.
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
@@ -104,12 +106,21 @@ class Engine:
         self._view_by_last = self._hits.by_last
         self._story = Story()
         self._changes = Changes(self._memory, self._hits, self._story)
-        self._catalog = Catalog(self._store, self._changes, self.ledger, priorities or {})
+        self._catalog = Catalog(self._directory, self._changes, self.ledger, priorities or {})
         self._reader = Reader(self._changes, self._memory)
-        self._scans = Scans(self._store, self._catalog, self._changes, self._reader, self._memory, self._hits)
-        self._backed = Backed(self._store, self._catalog, self._changes, self._memory, self._story, priorities or {})
-        self._watches = Watches(self._store)
-        self._following = Following(self._store, self._catalog, self._scans, self._watches)
+        self._scans = Scans(
+            self._store, self._directory, self._catalog, self._changes, self._reader, self._memory, self._hits
+        )
+        self._backed = Backed(
+            self._store,
+            self._directory,
+            self._catalog,
+            self._changes,
+            self._memory,
+            self._story,
+            priorities or {},
+        )
+        self._following = Following(self._store, self._directory, self._catalog, self._scans)
         #: Ranges of joins taken in as somebody else computed them.
         self.backfills = Backfills(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
@@ -135,21 +146,19 @@ class Engine:
         if at < 0:
             self._put_loose(key, value)
             return
-        table = self._tables.get(key[:at]) or self._make_table(key, value)
-        if table.outputs:
-            self._refuse_computed(table, key)
-        if table.presence is not None:
-            raise BackedKeyError(key)
+        relations = self._relations.get(key[:at]) or self._make_table(key, value)
+        if relations.is_owned:
+            self._refuse_owned(relations, key)
         if self.revision >= self.ledger.weigh_at:
             self._memory.admit(self.revision, self._growth(key, value))
-        old = table.put(key, value)
+        old = relations.table.put(key, value)
         if old == value:
             return
         self.revision += 1
-        if table.watches.count:
-            table.watches.tell_stored(key, old, value)
-        if table.readers:
-            self._changes.base_changed(table.readers, key, old, value)
+        if relations.watches.count:
+            relations.watches.tell_stored(key, old, value)
+        if relations.readers:
+            self._changes.base_changed(relations.readers, key, old, value)
 
     def remove(self, key: bytes) -> bool:
         """Remove base data; tell whether it was there.
@@ -166,16 +175,14 @@ class Engine:
             if old is None:
                 return False
             self.revision += 1
-            self._watches.tell_loose(key, old, None)
+            self._directory.tell_loose(key, old, None)
             return True
-        table = self._tables.get(key[:at])
-        if table is None:
+        relations = self._relations.get(key[:at])
+        if relations is None:
             return False
-        if table.outputs:
-            self._refuse_computed(table, key)
-        if table.presence is not None:
-            raise BackedKeyError(key)
-        is_there = self._changes.set_base(table, key, None)
+        if relations.is_owned:
+            self._refuse_owned(relations, key)
+        is_there = self._changes.set_base(relations, key, None)
         self.revision += is_there
         return is_there
 
@@ -301,23 +308,21 @@ class Engine:
             name, delimiter, _ = keys[start].partition(DELIMITER)
             stop = bisect_left(keys, name + _TABLE_END, start) if delimiter and ascends else start + 1
             runs.append((name if delimiter else None, start, stop))
-            table = self._tables.get(name) if delimiter else None
-            if table is not None and table.presence is not None:
-                raise BackedKeyError(keys[start])
-            if table is not None and table.outputs:
+            related = self._relations.get(name) if delimiter else None
+            if related is not None and related.is_owned:
                 for key in keys[start:stop]:
-                    self._refuse_computed(table, key)
+                    self._refuse_owned(related, key)
             start = stop
         self._admit_all(keys, values)
         for table_name, start, stop in runs:
             if table_name is None:
                 self._write_loose(keys[start], values[start])
                 continue
-            table = self._store.table(table_name)
+            relations = self._directory.at(table_name)
             if ascends:
-                self.revision += self._changes.set_run(table, list(keys[start:stop]), list(values[start:stop]))
+                self.revision += self._changes.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
-                self.revision += self._changes.set_base(table, keys[start], values[start])
+                self.revision += self._changes.set_base(relations, keys[start], values[start])
 
     def _admit_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         if self.ledger.limit_bytes >= UNLIMITED:
@@ -339,12 +344,12 @@ class Engine:
         if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_max:
             self._refuse_sizes(key, value)
         name, delimiter, _ = key.partition(DELIMITER)
-        table = self._tables.get(name) if delimiter else None
-        if table is None:
+        relations = self._relations.get(name) if delimiter else None
+        if relations is None:
             return False
-        if table.outputs:
-            self._refuse_computed(table, key)
-        return table.presence is not None
+        if relations.outputs:
+            self._refuse_owned(relations, key)
+        return relations.table.presence is not None
 
     def remove_range(self, first: bytes, last: bytes | None, limit: int | None = None) -> list[bytes]:
         """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
@@ -383,18 +388,19 @@ class Engine:
         name, delimiter, _ = key.partition(DELIMITER)
         if not delimiter:
             return self._store.loose.get(key)
-        table = self._tables.get(name)
-        if table is None:
+        relations = self._relations.get(name)
+        if relations is None:
             return None
+        table = relations.table
         if table.presence is not None and not table.presence.holds(key, key + b"\0", self._reads.begin(now).number):
             raise MissingError((Range(key, key + b"\0"),))
         value = table.get(key)
         if value is not None:
             return value
-        if not table.outputs:
+        if not relations.outputs:
             return None
         read = self._reads.begin(now)
-        for join in table.outputs:
+        for join in relations.outputs:
             if join.match_output(key):
                 value = self._scans.get(join, key, read)
                 if value is not None:
@@ -434,11 +440,12 @@ class Engine:
                 return timeline.rows.since(timeline.prefix, first, limit)
             return self._scans.scan_view(view, first, limit, reverse=reverse, read=self._reads.begin(now))
         at = first.find(DELIMITER)
-        table = self._tables.get(first[:at]) if at > 0 else None
-        if table is None or last is None or not first < last <= table.end:
+        relations = self._relations.get(first[:at]) if at > 0 else None
+        if relations is None or last is None or not first < last <= relations.table.end:
             return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=self._reads.begin(now))
-        if table.outputs:
-            return self._scans.scan_in_table(table, first, last, limit, reverse=reverse, now=now)
+        if relations.outputs:
+            return self._scans.scan_in_table(relations, first, last, limit, reverse=reverse, now=now)
+        table = relations.table
         if table.presence is None:
             return table.slice(first, last, limit, reverse=reverse)
         read = self._reads.begin(now)
@@ -484,7 +491,7 @@ class Engine:
         self.revision += is_new
         for join in self._catalog:
             if join not in before:
-                self._watches.end_over(join)
+                self._directory.end_watches_over(join)
         return joins
 
     def drop_join(self, name: str) -> None:
@@ -498,7 +505,7 @@ class Engine:
         self._hits.clear()
         self.backfills.review()
         self.revision += 1
-        self._watches.end_over(dropped)
+        self._directory.end_watches_over(dropped)
 
     def joins(self) -> list[Join]:
         """Return the installed joins, the earliest first."""
@@ -554,7 +561,7 @@ class Engine:
 
     def unwatch(self, watch: Watch) -> None:
         """Follow a range no more."""
-        self._watches.discard(watch)
+        self._directory.discard_watch(watch)
 
     def dropped(self, after: int = 0) -> list[Dropped]:
         """Return which ranges were dropped or forgotten, when and why: computed ones, and loaded ones of backed tables.
@@ -678,11 +685,11 @@ class Engine:
             assert isinstance(victim, Part), "nothing else is evicted"
             self._backed.evict(victim)
 
-    def _make_table(self, key: bytes, value: bytes) -> Table:
+    def _make_table(self, key: bytes, value: bytes) -> Relations:
         if self.revision >= self.ledger.weigh_at:
             # Of a put that is refused, no table is to be left.
             self._memory.admit(self.revision, self._growth(key, value))
-        return self._store.table(key.partition(DELIMITER)[0])
+        return self._directory.at(key.partition(DELIMITER)[0])
 
     def _put_loose(self, key: bytes, value: bytes) -> None:
         if self.revision >= self.ledger.weigh_at:
@@ -693,7 +700,7 @@ class Engine:
         old = self._store.put_loose(key, value)
         if old != value:
             self.revision += 1
-            self._watches.tell_loose(key, old, value)
+            self._directory.tell_loose(key, old, value)
 
     def _weigh_sooner(self, key: bytes, value: bytes) -> None:
         if len(value) > self._value_bytes_max:
@@ -712,14 +719,16 @@ class Engine:
             raise LimitExceededError("key_bytes_max", len(key), self._key_bytes_max)
         raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
 
-    def _refuse_computed(self, table: Table, key: bytes) -> None:
-        for join in table.outputs:
+    def _refuse_owned(self, relations: Relations, key: bytes) -> None:
+        for join in relations.outputs:
             if join.match_output(key):
                 raise ComputedKeyError(key, join.info.name)
+        if relations.table.presence is not None:
+            raise BackedKeyError(key)
 
     def _check(self) -> None:
         self._store._check()
-        self._watches._check()
+        self._directory._check()
         self._catalog._check()
         self.backfills._check()
         self._memory._check()

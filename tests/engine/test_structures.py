@@ -18,7 +18,8 @@ import pequod.engine
 from pequod.engine import Engine, Pattern, Slot, prefix_end
 from pequod.engine.base import rows
 from pequod.engine.base.rows import SortedRows
-from pequod.engine.base.store import Cut, Store, Table
+from pequod.engine.base.store import Store
+from pequod.engine.base.table import Cut, Table
 from pequod.language.patterns import compile_matcher, may_overlap
 from tests.engine.joins import engine_with, put_all, scan
 

@@ -31,7 +31,7 @@ def _kind(join: InstalledJoin) -> tuple[bool, bool, bool, bool]:
         plan.steps[-1].splice is not None,
         kernel is not None,
         kernel is not None and kernel.is_whole,
-        plan.sites[join.value_depth].is_alike,
+        join.sites_of(plan)[join.value_depth].is_alike,
     )
 
 

@@ -79,7 +79,7 @@ def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) ->
 
 def take_frames(context: Context, batch: Batch) -> None:
     """Let a context wait at the frames that an execution passed through."""
-    for site, frame_keys, extras in zip(context.plan.sites, batch.frame_keys, batch.extras, strict=True):
+    for site, frame_keys, extras in zip(context.frames, batch.frame_keys, batch.extras, strict=True):
         if extras:
             for frame_key, values in zip(frame_keys, extras, strict=True):
                 site.add(frame_key, values, context)
@@ -89,6 +89,6 @@ def take_frames(context: Context, batch: Batch) -> None:
 
 def release_frames(context: Context, batch: Batch) -> None:
     """Let a context no longer wait at the frames that an execution passed through."""
-    for site, frame_keys, extras in zip(context.plan.sites, batch.frame_keys, batch.extras, strict=True):
+    for site, frame_keys, extras in zip(context.frames, batch.frame_keys, batch.extras, strict=True):
         for frame_key, values in zip(frame_keys, extras or repeat(None), strict=False):
             site.remove(frame_key, values, context)

@@ -1,50 +1,56 @@
-"""What is materialised of one join: contexts and their status ranges (paper §3.2).
+"""Contexts: what is materialised of one join for one slot set, and where it waits for changes (paper §3.2).
 
-    join   t|<user>|<time:10>|<poster> = ...
+    join   t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>
     context  prefix t|ann|     rows of ann's timeline, the log of changed subscriptions
-      status range  [t|ann|0100, t|ann|0200)  [t|ann|0500, t|ann})     what of it is materialised
-    context  prefix t|bob|  ...
+      status ranges  [t|ann|0100, t|ann|0200)  [t|ann|0500, t|ann})
+      waits at       s|ann|  of the first source,  p|bob|  p|liz|  of the second
+    context  prefix t|liz|  ...
+
+    frames of the second source
+      p|bob|  ->  contexts t|ann|, t|liz|, ...      bob's followers whose timelines are materialised
+      p|liz|  ->  contexts t|ann|
 
 A context is a slot set that some read fixed, with everything materialised under it. Reads at different levels make
 contexts whose prefixes nest (``t|`` and ``t|ann|``); their status ranges never overlap.
+
+A frame is a nested loop suspended at a source: the keys of the earlier sources are chosen, those of this one may
+come and go. Its key is what it knows of the source key: the exact prefix, mostly. All contexts that wait at one
+frame key share one `Updaters`, and a context keeps only what neither the source key nor its slot set tells
+(``extras``). The ranges of one context are disjoint, so no interval tree is needed: the output key says which.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from math import inf
-from typing import TYPE_CHECKING
 
-from pequod.engine.base.rows import Rows, SortedRows, new_tuple
-from pequod.engine.joins.aggregates import Aggregate, State
+from sortedcontainers import SortedList
+
+from pequod.engine.base.range_map import Stretch
+from pequod.engine.joins.compiled import CompiledJoin
+from pequod.engine.joins.materialised import Materialised
+from pequod.engine.joins.plan import FrameKey, Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
-from pequod.engine.memory.ledger import BYTES
-
-if TYPE_CHECKING:
-    from pequod.engine.joins.hits import View
-    from pequod.engine.joins.installed import InstalledJoin
-    from pequod.engine.joins.plan import Plan
-    from pequod.engine.joins.updaters import Updaters
-
+from pequod.engine.memory.ledger import EXTRAS, HOLD, UPDATERS, Ledger
 
 #: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
 Log = dict[tuple[int, bytes], bytes | None]
+#: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
+#: if `Site.is_steady` and the row has been looked for; None if there are no such slots.
+Extras = dict[tuple[bytes, ...], bytes | None] | None
 
 
-class StatusRange:
+class StatusRange(Stretch):
     """A range of one join's output that is materialised."""
 
-    __slots__ = ("context", "first", "last")
+    __slots__ = ("context",)
 
     def __init__(self, first: bytes, last: bytes, context: Context) -> None:
-        self.first = first
-        self.last = last
+        super().__init__(first, last)
         self.context = context
 
 
-class Context:
+class Context(Materialised):
     """A slot set and what is materialised under it; the unit of maintenance.
 
         made  --Reader.cover-->  fresh  --go_stale-->  stale  --settle-->  fresh
@@ -55,17 +61,10 @@ class Context:
         stale   changes are logged here (`note`) or upstream: `Reader.refresh` applies them
         dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed
 
-    Other classes change a context by its methods alone, but for ``last_used``, which reads write, and ``rows``, into
-    which `Changes` writes what is eager.
+    Other classes change a context by its methods alone, but for ``last_used``, which reads write, ``view_last``, which
+    is for `Hits`, and ``rows``, into which `Changes` writes what is eager.
 
-    Rows are kept under *tails*, the part of their keys after the context's prefix: a post's tail is one object in
-    all timelines, so that an entry costs two pointers and no allocation.
-
-    Invariants:
-        1. Status ranges are disjoint, in order, not empty, never adjacent, and inside the prefix's range.
-        2. ``first`` and ``last`` are their hull, ``lower`` and ``upper`` the same as tails; ``is_whole`` says that
-           there is only one range.
-        3. Every row lies in a status range.
+    Invariants, beside those of `Materialised`:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
         5. Rows equal the join's evaluation over the sources as they were before the log's changes.
         6. Aggregate states and rows are of the same output keys wherever an aggregate has a result.
@@ -73,61 +72,43 @@ class Context:
     """
 
     __slots__ = (
-        "aggregate_states",
         "dependants",
-        "end",
         "environment",
         "expires_s",
-        "first",
+        "frames",
         "is_fresh",
         "is_live",
-        "is_whole",
         "join",
-        "last",
         "last_used",
         "log",
         "log_bytes",
-        "lower",
         "plan",
-        "prefix",
-        "ranges",
         "ready_until_s",
-        "row_bytes",
-        "rows",
         "stale_since_s",
-        "state_bytes",
         "ticket",
         "updaters",
         "updaters_gone",
-        "upper",
         "upstreams",
-        "view",
+        "view_last",
     )
 
-    def __init__(self, join: InstalledJoin, plan: Plan, environment: list[bytes], prefix: bytes) -> None:
+    def __init__(
+        self, join: CompiledJoin, plan: Plan, frames: Sequence[Frames], environment: list[bytes], prefix: bytes
+    ) -> None:
+        super().__init__(join.ledger, prefix, plan.end_of(prefix))
         self.join = join
         self.plan = plan
+        #: Of each step of the plan, where contexts wait; none if the join keeps no updaters.
+        self.frames = frames
         #: Slot values by number; those that the read did not fix are empty. Copy before binding more.
         self.environment = environment
-        #: The output key up to the first slot that is not fixed.
-        self.prefix = prefix
-        #: Above every key of the plan with this prefix.
-        self.end = plan.end_of(prefix)
-        #: Values by tail.
-        self.rows = SortedRows()
-        #: Tail -> state; only for push joins whose output keys may have several contributions.
-        self.aggregate_states: dict[bytes, State] = {}
-        self.ranges: list[StatusRange] = []
-        self.first = self.last = b""
-        self.lower: bytes = b""
-        #: None: up to the end of the prefix's range.
-        self.upper: bytes | None = None
-        self.is_whole = True
         #: The last moment at which the rows may be given out; none if it is dropped.
         self.expires_s = inf
         #: The same if it is fresh, none while it is stale: see `Reader.answer`.
         self.ready_until_s = inf
         self.log: Log = {}
+        #: What the ledger has of the log.
+        self.log_bytes = 0
         self.is_fresh = True
         #: By the engine's time, when it became stale the last time.
         self.stale_since_s = 0.0
@@ -141,13 +122,9 @@ class Context:
         self.updaters_gone = 0
         #: The engine's read number at the latest read.
         self.last_used = 0
-        #: What the ledger has of this context beside its entries and itself: tails and values that only it holds.
-        self.row_bytes = 0
-        self.state_bytes = 0
-        self.log_bytes = 0
         self.ticket: Ticket | None = None
-        #: A view that it is part of, which goes with it; see `Hits`.
-        self.view: View | None = None
+        #: The end of a view that it is part of, which goes with it; see `Hits`.
+        self.view_last: bytes | None = None
 
     def go_stale(self, now_s: float) -> None:
         """Fresh to stale: the rows are not those of the sources; the log has entries, or that of an upstream has."""
@@ -171,7 +148,7 @@ class Context:
         """Stale to fresh: the log has been applied, and so have those of the upstream contexts."""
         self.join.counters.log_applied += len(self.log)
         self.log.clear()
-        self.join.ledger.change_logs(-self.log_bytes)
+        self.ledger.change_logs(-self.log_bytes)
         self.log_bytes = 0
         self.is_fresh = True
         self.ready_until_s = self.expires_s
@@ -217,12 +194,8 @@ class Context:
             updaters.release(self)
         for upstream in self.upstreams:
             upstream.dependants.pop(self, None)
-        ledger = self.join.ledger
-        ledger.change_rows(-len(self.rows), -self.row_bytes)
-        ledger.change_states(-self.state_bytes)
-        ledger.change_logs(-self.log_bytes)
-        self.rows = SortedRows()
-        self.aggregate_states = {}
+        self.clear_rows()
+        self.ledger.change_logs(-self.log_bytes)
         self.log = {}
         self.updaters = []
 
@@ -236,7 +209,7 @@ class Context:
         todo = [self]
         priority, last_used = self.join.priority, self.last_used
         for context in todo:
-            if context.ticket is None or context.join.watches.holds(context):
+            if context.ticket is None or context.join.watched.are_over(context.first, context.last):
                 return HELD
             priority = max(priority, context.join.priority)
             last_used = max(last_used, context.last_used)
@@ -246,161 +219,10 @@ class Context:
                     todo.append(dependant)
         return priority, last_used, 0
 
-    def covers(self, tail: bytes) -> bool:
-        """Tell whether the key of ``tail`` lies in a status range.
-
-        Cost:
-            O(1) for one range, else O(log ranges).
-        """
-        upper = self.upper
-        if tail < self.lower or (upper is not None and tail >= upper):
-            return False
-        if self.is_whole:
-            return True
-        key = self.prefix + tail
-        at = bisect_right(self.ranges, key, key=_range_first) - 1
-        return key < self.ranges[at].last
-
-    def holds(self, first: bytes, last: bytes) -> bool:
-        """Tell whether one status range holds all of ``[first, last)``.
-
-        Cost:
-            O(1) for one range, else O(log ranges).
-        """
-        if not (self.first <= first and last <= self.last):
-            return False
-        if self.is_whole:
-            return True
-        return last <= self.ranges[bisect_right(self.ranges, first, key=_range_first) - 1].last
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of an output key, None if there is no such row."""
-        return self.rows.get(key[len(self.prefix) :])
-
-    def slice(self, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False) -> Rows:
-        """Return the rows of ``[first, last)``, which lies in the range of the prefix; see `SortedRows.slice`."""
-        prefix = self.prefix
-        length = len(prefix)
-        lower = first[length:] if first > prefix else b""
-        upper = None if last >= self.end else last[length:]
-        tails, values = self.rows.slice(lower, upper, limit, reverse=reverse)
-        return new_tuple(Rows, ([prefix + tail for tail in tails], values))
-
-    def count(self, first: bytes, last: bytes) -> int:
-        """Return how many rows ``[first, last)`` holds, which lies in the range of the prefix."""
-        length = len(self.prefix)
-        lower = first[length:] if first > self.prefix else b""
-        return self.rows.count(lower, None if last >= self.end else last[length:])
-
-    def sample(self, first: bytes, last: bytes, step: int) -> Iterator[tuple[bytes, int]]:
-        """Yield about every ``step``-th key of ``[first, last)``; see `SortedRows.sample`."""
-        prefix = self.prefix
-        lower = first[len(prefix) :] if first > prefix else b""
-        upper = None if last >= self.end else last[len(prefix) :]
-        for tail, count in self.rows.sample(lower, upper, step):
-            yield prefix + tail, count
-
-    def contribute(
-        self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None
-    ) -> tuple[bytes | None, bytes | None]:
-        """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
-
-        Returns:
-            The output value before and after, None where there is no output key.
-        """
-        state = self.aggregate_states.get(tail)
-        had_state = state is not None
-        before = aggregate.result(state)
-        if old is not None:
-            state = aggregate.remove(state, source_key, old)
-        if new is not None:
-            state = aggregate.add(state, source_key, new)
-        if state is None:
-            self.aggregate_states.pop(tail, None)
-        else:
-            self.aggregate_states[tail] = state
-        count = ((new is not None) - (old is not None)) * aggregate.contribution_bytes
-        self.grow_states(count + ((state is not None) - had_state) * aggregate.state_bytes)
-        after = aggregate.result(state)
-        if after == before:
-            return before, before
-        if after is None:
-            self.rows.remove(tail)
-            self.lose_row()
-        elif self.rows.put(tail, after) is None:
-            self.gain_rows(1, BYTES + len(tail) + aggregate.value_bytes)
-        return before, after
-
-    def take_rows(self, tails: list[bytes], values: list[bytes], value_bytes: int = 0) -> None:
-        """Take in rows with ascending tails, which is new, and enter them into the ledger; see `SortedRows.merge`.
-
-        Args:
-            value_bytes: What a value takes that nobody else holds.
-        """
-        if tails:
-            # The mean of two tails does for all: adding up their lengths is 2 % of a first check.
-            size = (len(tails[0]) + len(tails[-1])) // 2
-            self.gain_rows(len(tails), (BYTES + value_bytes + size) * len(tails))
-            self.rows.merge(tails, values)
-
-    def take_states(self, aggregate: Aggregate[State], states: dict[bytes, State], contribution_count: int) -> None:
-        """Take in aggregate states of output keys that had none, with so many contributions, and tell the ledger."""
-        self.aggregate_states.update(states)
-        self.grow_states(len(states) * aggregate.state_bytes + contribution_count * aggregate.contribution_bytes)
-
-    def gain_rows(self, count: int, own_bytes: int) -> None:
-        """Enter rows into the ledger, with the bytes of their tails and values that nobody else holds."""
-        self.join.ledger.change_rows(count, own_bytes)
-        self.row_bytes += own_bytes
-
-    def lose_row(self) -> None:
-        """Take a row that has gone out of the ledger; whether its tail was its own is not known, so the mean counts."""
-        own_bytes = self.row_bytes // (len(self.rows) + 1)
-        self.join.ledger.change_rows(-1, -own_bytes)
-        self.row_bytes -= own_bytes
-
-    def grow_states(self, grown_bytes: int) -> None:
-        """Enter into the ledger that aggregate states have grown or shrunk."""
-        self.join.ledger.change_states(grown_bytes)
-        self.state_bytes += grown_bytes
-
     def grow_log(self, grown_bytes: int) -> None:
         """Enter into the ledger that the log has grown or shrunk."""
-        self.join.ledger.change_logs(grown_bytes)
+        self.ledger.change_logs(grown_bytes)
         self.log_bytes += grown_bytes
-
-    def aim(self, first: bytes, last: bytes) -> None:
-        """Let `covers` go by a range that rows are being made for; it is not materialised yet."""
-        self.first, self.last = first, last
-        self._relate_hull()
-
-    def add_range(self, added: StatusRange) -> None:
-        """Note a new status range of this context."""
-        at = bisect_right(self.ranges, added.first, key=_range_first)
-        self.ranges.insert(at, added)
-        self.resize()
-
-    def remove_range(self, removed: StatusRange) -> None:
-        """Take out a status range that is made one with another."""
-        self.ranges.remove(removed)
-
-    def clear_ranges(self) -> None:
-        """Take out all status ranges: without the circle, the garbage collector need not look for the context."""
-        self.ranges = []
-
-    def resize(self) -> None:
-        """Bring the hull up to date with the status ranges."""
-        self.first, self.last = self.ranges[0].first, self.ranges[-1].last
-        self.is_whole = len(self.ranges) == 1
-        self._relate_hull()
-
-    def _relate_hull(self) -> None:
-        if self.last == self.end:
-            # One object to compare with instead of two; a read has fewer places to look at.
-            self.last = self.end
-        length = len(self.prefix)
-        self.lower = self.first[length:] if self.first > self.prefix else b""
-        self.upper = None if self.last >= self.end else self.last[length:]
 
     def lose_updaters(self) -> None:
         """Note that some updaters let go of this context; forget them when they are many.
@@ -414,18 +236,8 @@ class Context:
             self.updaters_gone = 0
 
     def _check(self) -> None:
+        super()._check()
         assert self.is_live
-        assert self.ranges, "a context without a status range is dropped"
-        for status in self.ranges:
-            assert self.prefix <= status.first < status.last <= self.end, "invariant 1"
-            assert status.context is self
-        for a, b in pairwise(self.ranges):
-            assert a.last <= b.first, "invariant 1"
-        assert (self.first, self.last) == (self.ranges[0].first, self.ranges[-1].last), "invariant 2"
-        assert self.is_whole == (len(self.ranges) == 1), "invariant 2"
-        self.rows._check()
-        tails = [tail for leaf, _ in self.rows.leaves() for tail in leaf]
-        assert all(self.covers(tail) for tail in tails), "invariant 3"
         assert self.ready_until_s == (self.expires_s if self.is_fresh else -inf), "invariant 7"
         if self.is_fresh:
             assert not self.log, "invariant 4"
@@ -436,5 +248,160 @@ class Context:
             assert self in updaters.contexts or self.updaters_gone
 
 
-def _range_first(status: StatusRange) -> bytes:
-    return status.first
+class Updaters:
+    """The contexts that wait at one frame key."""
+
+    __slots__ = ("_frames", "_key", "contexts", "tail_bytes")
+
+    def __init__(self, frames: Frames, key: FrameKey) -> None:
+        self.contexts: dict[Context, Extras] = {}
+        self._frames = frames
+        self._key = key
+        #: Tails that fan-outs from here made, one for all contexts.
+        self.tail_bytes = 0
+
+    def release(self, context: Context) -> None:
+        """Let go of ``context`` with all its frames here; nothing changes if it is not here."""
+        if context not in self.contexts:
+            return
+        extras = self.contexts.pop(context)
+        ledger = self._frames.ledger
+        ledger.change_updaters(-HOLD if extras is None else -HOLD - len(extras) * EXTRAS)
+        if not self.contexts:
+            ledger.change_updaters(-UPDATERS - self.tail_bytes)
+            self._frames.discard(self._key)
+
+    def hand_over(self, context: Context, other: Context) -> None:
+        """Let ``other`` wait at all frames here at which ``context`` did, if it did."""
+        if context not in self.contexts:
+            return
+        extras = self.contexts.pop(context)
+        ledger = self._frames.ledger
+        if other not in self.contexts:
+            self.contexts[other] = extras
+            other.updaters.append(self)
+        elif extras is None:
+            ledger.change_updaters(-HOLD)
+        else:
+            waiting = self.contexts[other]
+            assert waiting is not None, "a step has extras or has none"
+            count = len(waiting) + len(extras)
+            waiting |= extras
+            ledger.change_updaters(-HOLD - (count - len(waiting)) * EXTRAS)
+
+
+class Frames:
+    """The frames of one step of a plan, by frame key.
+
+    Invariants:
+        1. No entry is empty.
+        2. Every context in it is live and remembers the entry.
+        3. Where a database owns the source, ``_order`` holds exactly the frame keys.
+    """
+
+    __slots__ = ("_by_key", "_order", "ledger")
+
+    def __init__(self, ledger: Ledger, *, is_ordered: bool) -> None:
+        self.ledger = ledger
+        self._by_key: dict[FrameKey, Updaters] = {}
+        #: For finding who depends on a range that is forgotten; None where nothing is.
+        self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
+
+    def __bool__(self) -> bool:
+        """Tell whether anybody waits here."""
+        return bool(self._by_key)
+
+    def get(self, frame_key: FrameKey) -> Updaters | None:
+        """Return who waits at a frame key.
+
+        Cost:
+            O(key length), whatever the number of frames.
+        """
+        return self._by_key.get(frame_key)
+
+    def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
+        """Let ``context`` wait at a frame with extras; nothing changes if it already does.
+
+        Cost:
+            O(1).
+        """
+        ledger = self.ledger
+        updaters = self._by_key.get(frame_key)
+        if updaters is None:
+            updaters = self._by_key[frame_key] = Updaters(self, frame_key)
+            ledger.change_updaters(UPDATERS)
+            if self._order is not None:
+                self._order.add(frame_key)
+        contexts = updaters.contexts
+        if context not in contexts:
+            contexts[context] = {extras: None}
+            context.updaters.append(updaters)
+            ledger.change_updaters(HOLD + EXTRAS)
+        else:
+            waiting = contexts[context]
+            assert waiting is not None, "a step has extras or has none"
+            if extras not in waiting:
+                waiting[extras] = None
+                ledger.change_updaters(EXTRAS)
+
+    def add_all(self, frame_keys: Sequence[FrameKey], context: Context) -> None:
+        """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: check, first)."""
+        by_key, order = self._by_key, self._order
+        held = context.updaters
+        counts = len(by_key), len(held)
+        # The look-ups are lazy: a key that comes twice is found the second time.
+        for frame_key, found in zip(frame_keys, map(by_key.get, frame_keys), strict=True):
+            updaters = found
+            if updaters is None:
+                updaters = by_key[frame_key] = Updaters(self, frame_key)
+                if order is not None:
+                    order.add(frame_key)
+            contexts = updaters.contexts
+            if context not in contexts:
+                contexts[context] = None
+                held.append(updaters)
+        grown_bytes = (len(by_key) - counts[0]) * UPDATERS + (len(held) - counts[1]) * HOLD
+        self.ledger.change_updaters(grown_bytes)
+
+    def remove(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
+        """Let ``context`` no longer wait at a frame; nothing changes if it does not."""
+        updaters = self._by_key.get(frame_key)
+        if updaters is None or context not in updaters.contexts:
+            return
+        waiting = updaters.contexts[context]
+        if waiting is not None:
+            assert extras is not None
+            if extras in waiting and len(waiting) > 1:
+                del waiting[extras]
+                self.ledger.change_updaters(-EXTRAS)
+                return
+            if extras not in waiting:
+                return
+        updaters.release(context)
+        context.lose_updaters()
+
+    def discard(self, frame_key: FrameKey) -> None:
+        """Forget an entry that has become empty."""
+        del self._by_key[frame_key]
+        if self._order is not None:
+            self._order.remove(frame_key)
+
+    def count_bytes(self) -> int:
+        """Return what the ledger has of this site.
+
+        Cost:
+            O(frames).
+        """
+        held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
+        return sum(
+            UPDATERS + tail_bytes + sum(HOLD if extras is None else HOLD + len(extras) * EXTRAS for extras in waiting)
+            for tail_bytes, waiting in held
+        )
+
+    def _check(self) -> None:
+        assert self._order is None or list(self._order) == sorted(self._by_key), "invariant 3"
+        for updaters in self._by_key.values():
+            assert updaters.contexts, "invariant 1"
+            for context in updaters.contexts:
+                assert context.is_live, "invariant 2"
+                assert updaters in context.updaters, "invariant 2"

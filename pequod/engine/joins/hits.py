@@ -13,13 +13,11 @@ A view is a hint: it says which contexts hold a read, never whether they are fre
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pequod.engine.base.rows import Rows, merge_layers
-
-if TYPE_CHECKING:
-    from pequod.engine.base.store import Table
-    from pequod.engine.joins.contexts import Context
+from pequod.engine.base.table import Table
+from pequod.engine.joins.contexts import Context
 
 #: Views of several contexts are forgotten when there are so many: some 20 MB, and quickly made again. The ledger does
 #: not count them.
@@ -88,7 +86,7 @@ class Hits:
         """Take in a view, in place of the one with its end."""
         present = self.by_last.get(view.last)
         if present is not None:
-            self.forget(present)
+            self.forget(present.last)
         if view.timeline is None:
             if self._several_count >= self._several_max:
                 self.clear()
@@ -97,29 +95,33 @@ class Hits:
             self._several_count += 1
         self.by_last[view.last] = view
         for context in view.contexts:
-            if context.view is None or context.view.timeline is None or view.timeline is not None:
-                context.view = view
+            known = context.view_last
+            if known is None or self.by_last[known].timeline is None or view.timeline is not None:
+                context.view_last = view.last
 
-    def forget(self, view: View) -> None:
-        """Forget a view."""
-        del self.by_last[view.last]
+    def forget(self, last: bytes) -> None:
+        """Forget the view with this end."""
+        view = self.by_last.pop(last)
         self._several_count -= view.timeline is None
         for context in view.contexts:
-            if context.view is view:
-                context.view = None
+            if context.view_last == last:
+                context.view_last = None
 
     def clear(self) -> None:
         """Forget all views: which joins compute a range has changed, or there are too many."""
         for view in list(self.by_last.values()):
-            self.forget(view)
+            self.forget(view.last)
 
     def _check(self) -> None:
+        contexts = {context: None for view in self.by_last.values() for context in view.contexts}
+        for context in contexts:
+            assert context.view_last is None or context in self.by_last[context.view_last].contexts, "invariant 2"
         assert self._several_count == sum(view.timeline is None for view in self.by_last.values())
         for last, view in self.by_last.items():
             assert last == view.last, "invariant 1"
             timeline = view.timeline
             if timeline is not None:
                 assert timeline.is_live, "invariant 2"
-                assert timeline.view is view
+                assert timeline.view_last == last
                 assert timeline.end == last
                 assert any(status.first <= view.first and status.last == last for status in timeline.ranges)

@@ -1,85 +1,103 @@
-"""An installed join: its compiled parts, what is materialised of it, and its place among the other joins."""
+"""An installed join: its sites, what is materialised of it, and its place among the other joins."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
-from pequod.engine.base.store import Table
-from pequod.engine.joins.aggregates import make_aggregate
-from pequod.engine.joins.contexts import Context
+from pequod.engine.base.rows import Rows
+from pequod.engine.base.table import Table
+from pequod.engine.joins import timeline
+from pequod.engine.joins.compiled import CompiledJoin, Join
+from pequod.engine.joins.contexts import Context, Frames, Updaters
 from pequod.engine.joins.coverage import Coverage
-from pequod.engine.joins.plan import Plan, compile_matchers
-from pequod.engine.joins.updaters import Site
+from pequod.engine.joins.plan import FrameKey, Plan, Step
+from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
-from pequod.language.patterns import compile_matcher
-from pequod.language.ranges import prefix_end
-from pequod.language.slots import fix_slots, number_slots
-from pequod.language.spec import DELIMITER, JoinSpec, Operator, Pull, Slot, Snapshot
+from pequod.language.patterns import compile_builder
+from pequod.language.slots import fix_slots
+from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
-    """An installed join as users see it."""
+class Site(Frames):
+    """Where one step of a plan reads its source: how a change of a key finds who waits for it, and their rows."""
 
-    #: The output's table, with a number for all but the first of a table: ``page``, ``page.2``.
-    name: str
-    spec: JoinSpec
-    #: What is accepted but may surprise.
-    warnings: tuple[str, ...] = ()
+    __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "step")
+
+    def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
+        super().__init__(join.ledger, is_ordered=join.source_tables[step.depth].presence is not None)
+        self.join = join
+        self.plan = plan
+        self.step = step
+        self.is_last = step is plan.steps[-1]
+        #: The source key alone tells the one row that it makes under a context's prefix, the same for all contexts.
+        self.is_alike = timeline.is_on and join.is_unique and plan.tail_slots <= {number for _, number in step.bindings}
+        groups = {number: group for group, number in step.bindings}
+        by_name = {name: groups[number] for name, number in join.numbers.items() if number in groups}
+        #: What a key's match shows -> that row's tail.
+        self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
+        #: Frames have extras and give one row each: the frame key is the whole source key.
+        self.is_steady = step.is_point and bool(step.extras) and join.is_unique
+
+    def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
+        """Return the updaters that a change of ``key`` concerns; ``match`` is the step's match of it.
+
+        Cost:
+            O(key length), whatever the number of frames.
+        """
+        return self._by_key.get(self.step.frame_key_of(key, match))
+
+    def tail_of(self, match: re.Match[bytes]) -> bytes:
+        """Return the tail of the rows that the source key of a match makes, the same in all contexts.
+
+        Requires:
+            ``is_alike``.
+        """
+        return self._tail(match.groups())
+
+    def within(self, first: bytes, last: bytes) -> Iterator[Context]:
+        """Yield the contexts that wait for changes of keys in ``[first, last)``, some twice, and perhaps others.
+
+        Requires:
+            A database owns the source. The site is not changed while the iterator is live.
+
+        Cost:
+            O(length of ``first`` * log frames + contexts found).
+        """
+        order = self._order
+        assert order is not None
+        # A frame whose source key is wholly known waits for its prefix alone; more does no harm.
+        above = [first[:length] for length in range(len(first))]
+        for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
+            low: FrameKey = (start,) if self.step.verify else start
+            high: FrameKey = (stop,) if self.step.verify else stop
+            for frame_key in order.irange(low, high, inclusive=(True, False)):
+                yield from self._by_key[frame_key].contexts
 
 
-@dataclass(slots=True)
-class JoinCounters:
-    """What happened to a join since it was installed."""
-
-    #: Reads that found everything materialised and fresh.
-    hits: int = 0
-    #: Gaps computed, and the rows that this gave.
-    computed_ranges: int = 0
-    rows_computed: int = 0
-    #: Log entries applied.
-    log_applied: int = 0
-    #: Contexts dropped because a context that they were computed from was.
-    invalidations: int = 0
-
-
-class InstalledJoin:
+class InstalledJoin(CompiledJoin):
     """A join that the engine computes.
 
     Invariants:
         1. ``contexts`` holds the live contexts of a push join by prefix, ``coverage`` the status ranges of all.
-        2. ``sites[i]`` holds one site per plan in use, for source i.
+        2. ``sites[i]`` holds one site per plan in use, for source i; ``_sites_at`` the same by level.
+        3. ``is_followed`` is true if and only if its table is watched or other joins read its outputs.
     """
 
     __slots__ = (
-        "aggregate",
+        "_sites_at",
         "contexts",
-        "counters",
         "coverage",
         "downstreams",
-        "first",
-        "info",
+        "is_followed",
         "is_pull",
-        "is_unique",
-        "last",
-        "ledger",
         "level_one_prefix",
-        "match_output",
-        "matchers",
-        "numbers",
-        "order",
-        "output",
+        "outputs",
         "plans",
-        "priority",
         "reads_tables",
         "rivals",
         "sites",
-        "source_tables",
-        "spec",
         "upstreams",
-        "value_depth",
         "watches",
     )
 
@@ -87,44 +105,26 @@ class InstalledJoin:
         self,
         info: Join,
         order: int,
-        output: Table,
         source_tables: list[Table],
+        outputs: list[InstalledJoin],
+        watches: WatchIndex,
         *,
         ledger: Ledger,
         priority: int,
     ) -> None:
+        super().__init__(info, order, source_tables, watches, ledger, priority)
         spec = info.spec
-        self.ledger = ledger
-        #: What has a lower one is evicted first.
-        self.priority = priority
-        self.info = info
-        self.spec = spec
-        #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
-        self.order = order
-        #: The table that output keys belong to.
-        self.output = output
-        self.source_tables = source_tables
+        #: The joins that compute keys of the same table, itself among them.
+        self.outputs = outputs
         #: Who follows changes of the output's table.
-        self.watches = output.watches
-        #: The range of all output keys.
-        self.first = spec.output.literal_prefix
-        end = prefix_end(self.first)
-        assert end is not None, "a table name has an end"
-        self.last = end if any(spec.output.slots()) else self.first + b"\0"
-        self.numbers = number_slots(spec)
-        self.matchers = compile_matchers(spec)
-        self.match_output: Callable[[bytes], re.Match[bytes] | None] = compile_matcher(spec.output).match
-        self.value_depth = next(
-            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
-        )
-        self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
-        #: Every output key has at most one contribution, a copy: no aggregate state is needed.
-        self.is_unique = spec.is_unique
+        self.watches = watches
+        #: A change of a row has to be told to watches or to other joins.
+        self.is_followed = False
         self.plans: dict[int, Plan] = {}
+        self._sites_at: dict[int, list[Site]] = {}
         self.sites: list[list[Site]] = [[] for _ in spec.sources]
         self.contexts: dict[bytes, Context] = {}
         self.coverage = Coverage()
-        self.counters = JoinCounters()
         self.level_one_prefix = _compile_level_one_prefix(spec)
         #: Per source: the joins whose outputs it may read.
         self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
@@ -146,10 +146,6 @@ class InstalledJoin:
         """Return until when rows of a snapshot computed at ``now`` may be given out."""
         assert isinstance(self.spec.maintenance, Snapshot)
         return now + float(self.spec.maintenance.age_s)
-
-    def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:
-        """Return the part of ``[first, last)`` in which output keys lie; empty if it ends at or below its first key."""
-        return max(first, self.first), self.last if last is None else min(last, self.last)
 
     def level_one(self, first: bytes) -> Context | None:
         """Return the level-one context in whose prefix's range a read from ``first`` on begins, if there is one."""
@@ -184,11 +180,29 @@ class InstalledJoin:
         plan = self.plans.get(level)
         if plan is None:
             plan = self.plans[level] = Plan(self.spec, level, self.numbers, self.matchers)
-            if self.is_push:
-                plan.sites = [Site(self, plan, step) for step in plan.steps]
-                for sites, site in zip(self.sites, plan.sites, strict=True):
-                    sites.append(site)
+            self._sites_at[level] = [Site(self, plan, step) for step in plan.steps] if self.is_push else []
+            for sites, site in zip(self.sites, self._sites_at[level], strict=False):
+                sites.append(site)
         return plan
+
+    def sites_of(self, plan: Plan) -> list[Site]:
+        """Return the sites of a plan's steps; none if the join keeps no updaters."""
+        return self._sites_at[plan.level]
+
+    def make_context(self, plan: Plan, environment: list[bytes], prefix: bytes) -> Context:
+        """Return a new context, which nobody finds yet."""
+        return Context(self, plan, self._sites_at[plan.level], environment, prefix)
+
+    def clear_plans(self) -> None:
+        """Forget all plans with their sites: how the join is kept up to date changes.
+
+        Requires:
+            Nothing is materialised.
+        """
+        self.plans.clear()
+        self._sites_at.clear()
+        for sites in self.sites:
+            sites.clear()
 
     def _check(self) -> None:
         self.coverage._check()
@@ -211,6 +225,23 @@ class InstalledJoin:
         shown = {key: value for key, value in results.items() if value is not None}
         rows = {key: value for keys, values in context.rows.leaves() for key, value in zip(keys, values, strict=True)}
         assert shown == rows, "context invariant 6"
+
+
+def join_of(context: Context) -> InstalledJoin:
+    """Return the join that a context is of, of which the context itself knows the compiled part alone."""
+    join = context.join
+    assert isinstance(join, InstalledJoin), "only installed joins have contexts"
+    return join
+
+
+def materialised_rows(joins: Iterable[InstalledJoin], first: bytes, last: bytes) -> dict[bytes, bytes]:
+    """Return what is materialised in ``[first, last)``; of two joins the earlier one's value stands."""
+    rows: dict[bytes, bytes] = {}
+    for join in sorted(joins, key=lambda join: join.order, reverse=True):
+        start, stop = join.clip(first, last)
+        found = join.coverage.slice(start, stop) if start < stop else Rows([], [])
+        rows.update(zip(found.keys, found.values, strict=True))
+    return rows
 
 
 def _compile_level_one_prefix(spec: JoinSpec) -> Callable[[bytes], bytes | None]:

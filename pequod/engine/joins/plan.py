@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from pequod.engine.joins.timeline import compile_splice, compile_timeline
 from pequod.language.containing import Containing
@@ -20,9 +19,6 @@ from pequod.language.patterns import Builder, Environment, Matcher, compile_buil
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import known_run
 from pequod.language.spec import JoinSpec, Operator, Slot
-
-if TYPE_CHECKING:
-    from pequod.engine.joins.updaters import Site
 
 #: What the updaters of a source range are found by: its known prefix, and known values that follow it.
 FrameKey = bytes | tuple[bytes, ...]
@@ -120,8 +116,8 @@ class Plan:
         "fixed",
         "is_point",
         "level",
+        "log_kernel",
         "prefix",
-        "sites",
         "steps",
         "tail",
         "tail_parts",
@@ -152,11 +148,11 @@ class Plan:
         )
         #: Environment -> the key of the value source.
         self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
-        #: The updaters of each step; empty for joins that need none.
-        self.sites: list[Site] = []
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
         #: The kernel for joins of the timeline's kind; None for others.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
+        #: The same if it can apply logs.
+        self.log_kernel = self.timeline if self.timeline is not None and self.timeline.is_whole else None
 
     def environment(self, values: Sequence[bytes]) -> list[bytes]:
         """Return an environment with the values of the slots that reads fix, in output order."""

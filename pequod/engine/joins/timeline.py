@@ -14,19 +14,21 @@ calls back: it takes rows, contexts and those who wait, and changes or returns t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pequod.engine.base.rows import Rows, SortedRows
+from pequod.engine.base.table import Table
+from pequod.engine.joins.materialised import Materialised
 from pequod.engine.memory.ledger import BYTES
 from pequod.language.narrowing import Narrowed
 from pequod.language.patterns import Builder, Environment, compile_builder
 from pequod.language.slots import known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Slot
 
-if TYPE_CHECKING:
-    from pequod.engine.joins.contexts import Context
+#: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
+Log = Mapping[tuple[int, bytes], bytes | None]
 
 #: Plans that are compiled while this is not so do without the kernel.
 is_on = True
@@ -129,13 +131,17 @@ class Around(NamedTuple):
 class Timeline:
     """The last two sources of a join: a check whose keys bind one slot each, and a copy of what stands under that."""
 
-    __slots__ = ("around", "depth", "is_whole", "number", "splice")
+    __slots__ = ("around", "depth", "is_whole", "number", "selecting", "splice")
 
-    def __init__(self, depth: int, number: int, around: Around, splice: Splice, *, is_whole: bool) -> None:
+    def __init__(
+        self, depth: int, number: int, selecting: Builder, around: Around, splice: Splice, *, is_whole: bool
+    ) -> None:
         #: The number of the check.
         self.depth = depth
         #: The slot that a key of the check binds, which is all that it has beyond its known prefix.
         self.number = number
+        #: The known prefix of the check's keys.
+        self.selecting = selecting
         #: The known prefix of the keys that are copied.
         self.around = around
         self.splice = splice
@@ -202,6 +208,47 @@ class Timeline:
                     return prefixes.index(prefix) + 1
         return len(prefixes)
 
+    def apply_log(
+        self, context: Materialised, env: list[bytes], log: Log, selecting: Table, copied: Table
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Bring the rows of a context up to date with its log.
+
+        Args:
+            context: Its rows change. It is materialised up to its prefix's end.
+            env: Holds what is known; the kernel's to change.
+            log: Of changes of the check's source alone.
+            selecting: The table of the check's source.
+            copied: The table of what is copied.
+
+        Returns:
+            The frame keys at which the context is to wait from now on, and those at which it is not to any more.
+
+        Requires:
+            ``is_whole``.
+
+        Cost:
+            O(log + rows that come or go).
+        """
+        (before, _, after), (_, width, ending_of, _), number = self.around, self.splice, self.number
+        known = len(self.selecting(env))
+        lower = context.lower[:width]
+        came: list[bytes] = []
+        went: list[bytes] = []
+        for (_, key), was in log.items():
+            is_selected = selecting.get(key) is not None
+            if is_selected == (was is not None):
+                continue
+            env[number] = bound = key[known:]
+            prefix = before + bound + after
+            (came if is_selected else went).append(prefix)
+            found = copied.slice_within(prefix, lower, None)
+            if found.keys:
+                start, ending = len(prefix), ending_of(env)
+                size = start + width
+                tails = [source_key[start:] + ending if len(source_key) == size else None for source_key in found.keys]
+                _change_rows(context, tails, found.values if is_selected else None)
+        return came, went
+
 
 def compile_timeline(
     spec: JoinSpec, known: Sequence[set[str]], splice: Splice | None, numbers: dict[str, int]
@@ -218,7 +265,8 @@ def compile_timeline(
     if splice is None or depth < 0 or spec.sources[depth].operator is not Operator.CHECK:
         return None
     check, copied = spec.sources[depth].pattern, spec.sources[-1].pattern
-    selecting = check.parts[known_run(check.parts, known[depth]) :]
+    run = known_run(check.parts, known[depth])
+    selecting = check.parts[run:]
     prefix = copied.parts[: known_run(copied.parts, known[-1])]
     match selecting, prefix:
         case (Slot(name, width),), (bytes(before), Slot(copied_name), bytes(after)) if name == copied_name:
@@ -231,51 +279,11 @@ def compile_timeline(
         # Frames would have extras.
         return None
     is_whole = depth == 0 and splice.is_headless
-    return Timeline(depth, numbers[name], Around(before, width, after), splice, is_whole=is_whole)
+    selected = compile_builder(check.parts[:run], numbers)
+    return Timeline(depth, numbers[name], selected, Around(before, width, after), splice, is_whole=is_whole)
 
 
-def apply_log(context: Context) -> bool:
-    """Bring the rows and the frames of a context up to date with its log, if the kernel can.
-
-    Returns:
-        Whether it was done; if not, nothing has changed.
-
-    Cost:
-        O(log + rows that come or go).
-    """
-    join, plan = context.join, context.plan
-    timeline = plan.timeline
-    if timeline is None or not timeline.is_whole or context.upper is not None or not join.reads_tables:
-        return False
-    if join.downstreams or join.watches.count:
-        # They have to be told.
-        return False
-    (before, _, after), (_, width, ending_of, _), number = timeline.around, timeline.splice, timeline.number
-    selecting, copied = join.source_tables
-    site = plan.sites[1]
-    env = context.environment.copy()
-    known = len(plan.steps[0].prefix(env))
-    lower = context.lower[:width]
-    for (_, key), was in context.log.items():
-        is_selected = selecting.get(key) is not None
-        if is_selected == (was is not None):
-            continue
-        env[number] = bound = key[known:]
-        prefix = before + bound + after
-        if is_selected:
-            site.add_all([prefix], context)
-        else:
-            site.remove(prefix, None, context)
-        found = copied.slice_within(prefix, lower, None)
-        if found.keys:
-            start, ending = len(prefix), ending_of(env)
-            size = start + width
-            tails = [source_key[start:] + ending if len(source_key) == size else None for source_key in found.keys]
-            _change_rows(context, tails, found.values if is_selected else None)
-    return True
-
-
-def _change_rows(context: Context, tails: list[bytes | None], values: list[bytes] | None) -> None:
+def _change_rows(context: Materialised, tails: list[bytes | None], values: list[bytes] | None) -> None:
     """Put values under tails, those of None excepted, or take the tails out if there are no values."""
     rows = context.rows
     gained = gained_bytes = 0
@@ -291,7 +299,7 @@ def _change_rows(context: Context, tails: list[bytes | None], values: list[bytes
     context.gain_rows(gained, gained_bytes)
 
 
-def apply_write(contexts: Collection[Context], tail: bytes, value: bytes) -> int:
+def apply_write(contexts: Collection[Materialised], tail: bytes, value: bytes) -> int:
     """Put a value under a tail into every context that covers it; return how many have it as a new row."""
     passed = 0
     for context in contexts:

@@ -62,12 +62,14 @@ class Execution:
     Args:
         environment: Holds the plan's fixed slots; the execution's own to change.
         is_unique: Contributions need no source keys.
+        has_frames: Frames are noted in the batch.
     """
 
     __slots__ = (
         "_batch",
         "_env",
         "_first",
+        "_has_frames",
         "_is_unique",
         "_last",
         "_last_depth",
@@ -90,6 +92,7 @@ class Execution:
         sources: Sources,
         *,
         is_unique: bool,
+        has_frames: bool,
     ) -> None:
         self._plan = plan
         self._env = environment
@@ -100,6 +103,7 @@ class Execution:
         self._lower, self._upper = bounds or (b"", b"")
         self._sources = sources
         self._is_unique = is_unique
+        self._has_frames = has_frames
         self._last_depth = len(plan.steps) - 1
         #: Per depth: how far containing ranges narrow, once that is known to be the same for all of them.
         self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * len(plan.steps)
@@ -137,7 +141,7 @@ class Execution:
     def _descend(self, depth: int) -> None:
         step = self._plan.steps[depth]
         env = self._env
-        if step.is_point and not self._plan.sites:
+        if step.is_point and not self._has_frames:
             # A look-up instead of a scan, where no frame has to be noted (bench row: pull, celebrity).
             key = step.prefix(env)
             value = self._sources.get(depth, key)

@@ -6,27 +6,32 @@ settle   stale contexts    brought up to date, which tells their changes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
+from pequod.engine.base.rows import Rows
 from pequod.engine.base.store import Store
-from pequod.engine.joins.watches import Change, Watch, Watches, refuse_unwatchable, settle_lost
+from pequod.engine.base.table import Table
+from pequod.engine.joins.installed import InstalledJoin, materialised_rows
+from pequod.engine.joins.relations import Directory
+from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.read import Read
 from pequod.engine.reads.scans import Scans
 from pequod.engine.writes.catalog import Catalog
 from pequod.language.errors import LimitExceededError, MissingError, NotWatchableError
 from pequod.language.ranges import Range, united
+from pequod.language.spec import Snapshot
 
 
 class Following:
     """Begins and settles the watches of an engine."""
 
-    __slots__ = ("_catalog", "_scans", "_store", "_watches")
+    __slots__ = ("_catalog", "_directory", "_scans", "_store")
 
-    def __init__(self, store: Store, catalog: Catalog, scans: Scans, watches: Watches) -> None:
+    def __init__(self, store: Store, directory: Directory, catalog: Catalog, scans: Scans) -> None:
         self._store = store
         self._catalog = catalog
         self._scans = scans
-        self._watches = watches
+        self._directory = directory
 
     def begin(self, first: bytes, last: bytes | None, wake: Callable[[], None], read: Read) -> Watch:
         """Follow a range; see `Engine.watch`."""
@@ -35,7 +40,7 @@ class Following:
             refuse_unwatchable(join)
         watch = Watch(first, last, wake)
         self._scans.bring_up(joins, first, last, read)
-        self._watches.add(watch)
+        self._directory.add_watch(watch)
         return watch
 
     def settle(self, watch: Watch, read: Read) -> list[Change]:
@@ -44,7 +49,7 @@ class Following:
             while watch.ended is None and (watch.stale or watch.lost):
                 self._bring_up(watch, read)
         except (NotWatchableError, LimitExceededError) as error:
-            self._watches.end(watch, str(error))
+            self._directory.end_watch(watch, str(error))
         return watch.take()
 
     def _bring_up(self, watch: Watch, read: Read) -> None:
@@ -67,3 +72,31 @@ class Following:
             raise MissingError(united(missing))
         if lost and not watch.stale and loss_count == watch.loss_count:
             settle_lost(watch, joins, self._store.backed)
+
+
+def refuse_unwatchable(join: InstalledJoin) -> None:
+    """Raise NotWatchableError unless all changes of a join's rows are told."""
+    if join.is_pull:
+        raise NotWatchableError(join.info.name, "it is computed on every read and keeps nothing")
+    todo = [join]
+    for timed in todo:
+        if isinstance(timed.spec.maintenance, Snapshot):
+            raise NotWatchableError(join.info.name, "it shows snapshots, which change by the clock")
+        todo += [upstream for upstreams in timed.upstreams for upstream in upstreams]
+
+
+def settle_lost(watch: Watch, joins: Sequence[InstalledJoin], backed: Iterable[Table]) -> None:
+    """Tell how what was lost differs from what is there now, materialised and fresh."""
+    rows: dict[bytes, bytes] = {}
+    for first, last in watch.lost:
+        rows |= materialised_rows(joins, first, last)
+        for table in backed:
+            start, stop = table.clip(first, last)
+            found = table.slice(start, stop) if start < stop else Rows([], [])
+            rows.update(zip(found.keys, found.values, strict=True))
+    before, watch.lost_rows = watch.lost_rows, {}
+    watch.lost = []
+    for key in sorted(before.keys() | rows.keys()):
+        old, new = before.get(key), rows.get(key)
+        if old != new:
+            watch.changes.append(Change(key, old, new))

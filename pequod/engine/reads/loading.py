@@ -117,15 +117,15 @@ class Backfills:
             # Each is a read of its own: the next may evict what the last one brought.
             read = self._memory.reads.begin(now)
             prefix = backfill.plan.prefix(environment)
-            contexts = [status.context for status in backfill.join.coverage.overlapping(piece.first, piece.last)]
+            contexts = [status.context for status in backfill.join.coverage.over(piece.first, piece.last)]
             self._reader.absorb(contexts, backfill.plan)
             gaps = backfill.join.coverage.gaps(piece.first, piece.last)
             loaded.skipped_count += not gaps
-            for gap in gaps:
-                context = Context(backfill.join, backfill.plan, environment, prefix)
+            for bounds in gaps:
+                context = backfill.join.make_context(backfill.plan, environment, prefix)
                 try:
-                    self._make(backfill, context, Range(*gap), piece, read)
-                    self._show(context, Range(*gap), read)
+                    self._make(backfill, context, bounds, piece, read)
+                    self._show(backfill.join, context, bounds, read)
                 except BaseException:
                     context.die()
                     raise
@@ -170,7 +170,9 @@ class Backfills:
         """Fill a context with what is right for ``bounds`` now; nobody sees it yet."""
         join = backfill.join
         sources = SourcesAsOf(backfill)
-        execution = Execution(backfill.plan, context.environment.copy(), *bounds, sources, is_unique=join.is_unique)
+        execution = Execution(
+            backfill.plan, context.environment.copy(), *bounds, sources, is_unique=join.is_unique, has_frames=True
+        )
         take_frames(context, execution.run())
         context.aim(*bounds)
         _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
@@ -182,9 +184,8 @@ class Backfills:
             reason = f"they are not those of the sources at revision {backfill.revision}"
             raise InvalidPieceError(piece.first, piece.last, reason) from error
 
-    def _show(self, context: Context, bounds: Range, read: Read) -> None:
+    def _show(self, join: InstalledJoin, context: Context, bounds: Range, read: Read) -> None:
         """Let a context that is right answer reads; one with its prefix that is there already takes it in."""
-        join = context.join
         present = join.contexts.get(context.prefix)
         if present is not None and not present.is_fresh:
             self._reader.refresh(present, read)

@@ -18,13 +18,12 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from pequod.engine.base.presence import Presence
+from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.rows import Rows, SortedRows, merge_layers
-from pequod.engine.joins import timeline
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import Batch, take_frames
 from pequod.engine.joins.contexts import Context, Log
-from pequod.engine.joins.coverage import gaps_between
-from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.installed import InstalledJoin, join_of
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
 from pequod.engine.memory.eviction import PINNED, Memory
@@ -34,7 +33,7 @@ from pequod.engine.read import Read
 from pequod.engine.reads import execution
 from pequod.engine.reads.execution import Execution, Frame
 from pequod.engine.writes.changes import Changes
-from pequod.language.ranges import prefix_end
+from pequod.language.ranges import Range, prefix_end
 
 
 class SourceReader:
@@ -185,9 +184,9 @@ class Reader:
         if first >= last:
             return []
         was_ready = True
-        lacking: set[Context | tuple[bytes, bytes]] = set()
+        lacking: set[Context | Range] = set()
         while True:
-            ranges = join.coverage.overlapping(first, last)
+            ranges = join.coverage.over(first, last)
             contexts = list(dict.fromkeys([status.context for status in ranges]))
             if self._freshen(contexts, lacking, read):
                 gaps = [gap for gap in gaps_between(ranges, first, last) if gap not in lacking]
@@ -198,14 +197,14 @@ class Reader:
                     # All of them before looking again, which is for nothing if there were many. Filling one leaves
                     # the others gaps: no join reads its own output.
                     for gap in gaps:
-                        if not self._fill(join, Context(join, plan, environment, prefix), *gap, read):
+                        if not self._fill(join, join.make_context(plan, environment, prefix), *gap, read):
                             lacking.add(gap)
                     # Where there was nothing, one range is all there is.
                     if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
                         return [filled]
             was_ready = False
 
-    def _freshen(self, contexts: list[Context], lacking: set[Context | tuple[bytes, bytes]], read: Read) -> bool:
+    def _freshen(self, contexts: list[Context], lacking: set[Context | Range], read: Read) -> bool:
         """Bring contexts up to date, once around; tell whether there was nothing to do."""
         was_fresh = True
         for context in contexts:
@@ -240,7 +239,9 @@ class Reader:
         plan, environment, prefix = join.plan_for(first, last)
         while True:
             sources = SourceReader(self, join, read)
-            batch = Execution(plan, environment.copy(), first, last, sources, is_unique=join.is_unique).run()
+            batch = Execution(
+                plan, environment.copy(), first, last, sources, is_unique=join.is_unique, has_frames=False
+            ).run()
             if sources.is_lacking or sources.is_steady:
                 break
         if reader is not None:
@@ -269,7 +270,13 @@ class Reader:
                 return self.refresh(context, read) or not context.is_live
         sources = SourceReader(self, join, read)
         batch = Execution(
-            context.plan, context.environment.copy(), first, last, sources, is_unique=join.is_unique
+            context.plan,
+            context.environment.copy(),
+            first,
+            last,
+            sources,
+            is_unique=join.is_unique,
+            has_frames=join.is_push,
         ).run()
         if sources.is_lacking:
             return False
@@ -299,7 +306,7 @@ class Reader:
         Requires:
             No status range overlaps ``[first, last)``.
         """
-        memory, join = self.memory, context.join
+        memory, join = self.memory, join_of(context)
         context.last_used = read.number
         if not context.ranges:
             memory.ledger.change_contexts(1, 0)
@@ -315,6 +322,7 @@ class Reader:
         Returns:
             Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
         """
+        join = join_of(context)
         context.last_used = read.number
         while context.is_live and not context.is_fresh:
             if context.upstreams and (stale := [each for each in context.upstreams if not each.is_fresh]):
@@ -322,11 +330,17 @@ class Reader:
                 if lacking and context.is_live:
                     return False
                 continue
-            if timeline.apply_log(context):
+            kernel = context.plan.log_kernel
+            if kernel is not None and context.upper is None and join.reads_tables and not join.is_followed:
+                came, went = kernel.apply_log(context, context.environment.copy(), context.log, *join.source_tables)
+                frames = context.frames[-1]
+                frames.add_all(came, context)
+                for frame_key in went:
+                    frames.remove(frame_key, None, context)
                 self.changes.serial += 1
                 context.settle()
             else:
-                sources = SourceReader(self, context.join, read)
+                sources = SourceReader(self, join, read)
                 batches = self.differences(context, context.log, sources)
                 if sources.is_lacking:
                     return False
@@ -334,7 +348,7 @@ class Reader:
                     continue
                 context.settle()
                 context.depend_on(sources.upstreams, sources.expires_s)
-                self.changes.apply(context.join, context, batches)
+                self.changes.apply(join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh
 
@@ -364,12 +378,18 @@ class Reader:
                 continue
             match = step.match(key)
             assert match is not None, "only keys of the pattern are logged"
-            updaters = plan.sites[depth].at(key, match)
+            updaters = context.frames[depth].get(step.frame_key_of(key, match))
             waiting = () if updaters is None else updaters.contexts.get(context, ())
             for extras in (None,) if waiting is None else tuple(waiting):
                 frame = Frame(depth, extras, match, value_of)
                 execution = Execution(
-                    plan, context.environment.copy(), context.first, context.last, sources, is_unique=join.is_unique
+                    plan,
+                    context.environment.copy(),
+                    context.first,
+                    context.last,
+                    sources,
+                    is_unique=join.is_unique,
+                    has_frames=True,
                 )
                 if old is not None:
                     batches.append((-1, execution.resume(frame, key, old)))

@@ -12,10 +12,11 @@ give up, and leave the read to the first, where it is more.
 from __future__ import annotations
 
 from pequod.engine.base.rows import Rows, merge_layers
-from pequod.engine.base.store import Store, Table
+from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits, View
 from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.eviction import Memory
 from pequod.engine.read import Read
 from pequod.engine.reads.reader import Reader
@@ -28,12 +29,20 @@ from pequod.language.ranges import united
 class Scans:
     """Reads of ranges, and what else brings ranges up to date."""
 
-    __slots__ = ("_catalog", "_changes", "_hits", "_memory", "_reader", "_reads", "_store")
+    __slots__ = ("_catalog", "_changes", "_directory", "_hits", "_memory", "_reader", "_reads", "_store")
 
     def __init__(
-        self, store: Store, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory, hits: Hits
+        self,
+        store: Store,
+        directory: Directory,
+        catalog: Catalog,
+        changes: Changes,
+        reader: Reader,
+        memory: Memory,
+        hits: Hits,
     ) -> None:
         self._store = store
+        self._directory = directory
         self._catalog = catalog
         self._changes = changes
         self._reader = reader
@@ -137,31 +146,31 @@ class Scans:
         return context.get(key)
 
     def scan_in_table(
-        self, table: Table, first: bytes, last: bytes, limit: int | None, *, reverse: bool, now: float
+        self, related: Relations, first: bytes, last: bytes, limit: int | None, *, reverse: bool, now: float
     ) -> Rows:
         """Return the rows of a range inside a table, and remember which contexts hold them.
 
         Requires:
             ``[first, last)`` is not empty and lies in the table, which joins compute.
         """
-        if len(table.outputs) == 1 and not (reverse or table.entry_count):
-            timeline = table.outputs[0].level_one(first)
+        if len(related.outputs) == 1 and not (reverse or related.table.entry_count):
+            timeline = related.outputs[0].level_one(first)
             if timeline is not None and now <= timeline.ready_until_s and timeline.holds(first, last):
                 # A part of a timeline needs no record either (bench row: scan inside a timeline).
                 timeline.join.counters.hits += 1
                 timeline.last_used = self._reads.count()
                 if last == timeline.end:
-                    self._hits.remember(View(table, first, last, (timeline,), timeline))
+                    self._hits.remember(View(related.table, first, last, (timeline,), timeline))
                 return timeline.slice(first, last, limit)
         read = self._reads.begin(now)
-        rows = self._scan_level_one(table, first, last, limit, reverse=reverse, read=read)
+        rows = self._scan_level_one(related, first, last, limit, reverse=reverse, read=read)
         if rows is None:
             rows = self.scan_any_range(first, last, limit, reverse=reverse, read=read)
-            self._remember(table, first, last)
+            self._remember(related, first, last)
         return rows
 
     def _scan_level_one(
-        self, table: Table, first: bytes, last: bytes, limit: int | None, *, reverse: bool, read: Read
+        self, related: Relations, first: bytes, last: bytes, limit: int | None, *, reverse: bool, read: Read
     ) -> Rows | None:
         """Return the rows of a range inside a table, if each of its joins has them in one context of level one.
 
@@ -172,7 +181,7 @@ class Scans:
             None if a join does not hold the range so, or anything is missing.
         """
         kept: list[Context] = []
-        for join in table.outputs:
+        for join in related.outputs:
             if join.is_pull:
                 continue
             context = join.level_one(first)
@@ -183,12 +192,12 @@ class Scans:
             return None
         read.begin_again(self._changes.serial)
         pulled = {
-            join: self._reader.pull(join, *join.clip(first, last), read) for join in table.outputs if join.is_pull
+            join: self._reader.pull(join, *join.clip(first, last), read) for join in related.outputs if join.is_pull
         }
         if read.missing or read.serial != self._changes.serial:
             return None
-        layers = [table.slice(first, last, limit, reverse=reverse)] if table.entry_count else []
-        for join in table.outputs:
+        layers = [related.table.slice(first, last, limit, reverse=reverse)] if related.table.entry_count else []
+        for join in related.outputs:
             if join.is_pull:
                 layers.append(_ordered(pulled[join], reverse=reverse))
             else:
@@ -200,23 +209,23 @@ class Scans:
         if self._reader.answer(view.contexts, read):
             return view.rows(first, limit, reverse=reverse)
         rows = self.scan_any_range(first, view.last, limit, reverse=reverse, read=read)
-        self._remember(view.table, first, view.last)
+        self._remember(self._directory.by_name[view.table.name], first, view.last)
         return rows
 
-    def _remember(self, table: Table, first: bytes, last: bytes) -> None:
+    def _remember(self, related: Relations, first: bytes, last: bytes) -> None:
         """Note which contexts answered a read inside a table, if each of its joins has what it keeps in one of them.
 
         Requires:
             The range is materialised and fresh.
         """
-        context = table.outputs[0].level_one(first)
-        if len(table.outputs) == 1 and context is not None and context.holds(first, last):
+        context = related.outputs[0].level_one(first)
+        if len(related.outputs) == 1 and context is not None and context.holds(first, last):
             # It is found at once anyway, but by its end still sooner.
             if last == context.end:
-                self._hits.remember(View(table, first, last, (context,), context))
+                self._hits.remember(View(related.table, first, last, (context,), context))
             return
         contexts: list[Context] = []
-        for join in table.outputs:
+        for join in related.outputs:
             if join.is_pull:
                 return
             start, stop = join.clip(first, last)
@@ -232,10 +241,10 @@ class Scans:
                 return
             contexts.append(context)
         timeline = None
-        if len(table.outputs) == 1 and contexts and contexts[0].end == last:
+        if len(related.outputs) == 1 and contexts and contexts[0].end == last:
             # Reads from below its prefix on are not those that are to be found by its end.
             timeline, first = contexts[0], max(first, contexts[0].prefix)
-        self._hits.remember(View(table, first, last, tuple(contexts), timeline))
+        self._hits.remember(View(related.table, first, last, tuple(contexts), timeline))
 
 
 def _ordered(rows: Rows, *, reverse: bool) -> Rows:

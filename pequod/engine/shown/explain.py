@@ -187,7 +187,7 @@ def explain_coverage(join: InstalledJoin, first: bytes, last: bytes, now: float)
         parts = [PartExplanation(first, last, PartState.PULLED)] if first < last else []
         return CoverageExplanation(join.info.name, tuple(parts), "compute the range")
     gaps = [PartExplanation(*gap, PartState.ABSENT) for gap in join.coverage.gaps(first, last)] if first < last else []
-    held = [_explain_part(status, first, last, now) for status in join.coverage.overlapping(first, last)]
+    held = [_explain_part(status, first, last, now) for status in join.coverage.over(first, last)]
     parts = sorted([*gaps, *held], key=lambda part: part.first)
     return CoverageExplanation(join.info.name, tuple(parts), _next_read(parts))
 

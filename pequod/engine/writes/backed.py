@@ -15,8 +15,9 @@ from typing import Final
 
 from pequod.engine.base import presence
 from pequod.engine.base.presence import Part, Presence, Removed
-from pequod.engine.base.store import Store, Table
+from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.eviction import HELD, PINNED, WAIT_READS, Memory, Rank
 from pequod.engine.memory.ledger import ROW
 from pequod.engine.memory.story import Reason, Story
@@ -38,14 +39,22 @@ class BackedTable:
         priority: What has a lower one is evicted first; PINNED stays.
     """
 
-    __slots__ = ("_changes", "_memory", "_name", "_presence", "_priority", "_story", "_table")
+    __slots__ = ("_changes", "_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table")
 
     def __init__(
-        self, name: str, table: Table, presence: Presence, changes: Changes, memory: Memory, story: Story, priority: int
+        self,
+        name: str,
+        relations: Relations,
+        presence: Presence,
+        changes: Changes,
+        memory: Memory,
+        story: Story,
+        priority: int,
     ) -> None:
         self._name = name
         self._story = story
-        self._table = table
+        self._relations = relations
+        self._table = relations.table
         self._presence = presence
         self._changes = changes
         self._memory = memory
@@ -70,8 +79,9 @@ class BackedTable:
         table, ledger = self._table, self._memory.ledger
         for context in self._dependants(first, last):
             self._changes.evict(context, reason)
-        if table.watches.count:
-            table.watches.note_forgotten(first, last)
+        watches = self._relations.watches
+        if watches.count:
+            watches.note_forgotten(first, last)
         before_bytes = table.count_bytes()
         for key in table.slice(first, last).keys:
             table.remove(key)
@@ -111,7 +121,7 @@ class BackedTable:
         Cost:
             O(log frames + contexts that would go along).
         """
-        if self._table.watches.count and self._table.watches.are_over(part.first, part.last):
+        if self._relations.watches.are_over(part.first, part.last):
             return HELD
         priority, last_used = self._priority, self._memory.last_needed(part.last_used)
         for context in self._dependants(part.first, part.last):
@@ -129,7 +139,7 @@ class BackedTable:
 
     def _waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
         """Yield the contexts that wait for changes in a range, and perhaps others; some more than once."""
-        for sites in self._table.readers:
+        for sites in self._relations.readers:
             for site in sites:
                 yield from site.within(first, last)
 
@@ -147,11 +157,12 @@ class BackedTable:
 class Backed:
     """The backed tables of an engine."""
 
-    __slots__ = ("_by_name", "_catalog", "_changes", "_memory", "_priorities", "_store", "_story")
+    __slots__ = ("_by_name", "_catalog", "_changes", "_directory", "_memory", "_priorities", "_store", "_story")
 
     def __init__(
         self,
         store: Store,
+        directory: Directory,
         catalog: Catalog,
         changes: Changes,
         memory: Memory,
@@ -160,6 +171,7 @@ class Backed:
     ) -> None:
         self._story = story
         self._store = store
+        self._directory = directory
         self._catalog = catalog
         self._changes = changes
         self._memory = memory
@@ -168,13 +180,12 @@ class Backed:
 
     def declare(self, name: bytes) -> None:
         """Declare that a database owns the keys of a table; nothing of it is loaded."""
-        table = self._store.back(name)
-        assert table.presence is not None
+        relations, presence = self._directory.back(name)
         if name not in self._by_name:
             text = name.decode("utf-8", "backslashreplace")
             priority = self._priorities.get(text, 0)
-            owner = BackedTable(text, table, table.presence, self._changes, self._memory, self._story, priority)
-            table.presence.owner = self._by_name[name] = owner
+            owner = BackedTable(text, relations, presence, self._changes, self._memory, self._story, priority)
+            presence.owner = self._by_name[name] = owner
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
         """Take in what the database has in a range; return how many rows are others now. See `Engine.load`."""
@@ -188,13 +199,13 @@ class Backed:
             assert table.presence is not None
             gone = [key for key in table.slice(start, stop).keys if key not in found]
             keys = sorted(key for key in found if start <= key < stop)
-            owner = self._by_name[table.prefix[:-1]]
+            owner, relations = self._by_name[table.name], self._directory.by_name[table.name]
             for gap in table.presence.gaps(start, stop, read.number):
                 owner.add(*gap, keys[bisect_left(keys, gap.first) : bisect_left(keys, gap.last)])
             for key in gone:
-                changed += self._changes.set_base(table, key, None)
+                changed += self._changes.set_base(relations, key, None)
             for key in keys:
-                changed += self._changes.set_base(table, key, found[key])
+                changed += self._changes.set_base(relations, key, found[key])
         return changed
 
     def evict(self, part: Part) -> None:
@@ -221,10 +232,10 @@ class Backed:
 
     def apply(self, key: bytes, value: bytes | None) -> bool | None:
         """Take in a change of the database; tell whether it changed a row, None if it is not loaded."""
-        table = self._store.tables.get(key.partition(DELIMITER)[0])
-        if table is None or table.presence is None or not table.presence.has(key):
+        relations = self._directory.by_name.get(key.partition(DELIMITER)[0])
+        if relations is None or relations.table.presence is None or not relations.table.presence.has(key):
             return None
-        return self._changes.set_base(table, key, value)
+        return self._changes.set_base(relations, key, value)
 
     def forget(self, first: bytes, last: bytes | None, reason: Reason = Reason.FORGOTTEN) -> None:
         """Drop what is loaded of a range, and everything that was computed from it; see `Engine.forget`."""
@@ -232,14 +243,12 @@ class Backed:
         for table in self._store.backed:
             start, stop = table.clip(first, last)
             if start < stop:
-                self._by_name[table.prefix[:-1]].forget(start, stop, reason)
+                self._by_name[table.name].forget(start, stop, reason)
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
         """Drop a little of what is loaded of a range; see `Engine.forget_some`."""
         self._changes.serial += 1
-        return any(
-            self._by_name[table.prefix[:-1]].forget_some(*table.clip(first, last)) for table in self._store.backed
-        )
+        return any(self._by_name[table.name].forget_some(*table.clip(first, last)) for table in self._store.backed)
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:
         """Tell whether what a read of the range shows comes from a backed table, through joins or not."""

@@ -94,7 +94,8 @@ class Backfill:
         self._changed_at_end = 0, 0
         self._bytes_max = bytes_max
         self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
-        site = plan.sites[plan.value_depth]
+        self._sites = join.sites_of(plan)
+        site = self._sites[plan.value_depth]
         #: Rows are copies whose tails the source keys alone tell, and so what changes is the same for all contexts.
         self.copies_alike = site.is_alike and not site.step.verify
         #: What a frame knows of source keys -> tail -> value now, None if the row is no more.
@@ -111,7 +112,7 @@ class Backfill:
         """
         is_first = key not in self.record
         is_source = False
-        for site, (first, last), by_prefix in zip(self.plan.sites, self.sources, self._by_prefix, strict=True):
+        for site, (first, last), by_prefix in zip(self._sites, self.sources, self._by_prefix, strict=True):
             if not first <= key < last:
                 continue
             is_source = True
@@ -238,7 +239,7 @@ class Backfill:
     def _check(self) -> None:
         by_prefix = {key for prefixes in self._by_prefix for keys in prefixes.values() for key in keys}
         assert by_prefix <= self.record.keys(), "invariant 2"
-        site = self.plan.sites[self.plan.value_depth]
+        site = self._sites[self.plan.value_depth]
         table = self.join.source_tables[self.plan.value_depth]
         copied: dict[object, dict[bytes, bytes | None]] = {}
         for key in self.record.irange(*self.sources[self.plan.value_depth], inclusive=(True, False)):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pequod.engine.base.store import Cut, Store, Table
-from pequod.engine.joins.installed import InstalledJoin, Join
+from pequod.engine.base.table import Cut, Table
+from pequod.engine.joins.compiled import Join
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.ledger import Ledger
 from pequod.engine.memory.story import Reason
 from pequod.engine.writes.changes import Changes
@@ -26,10 +28,10 @@ class Catalog:
         3. A join that reads a join computed on every read is computed on every read itself, unless a snapshot.
     """
 
-    __slots__ = ("_changes", "_installed", "_ledger", "_next_order", "_priorities", "_store", "is_timed")
+    __slots__ = ("_changes", "_directory", "_installed", "_ledger", "_next_order", "_priorities", "is_timed")
 
-    def __init__(self, store: Store, changes: Changes, ledger: Ledger, priorities: Mapping[str, int]) -> None:
-        self._store = store
+    def __init__(self, directory: Directory, changes: Changes, ledger: Ledger, priorities: Mapping[str, int]) -> None:
+        self._directory = directory
         self._ledger = ledger
         #: By the name of a join, installed or not.
         self._priorities = priorities
@@ -89,9 +91,12 @@ class Catalog:
         join = self.find(name)
         self._forget([join])
         del self._installed[name]
-        _table_of(self._store, join.spec.output).outputs.remove(join)
-        for table, sites in zip(join.source_tables, join.sites, strict=True):
-            table.readers[:] = [reader for reader in table.readers if reader is not sites]
+        output = self._related_to(join.spec.output)
+        output.outputs.remove(join)
+        for source, sites in zip(join.spec.sources, join.sites, strict=True):
+            related = self._related_to(source.pattern)
+            related.readers[:] = [reader for reader in related.readers if reader is not sites]
+        output.review()
         self._relate()
 
     def invalidate(self, first: bytes, last: bytes | None) -> int:
@@ -101,7 +106,7 @@ class Catalog:
             O(frames of what is dropped).
         """
         joins = dict.fromkeys(self.over(first, last))
-        found = [status.context for join in joins for status in join.coverage.overlapping(*join.clip(first, last))]
+        found = [status.context for join in joins for status in join.coverage.over(*join.clip(first, last))]
         # A join that keeps nothing shows what others keep.
         todo = [join for join in joins if join.is_pull]
         while todo:
@@ -117,20 +122,30 @@ class Catalog:
         return len(doomed)
 
     def _install(self, spec: JoinSpec) -> InstalledJoin:
-        table = _table_of(self._store, spec.output)
-        tables = [_table_of(self._store, source.pattern) for source in spec.sources]
-        info = Join(self._new_name(table), spec, _warnings(spec))
-        priority = self._priorities.get(info.name, 0)
-        join = InstalledJoin(info, self._next_order, table, tables, ledger=self._ledger, priority=priority)
+        output = self._related_to(spec.output)
+        sources = [self._related_to(source.pattern) for source in spec.sources]
+        info = Join(self._new_name(output.table), spec, _warnings(spec))
+        join = InstalledJoin(
+            info,
+            self._next_order,
+            [source.table for source in sources],
+            output.outputs,
+            output.watches,
+            ledger=self._ledger,
+            priority=self._priorities.get(info.name, 0),
+        )
         self._next_order += 1
         self._installed[join.info.name] = join
-        table.outputs.append(join)
-        for source_table, sites in zip(tables, join.sites, strict=True):
-            source_table.readers.append(sites)
+        output.outputs.append(join)
+        for source, sites in zip(sources, join.sites, strict=True):
+            source.readers.append(sites)
         for source_table, cut in _cuts(join):
             if source_table.cut is None:
                 source_table.regroup(cut)
         return join
+
+    def _related_to(self, pattern: Pattern) -> Relations:
+        return self._directory.at(pattern.literal_prefix.partition(DELIMITER)[0])
 
     def _new_name(self, table: Table) -> str:
         stem = table.prefix[:-1].decode("utf-8", "backslashreplace")
@@ -142,9 +157,10 @@ class Catalog:
     def _refuse_written_keys(self, spec: JoinSpec) -> None:
         first = spec.output.literal_prefix
         match = compile_matcher(spec.output).match
-        table = self._store.tables.get(first.partition(DELIMITER)[0])
-        if table is None:
+        related = self._directory.by_name.get(first.partition(DELIMITER)[0])
+        if related is None:
             return
+        table = related.table
         if table.presence is not None:
             raise JoinError(
                 f"the join would compute keys of {shown(table.prefix)}, which belong to the database behind this cache",
@@ -179,6 +195,8 @@ class Catalog:
                 for sites, upstreams in zip(other.sites, other.upstreams, strict=True)
                 if join in upstreams
             ]
+        for join in joins:
+            self._related_to(join.spec.output).review()
         for join in _upstream_first(joins):
             declared = isinstance(join.spec.maintenance, Pull)
             inherited = any(upstream.is_pull for upstreams in join.upstreams for upstream in upstreams)
@@ -186,9 +204,7 @@ class Catalog:
             if is_pull != join.is_pull:
                 self._forget([join])
                 join.is_pull = is_pull
-                join.plans.clear()
-                for sites in join.sites:
-                    sites.clear()
+                join.clear_plans()
 
     def _forget(self, joins: list[InstalledJoin]) -> None:
         """Drop all contexts of joins and of those that read them, however far down."""
@@ -209,12 +225,8 @@ class Catalog:
             join._check()
             assert not any(
                 join.match_output(key)
-                for key in _table_of(self._store, join.spec.output).slice(join.first, join.last).keys
+                for key in self._related_to(join.spec.output).table.slice(join.first, join.last).keys
             ), "invariant 2"
-
-
-def _table_of(store: Store, pattern: Pattern) -> Table:
-    return store.table(pattern.literal_prefix.partition(DELIMITER)[0])
 
 
 def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:

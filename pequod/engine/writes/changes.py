@@ -11,13 +11,12 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 
-from pequod.engine.base.store import Table
 from pequod.engine.joins import timeline
 from pequod.engine.joins.batches import Batch, Told, apply_batch
-from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.contexts import Context, Updaters
 from pequod.engine.joins.hits import Hits
-from pequod.engine.joins.installed import InstalledJoin
-from pequod.engine.joins.updaters import Site, Updaters
+from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
+from pequod.engine.joins.relations import Relations
 from pequod.engine.memory.eviction import Memory
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
 from pequod.engine.memory.story import Reason, Story
@@ -47,25 +46,26 @@ class Changes:
         #: The live backfills, which record what source keys were.
         self.backfills: list[Backfill] = []
 
-    def set_base(self, table: Table, key: bytes, value: bytes | None) -> bool:
+    def set_base(self, relations: Relations, key: bytes, value: bytes | None) -> bool:
         """Change a base row and what depends on it (None: take it out); tell whether it is another now.
 
         `Engine.put` does the same without the call, which would be a tenth of it.
         """
+        table = relations.table
         old = table.remove(key) if value is None else table.put(key, value)
         if old == value:
             return False
-        if table.watches.count:
-            table.watches.tell_stored(key, old, value)
-        if table.readers:
-            self.base_changed(table.readers, key, old, value)
+        if relations.watches.count:
+            relations.watches.tell_stored(key, old, value)
+        if relations.readers:
+            self.base_changed(relations.readers, key, old, value)
         return True
 
-    def set_run(self, table: Table, keys: list[bytes], values: list[bytes]) -> int:
+    def set_run(self, relations: Relations, keys: list[bytes], values: list[bytes]) -> int:
         """Set base rows whose keys ascend strictly, as `set_base` does; return how many are others now."""
-        if table.watches.count or self.backfills or any(map(any, table.readers)):
-            return sum([self.set_base(table, key, value) for key, value in zip(keys, values, strict=True)])
-        return table.put_run(keys, values)
+        if relations.watches.count or self.backfills or any(map(any, relations.readers)):
+            return sum([self.set_base(relations, key, value) for key, value in zip(keys, values, strict=True)])
+        return relations.table.put_run(keys, values)
 
     def base_changed(self, readers: list[list[Site]], key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Bring everything up to date with the change of a base key (None: absent).
@@ -118,7 +118,7 @@ class Changes:
                 self._note(context, step.depth, key, old, grows_bytes)
         elif site.is_alike:
             self._fan_out(site.join, updaters, site.tail_of(match), old, new)
-        elif site.is_steady and new is not None and not (site.join.downstreams or site.join.watches.count):
+        elif site.is_steady and new is not None and not site.join.is_followed:
             self._replace(site, updaters, match.groups(), new)
         else:
             self._update(site, updaters, key, match.groups(), old, new)
@@ -141,7 +141,7 @@ class Changes:
         elif new is None:
             size = -min(BYTES + len(tail), updaters.tail_bytes)
             updaters.tail_bytes += size
-        if new is None or join.downstreams or join.watches.count:
+        if new is None or join.is_followed:
             for context in updaters.contexts:
                 if context.covers(tail):
                     self._set(join, context, tail, new, 0)
@@ -223,7 +223,7 @@ class Changes:
             Whatever depends on the rows that changed is up to date, or has the change in its log.
         """
         self.serial += 1
-        told: Told | None = [] if join.downstreams or join.watches.count else None
+        told: Told | None = [] if join.is_followed else None
         for sign, batch in batches:
             apply_batch(context, sign, batch, told)
         for tail, before, after in told or ():
@@ -231,8 +231,7 @@ class Changes:
         self._drain()
 
     def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
-        is_watched = join.watches.count > 0
-        if old == new or not (is_watched or join.downstreams):
+        if old == new or not join.is_followed:
             return
         key = context.prefix + tail
         if join.rivals:
@@ -241,7 +240,7 @@ class Changes:
                 return
         if join.downstreams:
             self._queue.append((join.downstreams, key, old, new))
-        if is_watched:
+        if join.watches.count:
             join.watches.tell_computed(key, old, new)
 
     def _mark_stale(self, context: Context) -> None:
@@ -250,8 +249,9 @@ class Changes:
             stale = todo.pop()
             if stale.is_fresh:
                 stale.go_stale(self._story.now_s)
-                if stale.join.watches.count:
-                    stale.join.watches.note_stale(stale)
+                watches = join_of(stale).watches
+                if watches.count:
+                    watches.note_stale(stale)
                 todo += stale.dependants
 
     def drop(self, context: Context, reason: Reason) -> None:
@@ -270,10 +270,12 @@ class Changes:
             dropped = todo.pop()
             if not dropped.is_live:
                 continue
-            join = dropped.join
-            if join.watches.count:
-                join.watches.note_lost(dropped)
+            join = join_of(dropped)
             for status in dropped.ranges:
+                if join.watches.count:
+                    # What was told of it is kept aside.
+                    for watch, first, last in join.watches.over(status.first, status.last):
+                        watch.lose(first, last, materialised_rows(join.outputs, first, last))
                 self._story.note(join.info.name, status.first, status.last, reason)
             self._ledger.change_contexts(-1, -len(dropped.ranges))
             self._memory.leave(dropped)
@@ -281,8 +283,8 @@ class Changes:
             join.coverage.discard(dropped)
             if join.contexts.get(dropped.prefix) is dropped:
                 del join.contexts[dropped.prefix]
-            if dropped.view is not None:
-                self._hits.forget(dropped.view)
+            if dropped.view_last is not None:
+                self._hits.forget(dropped.view_last)
             dropped.die()
             todo += dropped.dependants
 

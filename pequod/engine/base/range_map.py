@@ -1,0 +1,148 @@
+"""Ranges that do not overlap, in key order, each with what holds for it.
+
+    p|bob|        p|bob}    p|liz|100      p|liz|200
+      [==============)        [===============)           stretches; between them are gaps
+
+>>> loaded: RangeMap[Stretch] = RangeMap()
+>>> loaded.insert(Stretch(b"p|bob|", b"p|bob}"))
+>>> loaded.find(b"p|bob|7") is not None, loaded.find(b"p|bob}")
+(True, None)
+>>> gaps_between(loaded.over(b"p|bob|5", b"p|c"), b"p|bob|5", b"p|c")
+[Range(first=b'p|bob}', last=b'p|c')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
+from typing import Generic, TypeVar
+
+from sortedcontainers import SortedDict
+
+from pequod.language.ranges import Range
+
+
+class Stretch:
+    """A range; subclasses say what holds for it."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self, first: bytes, last: bytes) -> None:
+        self.first = first
+        self.last = last
+
+
+StretchT = TypeVar("StretchT", bound=Stretch)
+
+
+class RangeMap(Generic[StretchT]):
+    """Stretches by their first keys.
+
+    Invariants:
+        1. Stretches are not empty, in order and disjoint.
+    """
+
+    __slots__ = ("_by_first",)
+
+    def __init__(self) -> None:
+        self._by_first: SortedDict[bytes, StretchT] = SortedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[StretchT]:
+        return iter(self._by_first.values())
+
+    def insert(self, added: StretchT) -> None:
+        """Take in a stretch.
+
+        Requires:
+            It is not empty and overlaps no other.
+
+        Cost:
+            O(log stretches).
+        """
+        self._by_first[added.first] = added
+
+    def take_out(self, first: bytes) -> None:
+        """Take out the stretch that begins at ``first``."""
+        del self._by_first[first]
+
+    def beginning_at(self, first: bytes) -> StretchT | None:
+        """Return the stretch that begins at ``first``, None if there is none.
+
+        Cost:
+            O(1).
+        """
+        return self._by_first.get(first)
+
+    def below(self, key: bytes) -> StretchT | None:
+        """Return the last stretch that begins below ``key``, None if there is none."""
+        at = self._by_first.bisect_left(key)
+        if at == 0:
+            return None
+        found: StretchT = self._by_first.peekitem(at - 1)[1]
+        return found
+
+    def find(self, key: bytes) -> StretchT | None:
+        """Return the stretch that holds ``key``, None in a gap.
+
+        Cost:
+            O(log stretches).
+        """
+        at = self._by_first.bisect_right(key)
+        if at == 0:
+            return None
+        found: StretchT = self._by_first.peekitem(at - 1)[1]
+        return found if key < found.last else None
+
+    def over(self, first: bytes, last: bytes) -> list[StretchT]:
+        """Return the stretches that share a key with ``[first, last)``, in order.
+
+        Cost:
+            O(log stretches + stretches found).
+        """
+        by_first = self._by_first
+        found = [by_first[key] for key in by_first.irange(first, last, inclusive=(False, False))]
+        start = self.find(first)
+        return found if start is None else [start, *found]
+
+    def walk_over(self, first: bytes, last: bytes) -> Iterator[StretchT]:
+        """Yield the same one after the other.
+
+        Requires:
+            Nothing is inserted or taken out while the iterator is live.
+        """
+        start = self.find(first)
+        if start is not None:
+            yield start
+        for key in self._by_first.irange(first, last, inclusive=(False, False)):
+            yield self._by_first[key]
+
+    def beyond(self, first: bytes | None, count: int) -> list[StretchT]:
+        """Return up to ``count`` stretches that begin above ``first``, in order; None: from the lowest."""
+        return [self._by_first[key] for key in islice(self._by_first.irange(first, inclusive=(False, False)), count)]
+
+    def some_over(self, first: bytes, last: bytes, count: int) -> Iterator[tuple[StretchT, int]]:
+        """Yield about ``count`` of the stretches over ``[first, last)``, evenly, each with how many it stands for."""
+        begin, end = max(0, self._by_first.bisect_right(first) - 1), self._by_first.bisect_left(last)
+        stride = max(1, (end - begin) // count)
+        for key in islice(self._by_first.islice(begin, max(begin, end)), 0, None, stride):
+            yield self._by_first[key], stride
+
+    def _check(self) -> None:
+        assert all(first == one.first < one.last for first, one in self._by_first.items()), "invariant 1"
+        assert all(a.last <= b.first for a, b in pairwise(self._by_first.values())), "invariant 1"
+
+
+def gaps_between(stretches: Iterable[Stretch], first: bytes, last: bytes) -> list[Range]:
+    """Return the parts of ``[first, last)`` that none of the stretches over it holds, in order."""
+    found = []
+    at = first
+    for one in stretches:
+        if at < one.first:
+            found.append(Range(at, one.first))
+        at = one.last
+    if at < last:
+        found.append(Range(at, last))
+    return found

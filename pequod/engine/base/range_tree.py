@@ -1,0 +1,39 @@
+"""Ranges that may overlap, each of someone: who is concerned by a key, or by a range.
+
+>>> tree = RangeTree()
+>>> tree.put_in(b"t|ann|", b"t|ann}", "a watch")
+>>> tree.are_over(b"t|", b"t|ann|5"), tree.are_over(b"t|b", b"t|c"), tree.count
+(True, False, 1)
+"""
+
+from __future__ import annotations
+
+from intervaltree import IntervalTree
+
+
+class RangeTree:
+    """Ranges, and who each is of.
+
+    Invariants:
+        1. ``count`` says how many there are.
+    """
+
+    __slots__ = ("_tree", "count")
+
+    def __init__(self) -> None:
+        self._tree = IntervalTree()
+        self.count = 0
+
+    def put_in(self, first: bytes, last: bytes, owner: object) -> None:
+        """Take in a range, which is not empty."""
+        self._tree.addi(first, last, owner)
+        self.count = len(self._tree)
+
+    def take_out(self, first: bytes, last: bytes, owner: object) -> None:
+        """Take out a range; nothing changes if it is not there."""
+        self._tree.discardi(first, last, owner)
+        self.count = len(self._tree)
+
+    def are_over(self, first: bytes, last: bytes) -> bool:
+        """Tell whether any of them shares a key with ``[first, last)``."""
+        return self.count > 0 and bool(self._tree.overlap(first, last))

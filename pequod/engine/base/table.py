@@ -1,0 +1,310 @@
+"""Tables: rows that share the first part of their keys, cut into groups (paper §4.1).
+
+    Table p|    groups: b"p|bob|" -> rows of bob's posts
+                        b"p|liz|" -> rows of liz's posts
+                loose:  keys of the table that are too short to be cut
+
+A table's cut is the length of its groups' prefixes: after the first slot of the patterns that read it. Most operations
+look at one short list so. The table stays one ordered map: groups are kept in key order beside their dictionary.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from sortedcontainers import SortedList
+
+from pequod.engine.base.presence import Presence
+from pequod.engine.base.rows import Rows, SortedRows, merge_layers
+from pequod.engine.memory.ledger import GROUP, PART, ROW, TABLE
+from pequod.language.ranges import Range, prefix_end
+from pequod.language.spec import DELIMITER
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a table is cut into groups: ``width`` bytes after its name, or (None) after the next delimiter."""
+
+    width: int | None
+
+
+class Table:
+    """The client-written rows of one table.
+
+    Invariants:
+        1. Every key starts with ``prefix``.
+        2. A group is never empty, its keys start with its prefix, and ``_order`` holds exactly the groups' prefixes.
+        3. ``loose`` holds exactly the keys that the cut does not apply to.
+        4. The counters equal what is stored.
+        5. Every stored key of a backed table lies in a loaded range.
+    """
+
+    __slots__ = (
+        "_group_of",
+        "_groups",
+        "_order",
+        "cut",
+        "end",
+        "entry_count",
+        "key_bytes",
+        "loose",
+        "prefix",
+        "presence",
+        "value_bytes",
+    )
+
+    def __init__(self, prefix: bytes) -> None:
+        #: The table's name with its delimiter.
+        self.prefix = prefix
+        end = prefix_end(prefix)
+        assert end is not None, "a table name has an end"
+        #: Above every key of the table.
+        self.end = end
+        self.cut: Cut | None = None
+        self.loose = SortedRows()
+        self.entry_count = 0
+        self.key_bytes = 0
+        self.value_bytes = 0
+        #: Which ranges are loaded, if a database owns the keys; None if clients do.
+        self.presence: Presence | None = None
+        self._groups: dict[bytes, SortedRows] = {}
+        self._order: SortedList[bytes] = SortedList()
+        self._group_of: Callable[[bytes], bytes | None] = _uncut
+
+    def regroup(self, cut: Cut | None) -> None:
+        """Cut the table anew.
+
+        Cost:
+            O(n) in the rows of the table.
+        """
+        if cut == self.cut:
+            return
+        rows = self.slice(self.prefix, prefix_end(self.prefix))
+        self.cut = cut
+        self._group_of = _compile_cut(self.prefix, cut)
+        self._groups.clear()
+        self._order.clear()
+        self.loose = SortedRows()
+        self.entry_count = self.key_bytes = self.value_bytes = 0
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            self.put(key, value)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None if it is absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self._groups.get(prefix)
+        return None if rows is None else rows.get(key)
+
+    def put(self, key: bytes, value: bytes) -> bytes | None:
+        """Set ``key`` and return the value that it had, None if it was absent."""
+        prefix = self._group_of(key)
+        if prefix is None:
+            old = self.loose.put(key, value)
+        else:
+            rows = self._groups.get(prefix)
+            if rows is None:
+                rows = self._groups[prefix] = SortedRows()
+                self._order.add(prefix)
+            old = rows.put(key, value)
+        if old is None:
+            self.entry_count += 1
+            self.key_bytes += len(key)
+            self.value_bytes += len(value)
+        else:
+            self.value_bytes += len(value) - len(old)
+        return old
+
+    def put_run(self, keys: list[bytes], values: list[bytes]) -> int:
+        """Set ascending keys; return how many rows are new or have another value now.
+
+        Keys of one group that come between two rows there go in as one slice.
+
+        Requires:
+            ``keys`` ascend strictly.
+        """
+        changed = start = 0
+        while start < len(keys):
+            prefix = self._group_of(keys[start])
+            if prefix is not None:
+                end = prefix_end(prefix)
+                stop = len(keys) if end is None else bisect_left(keys, end, start)
+            else:
+                stop = len(keys) if self.cut is None else start + 1
+            changed += self._put_into(prefix, keys[start:stop], values[start:stop])
+            start = stop
+        return changed
+
+    def _put_into(self, prefix: bytes | None, keys: list[bytes], values: list[bytes]) -> int:
+        rows = self.loose if prefix is None else self._groups.get(prefix)
+        if rows is None:
+            assert prefix is not None
+            rows = self._groups[prefix] = SortedRows()
+            self._order.add(prefix)
+        if not rows.insert(keys, values):
+            return sum(self.put(key, value) != value for key, value in zip(keys, values, strict=True))
+        self.entry_count += len(keys)
+        self.key_bytes += sum(map(len, keys))
+        self.value_bytes += sum(map(len, values))
+        return len(keys)
+
+    def remove(self, key: bytes) -> bytes | None:
+        """Take ``key`` out and return the value that it had, None if it was absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self._groups.get(prefix)
+        old = None if rows is None else rows.remove(key)
+        if old is None:
+            return None
+        if prefix is not None and not rows:
+            del self._groups[prefix]
+            self._order.remove(prefix)
+        self.entry_count -= 1
+        self.key_bytes -= len(key)
+        self.value_bytes -= len(old)
+        return old
+
+    def slice(self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False) -> Rows:
+        """Return the rows of ``[first, last)``; see `SortedRows.slice`.
+
+        Cost:
+            O(log group) inside one group, plus O(log groups + groups that give rows) across.
+        """
+        prefix = self._group_of(first)
+        if prefix is not None and last is not None and last <= prefix_end(prefix):  # type: ignore[operator]
+            rows = self._groups.get(prefix)
+            return Rows([], []) if rows is None else rows.slice(first, last, limit, reverse=reverse)
+        found = Rows([], [])
+        for group in self._prefixes(first, last, reverse=reverse):
+            wanted = None if limit is None else limit - len(found.keys)
+            if wanted == 0:
+                break
+            piece = self._groups[group].slice(first, last, wanted, reverse=reverse)
+            found.keys.extend(piece.keys)
+            found.values.extend(piece.values)
+        if self.loose:
+            layers = [found, self.loose.slice(first, last, limit, reverse=reverse)]
+            return merge_layers(layers, limit, reverse=reverse)
+        return found
+
+    def groups(self, prefixes: list[bytes]) -> Iterator[SortedRows | None]:
+        """Yield the group of each prefix, None where there is none."""
+        return map(self._groups.get, prefixes)
+
+    def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
+        """Tell whether ``before``, a slot's value and ``after`` are always a group's prefix."""
+        if self.cut is None:
+            return False
+        if self.cut.width is None:
+            return before == self.prefix and after == DELIMITER
+        return width is not None and len(before) + width + len(after) == len(self.prefix) + self.cut.width
+
+    def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``.
+
+        Requires:
+            The rows are only looked at, and only until the table changes.
+
+        Cost:
+            O(1) for a whole group, else that of `slice`.
+        """
+        rows = self._groups.get(prefix)
+        if rows is None:
+            if self._group_of(prefix) == prefix:
+                return _NO_ROWS
+            return self.slice(prefix + first, prefix_end(prefix) if last is None else prefix + last)
+        if not first and last is None:
+            return rows.everything()
+        return rows.slice(prefix + first, None if last is None else prefix + last)
+
+    def count(self, first: bytes, last: bytes | None) -> int:
+        """Return how many keys ``[first, last)`` holds."""
+        groups = self._groups
+        return self.loose.count(first, last) + sum(
+            groups[prefix].count(first, last) for prefix in self._prefixes(first, last)
+        )
+
+    def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
+        """Yield keys of ``[first, last)``, each with the number of rows that it about stands for.
+
+        Args:
+            step: At most so many rows of one group for a key.
+            groups_max: Look at so many groups, or twice as many; each stands for its neighbours too.
+        """
+        yield from self.loose.sample(first, last, step)
+        start = self._group_of(first)
+        begin = self._order.bisect_left(first if start is None else start)
+        end = len(self._order) if last is None else self._order.bisect_left(last)
+        stride = max(1, (end - begin) // groups_max)
+        for prefix in islice(self._order.islice(begin, max(begin, end)), 0, None, stride):
+            for key, count in self._groups[prefix].sample(first, last, step):
+                yield key, count * stride
+
+    def clip(self, first: bytes, last: bytes | None) -> Range:
+        """Return the part of ``[first, last)`` that lies in the table; empty if it ends at or below its first key."""
+        return Range(max(first, self.prefix), self.end if last is None else min(last, self.end))
+
+    @property
+    def name(self) -> bytes:
+        """The table's name, without the delimiter."""
+        return self.prefix[:-1]
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return len(self._groups)
+
+    def count_bytes(self) -> int:
+        """Return how much memory the rows take, with the table itself."""
+        parts_bytes = 0 if self.presence is None else len(self.presence) * PART
+        rows_bytes = self.entry_count * ROW + self.key_bytes + self.value_bytes
+        return TABLE + len(self._groups) * GROUP + parts_bytes + rows_bytes
+
+    def _prefixes(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
+        # The group that `first` falls into sorts at or below it.
+        start = self._group_of(first)
+        return self._order.irange(first if start is None else start, last, inclusive=(True, False), reverse=reverse)
+
+    def _check(self) -> None:
+        self.loose._check()
+        assert list(self._order) == sorted(self._groups), "invariant 2"
+        keys = [key for rows in (self.loose, *self._groups.values()) for leaf, _ in rows.leaves() for key in leaf]
+        assert all(key.startswith(self.prefix) for key in keys), "invariant 1"
+        for prefix, rows in self._groups.items():
+            rows._check()
+            assert rows, "invariant 2"
+            assert all(self._group_of(key) == prefix for leaf, _ in rows.leaves() for key in leaf), "invariant 2"
+        assert all(self._group_of(key) is None for leaf, _ in self.loose.leaves() for key in leaf), "invariant 3"
+        assert self.entry_count == len(keys), "invariant 4"
+        assert self.key_bytes == sum(map(len, keys)), "invariant 4"
+        if self.presence is not None:
+            self.presence._check()
+            assert all(map(self.presence.has, keys)), "invariant 5"
+
+
+_NO_ROWS: Final = Rows([], [])
+
+
+def _uncut(_key: bytes) -> bytes | None:
+    return None
+
+
+def _compile_cut(prefix: bytes, cut: Cut | None) -> Callable[[bytes], bytes | None]:
+    if cut is None:
+        return _uncut
+    start = len(prefix)
+    if cut.width is not None:
+        length = start + cut.width
+
+        def fixed(key: bytes) -> bytes | None:
+            return key[:length] if len(key) >= length else None
+
+        return fixed
+
+    def delimited(key: bytes) -> bytes | None:
+        at = key.find(DELIMITER, start)
+        return key[: at + 1] if at >= 0 else None
+
+    return delimited

@@ -1,0 +1,100 @@
+"""A join as its contexts know it: compiled, and what they all share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pequod.engine.base.range_tree import RangeTree
+from pequod.engine.base.table import Table
+from pequod.engine.joins.aggregates import make_aggregate
+from pequod.engine.joins.plan import compile_matchers
+from pequod.engine.memory.ledger import Ledger
+from pequod.language.patterns import compile_matcher
+from pequod.language.ranges import prefix_end
+from pequod.language.slots import number_slots
+from pequod.language.spec import JoinSpec, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An installed join as users see it."""
+
+    #: The output's table, with a number for all but the first of a table: ``page``, ``page.2``.
+    name: str
+    spec: JoinSpec
+    #: What is accepted but may surprise.
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class JoinCounters:
+    """What happened to a join since it was installed."""
+
+    #: Reads that found everything materialised and fresh.
+    hits: int = 0
+    #: Gaps computed, and the rows that this gave.
+    computed_ranges: int = 0
+    rows_computed: int = 0
+    #: Log entries applied.
+    log_applied: int = 0
+    #: Contexts dropped because a context that they were computed from was.
+    invalidations: int = 0
+
+
+class CompiledJoin:
+    """What a join says, ready for use, and what is the same for all its contexts."""
+
+    __slots__ = (
+        "aggregate",
+        "counters",
+        "first",
+        "info",
+        "is_unique",
+        "last",
+        "ledger",
+        "match_output",
+        "matchers",
+        "numbers",
+        "order",
+        "priority",
+        "source_tables",
+        "spec",
+        "value_depth",
+        "watched",
+    )
+
+    def __init__(
+        self, info: Join, order: int, source_tables: list[Table], watched: RangeTree, ledger: Ledger, priority: int
+    ) -> None:
+        spec = info.spec
+        self.info = info
+        self.spec = spec
+        #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
+        self.order = order
+        self.source_tables = source_tables
+        #: Ranges of the output's table that are watched; a context under one is not evicted.
+        self.watched = watched
+        self.ledger = ledger
+        #: What has a lower one is evicted first.
+        self.priority = priority
+        self.counters = JoinCounters()
+        #: The range of all output keys.
+        self.first = spec.output.literal_prefix
+        end = prefix_end(self.first)
+        assert end is not None, "a table name has an end"
+        self.last = end if any(spec.output.slots()) else self.first + b"\0"
+        self.numbers = number_slots(spec)
+        self.matchers = compile_matchers(spec)
+        self.match_output: Callable[[bytes], re.Match[bytes] | None] = compile_matcher(spec.output).match
+        self.value_depth = next(
+            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
+        )
+        self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
+        #: Every output key has at most one contribution, a copy: no aggregate state is needed.
+        self.is_unique = spec.is_unique
+
+    def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:
+        """Return the part of ``[first, last)`` in which output keys lie; empty if it ends at or below its first key."""
+        return max(first, self.first), self.last if last is None else min(last, self.last)

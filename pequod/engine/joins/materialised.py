@@ -1,0 +1,241 @@
+"""What is materialised under one prefix: rows, and the ranges that they fill (paper §3.2).
+
+    prefix  t|ann|
+    ranges  [t|ann|0100, t|ann|0200)  [t|ann|0500, t|ann})     what of it is materialised
+    rows    0100|bob -> Hi   0120|liz -> again                 by tail: the key without the prefix
+
+Rows are kept under *tails*, so that a post's tail is one object in all timelines, and an entry costs two pointers and
+no allocation. Whatever changes here is entered into the ledger.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+
+from pequod.engine.base.range_map import Stretch
+from pequod.engine.base.rows import Rows, SortedRows, new_tuple
+from pequod.engine.joins.aggregates import Aggregate, State
+from pequod.engine.memory.ledger import BYTES, Ledger
+
+
+class Materialised:
+    """The rows under one prefix, and the ranges of it that are materialised.
+
+    Invariants:
+        1. ``ranges`` are disjoint, in order, not empty, never adjacent, and inside the prefix's range.
+        2. ``first`` and ``last`` are their hull, ``lower`` and ``upper`` the same as tails; ``is_whole`` says that
+           there is only one range.
+        3. Every row lies in one of them.
+    """
+
+    __slots__ = (
+        "aggregate_states",
+        "end",
+        "first",
+        "is_whole",
+        "last",
+        "ledger",
+        "lower",
+        "prefix",
+        "ranges",
+        "row_bytes",
+        "rows",
+        "state_bytes",
+        "upper",
+    )
+
+    def __init__(self, ledger: Ledger, prefix: bytes, end: bytes) -> None:
+        self.ledger = ledger
+        #: The output key up to the first slot that is not fixed.
+        self.prefix = prefix
+        #: Above every key with this prefix.
+        self.end = end
+        #: Values by tail.
+        self.rows = SortedRows()
+        #: Tail -> state; only where output keys may have several contributions.
+        self.aggregate_states: dict[bytes, State] = {}
+        self.ranges: list[Stretch] = []
+        self.first = self.last = b""
+        self.lower: bytes = b""
+        #: None: up to the end of the prefix's range.
+        self.upper: bytes | None = None
+        self.is_whole = True
+        #: What the ledger has of this beside its entries: tails, values and states that only it holds.
+        self.row_bytes = 0
+        self.state_bytes = 0
+
+    def covers(self, tail: bytes) -> bool:
+        """Tell whether the key of ``tail`` lies in a status range.
+
+        Cost:
+            O(1) for one range, else O(log ranges).
+        """
+        upper = self.upper
+        if tail < self.lower or (upper is not None and tail >= upper):
+            return False
+        if self.is_whole:
+            return True
+        key = self.prefix + tail
+        at = bisect_right(self.ranges, key, key=_range_first) - 1
+        return key < self.ranges[at].last
+
+    def holds(self, first: bytes, last: bytes) -> bool:
+        """Tell whether one status range holds all of ``[first, last)``.
+
+        Cost:
+            O(1) for one range, else O(log ranges).
+        """
+        if not (self.first <= first and last <= self.last):
+            return False
+        if self.is_whole:
+            return True
+        return last <= self.ranges[bisect_right(self.ranges, first, key=_range_first) - 1].last
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of an output key, None if there is no such row."""
+        return self.rows.get(key[len(self.prefix) :])
+
+    def slice(self, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False) -> Rows:
+        """Return the rows of ``[first, last)``, which lies in the range of the prefix; see `SortedRows.slice`."""
+        prefix = self.prefix
+        length = len(prefix)
+        lower = first[length:] if first > prefix else b""
+        upper = None if last >= self.end else last[length:]
+        tails, values = self.rows.slice(lower, upper, limit, reverse=reverse)
+        return new_tuple(Rows, ([prefix + tail for tail in tails], values))
+
+    def count(self, first: bytes, last: bytes) -> int:
+        """Return how many rows ``[first, last)`` holds, which lies in the range of the prefix."""
+        length = len(self.prefix)
+        lower = first[length:] if first > self.prefix else b""
+        return self.rows.count(lower, None if last >= self.end else last[length:])
+
+    def sample(self, first: bytes, last: bytes, step: int) -> Iterator[tuple[bytes, int]]:
+        """Yield about every ``step``-th key of ``[first, last)``; see `SortedRows.sample`."""
+        prefix = self.prefix
+        lower = first[len(prefix) :] if first > prefix else b""
+        upper = None if last >= self.end else last[len(prefix) :]
+        for tail, count in self.rows.sample(lower, upper, step):
+            yield prefix + tail, count
+
+    def contribute(
+        self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None
+    ) -> tuple[bytes | None, bytes | None]:
+        """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
+
+        Returns:
+            The output value before and after, None where there is no output key.
+        """
+        state = self.aggregate_states.get(tail)
+        had_state = state is not None
+        before = aggregate.result(state)
+        if old is not None:
+            state = aggregate.remove(state, source_key, old)
+        if new is not None:
+            state = aggregate.add(state, source_key, new)
+        if state is None:
+            self.aggregate_states.pop(tail, None)
+        else:
+            self.aggregate_states[tail] = state
+        count = ((new is not None) - (old is not None)) * aggregate.contribution_bytes
+        self.grow_states(count + ((state is not None) - had_state) * aggregate.state_bytes)
+        after = aggregate.result(state)
+        if after == before:
+            return before, before
+        if after is None:
+            self.rows.remove(tail)
+            self.lose_row()
+        elif self.rows.put(tail, after) is None:
+            self.gain_rows(1, BYTES + len(tail) + aggregate.value_bytes)
+        return before, after
+
+    def take_rows(self, tails: list[bytes], values: list[bytes], value_bytes: int = 0) -> None:
+        """Take in rows with ascending tails, which is new, and enter them into the ledger; see `SortedRows.merge`.
+
+        Args:
+            value_bytes: What a value takes that nobody else holds.
+        """
+        if tails:
+            # The mean of two tails does for all: adding up their lengths is 2 % of a first check.
+            size = (len(tails[0]) + len(tails[-1])) // 2
+            self.gain_rows(len(tails), (BYTES + value_bytes + size) * len(tails))
+            self.rows.merge(tails, values)
+
+    def take_states(self, aggregate: Aggregate[State], states: dict[bytes, State], contribution_count: int) -> None:
+        """Take in aggregate states of output keys that had none, with so many contributions, and tell the ledger."""
+        self.aggregate_states.update(states)
+        self.grow_states(len(states) * aggregate.state_bytes + contribution_count * aggregate.contribution_bytes)
+
+    def gain_rows(self, count: int, own_bytes: int) -> None:
+        """Enter rows into the ledger, with the bytes of their tails and values that nobody else holds."""
+        self.ledger.change_rows(count, own_bytes)
+        self.row_bytes += own_bytes
+
+    def lose_row(self) -> None:
+        """Take a row that has gone out of the ledger; whether its tail was its own is not known, so the mean counts."""
+        own_bytes = self.row_bytes // (len(self.rows) + 1)
+        self.ledger.change_rows(-1, -own_bytes)
+        self.row_bytes -= own_bytes
+
+    def grow_states(self, grown_bytes: int) -> None:
+        """Enter into the ledger that aggregate states have grown or shrunk."""
+        self.ledger.change_states(grown_bytes)
+        self.state_bytes += grown_bytes
+
+    def clear_rows(self) -> None:
+        """Take out all rows and aggregate states."""
+        self.ledger.change_rows(-len(self.rows), -self.row_bytes)
+        self.ledger.change_states(-self.state_bytes)
+        self.row_bytes = self.state_bytes = 0
+        self.rows = SortedRows()
+        self.aggregate_states = {}
+
+    def aim(self, first: bytes, last: bytes) -> None:
+        """Let `covers` go by a range that rows are being made for; it is not materialised yet."""
+        self.first, self.last = first, last
+        self._relate_hull()
+
+    def add_range(self, added: Stretch) -> None:
+        """Note a new status range of this context."""
+        at = bisect_right(self.ranges, added.first, key=_range_first)
+        self.ranges.insert(at, added)
+        self.resize()
+
+    def remove_range(self, removed: Stretch) -> None:
+        """Take out a status range that is made one with another."""
+        self.ranges.remove(removed)
+
+    def clear_ranges(self) -> None:
+        """Take out all status ranges: without the circle, the garbage collector need not look for the context."""
+        self.ranges = []
+
+    def resize(self) -> None:
+        """Bring the hull up to date with the status ranges."""
+        self.first, self.last = self.ranges[0].first, self.ranges[-1].last
+        self.is_whole = len(self.ranges) == 1
+        self._relate_hull()
+
+    def _relate_hull(self) -> None:
+        if self.last == self.end:
+            # One object to compare with instead of two; a read has fewer places to look at.
+            self.last = self.end
+        length = len(self.prefix)
+        self.lower = self.first[length:] if self.first > self.prefix else b""
+        self.upper = None if self.last >= self.end else self.last[length:]
+
+    def _check(self) -> None:
+        assert self.ranges, "nothing is left of it without a range"
+        for one in self.ranges:
+            assert self.prefix <= one.first < one.last <= self.end, "invariant 1"
+        assert all(a.last < b.first for a, b in pairwise(self.ranges)), "invariant 1"
+        assert (self.first, self.last) == (self.ranges[0].first, self.ranges[-1].last), "invariant 2"
+        assert self.is_whole == (len(self.ranges) == 1), "invariant 2"
+        self.rows._check()
+        tails = [tail for leaf, _ in self.rows.leaves() for tail in leaf]
+        assert all(self.covers(tail) for tail in tails), "invariant 3"
+
+
+def _range_first(one: Stretch) -> bytes:
+    return one.first

@@ -1,0 +1,129 @@
+"""What is related to each table: the joins that compute its keys, the sites that read it, and who watches it.
+
+    b"p" -> Relations   table p|   outputs: none         readers: a site of the timeline join
+    b"t" -> Relations   table t|   outputs: timeline     readers: none       watches: of t|ann|
+
+A table itself knows nothing of this. One look-up by name finds both (bench row: put).
+"""
+
+from __future__ import annotations
+
+from pequod.engine.base.presence import Presence
+from pequod.engine.base.store import Store
+from pequod.engine.base.table import Table
+from pequod.engine.joins.installed import InstalledJoin, Site
+from pequod.engine.joins.watches import Watch, WatchIndex
+
+
+class Relations:
+    """One table, and what is related to it.
+
+    Invariants:
+        1. ``is_owned`` is true if and only if clients may not write all keys: joins compute some, or a database owns
+           them.
+        2. A backed table has no outputs.
+    """
+
+    __slots__ = ("is_owned", "outputs", "readers", "table", "watches")
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        #: Joins that compute keys of this table, in the order of their installation.
+        self.outputs: list[InstalledJoin] = []
+        #: The sites that read this table, a list per join and source.
+        self.readers: list[list[Site]] = []
+        #: Who follows changes of the table's keys, stored or computed.
+        self.watches = WatchIndex(table)
+        self.is_owned = False
+
+    def review(self) -> None:
+        """Bring up to date what follows from who is related; outputs, watches or the table's owner have changed."""
+        self.is_owned = bool(self.outputs) or self.table.presence is not None
+        for join in self.outputs:
+            join.is_followed = self.watches.count > 0 or bool(join.downstreams)
+
+    def _check(self) -> None:
+        assert self.is_owned == (bool(self.outputs) or self.table.presence is not None), "invariant 1"
+        assert self.table.presence is None or not self.outputs, "invariant 2"
+        for join in self.outputs:
+            assert join.is_followed == (self.watches.count > 0 or bool(join.downstreams))
+
+
+class Directory:
+    """The tables of an engine with what is related to them.
+
+    Invariants:
+        1. It has exactly the tables of the store.
+        2. Every table's watches are exactly the live watches that overlap the table.
+    """
+
+    __slots__ = ("_store", "by_name", "watches")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        #: Table name -> relations, without the delimiter.
+        self.by_name: dict[bytes, Relations] = {}
+        #: All live watches.
+        self.watches: dict[Watch, None] = {}
+
+    def at(self, name: bytes) -> Relations:
+        """Return what is related to the table of that name; both are made on first use."""
+        relations = self.by_name.get(name)
+        if relations is None:
+            relations = self.by_name[name] = Relations(self._store.table(name))
+            for watch in self.watches:
+                relations.watches.add(watch)
+        return relations
+
+    def back(self, name: bytes) -> tuple[Relations, Presence]:
+        """Declare that a database owns the keys of a table; nothing of it is loaded."""
+        relations = self.at(name)
+        assert not relations.outputs, "tables are declared backed before they are used"
+        presence = self._store.back(name)
+        relations.review()
+        return relations, presence
+
+    def add_watch(self, watch: Watch) -> None:
+        """Let a watch hear of changes; joins over its range are materialised there and fresh."""
+        self.watches[watch] = None
+        for relations in self._over(watch):
+            relations.watches.add(watch)
+            relations.review()
+
+    def discard_watch(self, watch: Watch) -> None:
+        """Let a watch hear no more; nothing changes if it does not."""
+        if watch not in self.watches:
+            return
+        del self.watches[watch]
+        for relations in self._over(watch):
+            relations.watches.discard(watch)
+            relations.review()
+
+    def tell_loose(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Note the change of a key that is in no table."""
+        for watch in self.watches:
+            if watch.covers(key):
+                watch.tell(key, old, new)
+
+    def end_watches_over(self, join: InstalledJoin) -> None:
+        """End the watches over a join that came or went."""
+        for watch in list(self.watches):
+            if watch.first < join.last and (watch.last is None or join.first < watch.last):
+                self.end_watch(watch, f"the join {join.info.name!r} over this range came or went")
+
+    def end_watch(self, watch: Watch, reason: str) -> None:
+        """Let a watch hear no more, and say why."""
+        self.discard_watch(watch)
+        watch.end(reason)
+
+    def _over(self, watch: Watch) -> list[Relations]:
+        return [self.by_name[table.name] for table in self._store.tables_of(watch.first, watch.last)]
+
+    def _check(self) -> None:
+        assert {name: relations.table for name, relations in self.by_name.items()} == self._store.tables, "invariant 1"
+        for relations in self.by_name.values():
+            relations._check()
+            clipped = {watch: relations.watches._clip(watch) for watch in self.watches}
+            over = {watch for watch, (first, last) in clipped.items() if first < last}
+            assert {interval.data for interval in relations.watches._tree} == over, "invariant 2"
+            assert relations.watches.count == len(over), "invariant 2"
