@@ -67,3 +67,17 @@ def test_the_kernel_leaves_what_is_not_cut_for_it(groups_are_alike: bool) -> Non
     put_all(engine, {"s|ann|eve": "1", "p|eve|150": "d"})
     assert engine.scan(b"t|ann|", b"t|ann}").values == [b"a", b"d", b"c"]
     engine._check()
+
+
+def test_a_log_of_a_range_with_an_upper_bound_is_applied() -> None:
+    """The kernel leaves such logs to the loops."""
+    engine = Engine()
+    engine.add_joins(parse("t|<u>|<t:3>|<p> = check s|<u>|<p> copy p|<p>|<t:3>"))
+    put_all(engine, {"s|ann|bob": "1", "p|bob|100": "a", "p|liz|120": "b", "p|liz|900": "c"})
+    assert engine.scan(b"t|ann|", b"t|ann|500").keys == [b"t|ann|100|bob"]
+    engine.put(b"s|ann|liz", b"1")
+    assert engine.scan(b"t|ann|", b"t|ann|500").keys == [b"t|ann|100|bob", b"t|ann|120|liz"]
+    engine.put(b"p|liz|130", b"d")
+    engine.remove(b"s|ann|bob")
+    assert engine.scan(b"t|ann|", b"t|ann|500").keys == [b"t|ann|120|liz", b"t|ann|130|liz"]
+    engine._check()
