@@ -15,7 +15,6 @@ import pytest
 import typer.main
 from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
-from pequod_bench.process import started_server
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2
 from pequod_server import ServerConfig
@@ -28,6 +27,7 @@ from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.engine import Engine
+from tests.forked import started_server
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -8,11 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pequod_bench.process import started_server
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from tests.backing.conftest import Connection
+from tests.forked import started_server
 
 MAPPING = """
 [[mapping]]

@@ -8,12 +8,12 @@ import json
 import pytest
 from pequod_bench.clients import Settings, WrongAnswerError, run
 from pequod_bench.loops import loop_factory
-from pequod_bench.process import started_server
 from pequod_bench.progress import QUIET
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import Client
+from tests.forked import started_server
 
 
 def test_every_form_runs_and_reports() -> None:

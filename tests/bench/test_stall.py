@@ -7,7 +7,6 @@ import json
 
 import pytest
 from pequod_bench.latency import latencies, open_loop
-from pequod_bench.process import started_server
 from pequod_bench.scanner import ScannerError, scanning
 from pequod_bench.stall import RANGES, Checks, Kind, Report, Settings, WrongRowsError, fill
 from rich.console import Console
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import AsyncClient
+from tests.forked import started_server
 
 
 def test_a_run_reports() -> None:

@@ -11,7 +11,6 @@ from pequod_bench.commands import load_batches
 from pequod_bench.engine_twip import execute
 from pequod_bench.keys import PUSH_JOIN
 from pequod_bench.phases import CHECK_AFTER_SUBSCRIBE, CHECK_FIRST, Phases
-from pequod_bench.process import started_server
 from pequod_bench.progress import QUIET
 from pequod_bench.twip import Settings, prepare
 from pequod_bench.wire_twip import NotEmptyError, run
@@ -21,6 +20,7 @@ from typer.testing import CliRunner
 from pequod.cli.app import app
 from pequod.client import Client
 from pequod.engine import Engine
+from tests.forked import started_server
 
 TINY = ("--users", "200", "--ticks", "4000", "--seed", "3", "--tweet-bytes", "5")
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from pequod_bench.process import started_server
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
+from tests.forked import started_server
 
 
 @dataclass(frozen=True)

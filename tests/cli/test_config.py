@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pequod_bench.process import started_server
 from pequod_server import ServerConfig
 from pequod_server.settings import load
 
 from pequod import Client
 from tests.cli.conftest import Pequod
+from tests.forked import started_server
 
 JOIN = "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>"
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import typer
-from pequod_bench.process import started_server
 
 from pequod import Client
 from pequod.cli.app import app
 from pequod.errors import SettingError
 from tests.cli.conftest import Pequod
+from tests.forked import started_server
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:99999", "127.0.0.1:0", " ", "cache", ":7744", "unix:"])

@@ -14,11 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from pequod_bench.process import started_server
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from tests.cli.conftest import Outcome
+from tests.forked import started_server
 from tests.server.certificates import Authority, Pair
 from tests.server.test_security_calls import ROLES
 

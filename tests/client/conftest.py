@@ -1,10 +1,10 @@
 """A real server in a process of its own, which tests may kill and start again."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
+
+from tests.forked import ForkedServer
 
 
 class ServerProcess:
@@ -15,18 +15,11 @@ class ServerProcess:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", self.target]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        assert line.startswith("pequod serving on "), line
-        self.target = line.split()[-1]
+        self.process = ForkedServer("--listen", self.target)
+        self.target = self.process.target
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
 
 
 @pytest.fixture

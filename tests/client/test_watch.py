@@ -2,8 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +22,7 @@ from pequod.errors import (
     WatchCompactedError,
 )
 from tests.client.conftest import ServerProcess
+from tests.forked import ForkedServer
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 
@@ -31,12 +30,13 @@ TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
     """Run a server with options, and see that it ends cleanly."""
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        yield process.stderr.readline().split()[-1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+    server = ForkedServer("--listen", "127.0.0.1:0", *options)
+    try:
+        yield server.target
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) == 0
+    finally:
+        server.kill()
 
 
 async def events_until(events: AsyncIterator[WatchEvent], revision: int) -> list[Change]:

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from pequod_bench.process import started_server
+
+from tests.forked import started_server
 
 PAGE = Path(__file__).parents[2] / "docs/spark.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -1,0 +1,94 @@
+"""Servers in processes of their own that start at once: they are forked from a process with everything imported.
+
+A server that a shell starts spends half a second of CPU on imports, and the tests start hundreds. What is about the
+command itself, its start or its memory starts a server as a shell does, by `pequod_bench.process.started_server`.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Final
+
+_SERVING: Final = re.compile(r"pequod serving on (\S+)\n")
+_END_S_MAX: Final = 20.0
+
+_FORKS: Final = get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [__name__, "pequod.cli.serve", "pequod_server.app", "pequod_server.settings", "pequod_server.metrics", "uvloop"]
+)
+
+
+class ForkedServer:
+    """`pequod serve` with the flags of a test, and with its variables and folder; it listens once this is made."""
+
+    def __init__(self, *flags: str) -> None:
+        heard, says = _FORKS.Pipe(duplex=False)
+        process = _FORKS.Process(target=_serve, args=(says, flags, dict(os.environ), os.getcwd()), daemon=True)  # noqa: PTH109 -- goes to another process
+        process.start()
+        says.close()
+        self._process = process
+        #: What it says on both of its standard streams after the line with its address.
+        self.said = os.fdopen(os.dup(heard.fileno()))
+        heard.close()
+        before = ""
+        while not (serving := _SERVING.search(before)):
+            line = self.said.readline()
+            assert line, f"the server ended:\n{before}"
+            before += line
+        self.target = serving.group(1)
+        assert process.pid is not None
+        self.pid: Final = process.pid
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for its end, and return the exit code."""
+        self._process.join(timeout_s)
+        assert self._process.exitcode is not None, "the server goes on"
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        """End it without a word, unless it has ended."""
+        self._process.kill()
+        self.wait(_END_S_MAX)
+        self.said.close()
+
+    def terminate(self) -> None:
+        """Have it end by itself."""
+        self._process.terminate()
+        self._process.join(_END_S_MAX)
+        self.kill()
+
+
+def _serve(says: Connection, flags: tuple[str, ...], variables: dict[str, str], folder: str) -> None:
+    """Run the command in the forked process."""
+    from pequod.cli.serve import app
+
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(says.fileno(), stream.fileno())
+    says.close()
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(folder)
+    # The server collects before it listens, and need not look through what was imported.
+    gc.freeze()
+    app(flags, prog_name="pequod serve")
+
+
+@contextmanager
+def started_server(*flags: str) -> Iterator[tuple[str, int]]:
+    """Run a server, on a free port unless the flags tell another; yield its target and its process id."""
+    server = ForkedServer("--listen", "127.0.0.1:0", *flags)
+    try:
+        yield server.target, server.pid
+    finally:
+        server.terminate()
