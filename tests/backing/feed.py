@@ -32,6 +32,8 @@ class Follower:
         #: What the cache showed after each event, if somebody wants to know.
         self.shown: list[dict[bytes, bytes]] | None = None
         self.stands = asyncio.Event()
+        #: Whether the store is closed: a load that fails is not tried again.
+        self.is_over = False
         self._moved = asyncio.Condition()
 
     async def load(self, *ranges: KeyRange) -> None:
@@ -42,6 +44,8 @@ class Follower:
                 loaded = await self.store.load(ranges)
             except (BackingUnavailableError, SchemaError):
                 self.landing.abandon(token)
+                if self.is_over:
+                    return
                 await asyncio.sleep(0.05)
                 continue
             rows = self.landing.land(token, loaded)
@@ -120,10 +124,12 @@ async def following(
             await follower.stands.wait()
         yield follower
     finally:
+        follower.is_over = True
         await store.close()
-        async with asyncio.timeout(30):
-            with suppress(asyncio.CancelledError):
-                await task
+        done, _ = await asyncio.wait([task], timeout=30)
+        assert done, "the feed goes on although its store is closed"
+        with suppress(asyncio.CancelledError):
+            task.result()
 
 
 async def until(holds: Callable[[], bool]) -> None:
