@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Final
@@ -50,11 +50,20 @@ def call(channel: Any, name: str, request: bytes, *, token: str | None = None, t
     return channel.unary_stream(f"/{_SERVICE.full_name}/{name}")(request, metadata=metadata, timeout=timeout_s)
 
 
-def _to_its_end(name: str, request: Any, **options: Any) -> Trick:
-    data = request if isinstance(request, bytes) else request.SerializeToString()
+def _to_its_end(name: str, make: Callable[[], Any], **options: Any) -> Trick:
+    """Return the trick of making a call of what ``make`` returns; it is made at the first call, for some is large."""
+
+    turn = threading.Lock()
+
+    @cache
+    def data() -> bytes:
+        request = make()
+        return request if isinstance(request, bytes) else bytes(request.SerializeToString())
 
     def play(channel: Any) -> None:
-        for _ in call(channel, name, data, **options):
+        with turn:
+            message = data()
+        for _ in call(channel, name, message, **options):
             pass
 
     return play
@@ -70,18 +79,18 @@ def _cancelled(channel: Any) -> None:
 _KEYS: Final = [b"t|a|b", b"t|a|c"]
 #: Calls that are refused, by a server with SETTINGS.
 REFUSED: Final[dict[str, Trick]] = {
-    "too-large": _to_its_end("Put", pb.PutRequest(key=b"k", value=bytes(100_000))),
-    "computed": _to_its_end("MultiPut", pb.MultiPutRequest(keys=_KEYS, values=[bytes(100_000)] * 2)),
-    "bad": _to_its_end("MultiPut", pb.MultiPutRequest(keys=_KEYS, values=[bytes(100_000)])),
-    "undecodable": _to_its_end("Put", b"\x0f" + bytes(100_000)),
-    "bad-batch": _to_its_end("Execute", pb.ExecuteRequest(kinds=b"\xff", arguments=[bytes(100_000)])),
-    "late": _to_its_end("Watch", pb.WatchRequest(first=bytes(100_000)), timeout_s=0.005),
+    "too-large": _to_its_end("Put", lambda: pb.PutRequest(key=b"k", value=bytes(100_000))),
+    "computed": _to_its_end("MultiPut", lambda: pb.MultiPutRequest(keys=_KEYS, values=[bytes(100_000)] * 2)),
+    "bad": _to_its_end("MultiPut", lambda: pb.MultiPutRequest(keys=_KEYS, values=[bytes(100_000)])),
+    "undecodable": _to_its_end("Put", lambda: b"\x0f" + bytes(100_000)),
+    "bad-batch": _to_its_end("Execute", lambda: pb.ExecuteRequest(kinds=b"\xff", arguments=[bytes(100_000)])),
+    "late": _to_its_end("Watch", lambda: pb.WatchRequest(first=bytes(100_000)), timeout_s=0.005),
     "cancelled": _cancelled,
 }
 #: Calls that are refused by a server with SETTINGS and the access file.
 REFUSED_BY_ACCESS: Final[dict[str, Trick]] = {
-    "unknown": _to_its_end("Put", pb.PutRequest(key=b"k", value=bytes(100_000))),
-    "denied": _to_its_end("Put", pb.PutRequest(key=b"k", value=bytes(100_000)), token="no"),
+    "unknown": _to_its_end("Put", lambda: pb.PutRequest(key=b"k", value=bytes(100_000))),
+    "denied": _to_its_end("Put", lambda: pb.PutRequest(key=b"k", value=bytes(100_000)), token="no"),
 }
 
 
@@ -97,13 +106,18 @@ def _padded_get(size: int) -> bytes:
 
 #: What a server has to hold for a moment: beyond any message that it takes under 256 MiB, and just below.
 LARGE: Final[dict[str, tuple[Trick, int]]] = {
-    "put-too-much": (_to_its_end("MultiPut", pb.MultiPutRequest(keys=[b"x"] * 60, values=[bytes(MIB)] * 60)), 1),
-    "get-too-much": (_to_its_end("Get", _padded_get(60 * MIB)), 8),
+    "put-too-much": (
+        _to_its_end("MultiPut", lambda: pb.MultiPutRequest(keys=[b"x"] * 60, values=[bytes(MIB)] * 60)),
+        1,
+    ),
+    "get-too-much": (_to_its_end("Get", lambda: _padded_get(60 * MIB)), 8),
     "put-much": (
-        _to_its_end("MultiPut", pb.MultiPutRequest(keys=[b"x|%d" % n for n in range(60)], values=[bytes(60_000)] * 60)),
+        _to_its_end(
+            "MultiPut", lambda: pb.MultiPutRequest(keys=[b"x|%d" % n for n in range(60)], values=[bytes(60_000)] * 60)
+        ),
         60,
     ),
-    "get-much": (_to_its_end("Get", _padded_get(3_900_000)), 60),
+    "get-much": (_to_its_end("Get", lambda: _padded_get(3_900_000)), 60),
 }
 
 
@@ -147,14 +161,16 @@ def _batch(size: int, *scans: tuple[bytes, bytes]) -> bytes:
     return pb.ExecuteRequest(kinds=kinds, arguments=[*arguments, *chain(*scans)]).SerializeToString()
 
 
-def leave_batches_unread(target: str, count: int, batch: bytes, idle_s: float = 0) -> Counter[str]:
-    """Send a batch on each of many streams, on twenty connections, and read nothing; then call like others.
+def leave_batches_unread(target: str, count: int, make: Callable[[], bytes], idle_s: float = 0) -> Counter[str]:
+    """Send one batch on each of many streams, on twenty connections, and read nothing; then call like others.
 
     Args:
+        make: Makes the batch.
         idle_s: So long after a first batch that is empty.
     """
     channels = [grpc.insecure_channel(target, _OPTIONS) for _ in range(20)]
     over = threading.Event()
+    batch = make()
 
     def requests() -> Iterator[bytes]:
         if idle_s:
@@ -191,17 +207,17 @@ def send_unfinished(target: str, count: int, method: str) -> Counter[str]:
 
 def _others(target: str) -> Counter[str]:
     time.sleep(3)
-    codes = codes_of(target, _to_its_end("Get", pb.GetRequest(key=b"k")), 100)
-    return codes + codes_of(target, _to_its_end("Put", pb.PutRequest(key=b"k", value=b"v")), 100)
+    codes = codes_of(target, _to_its_end("Get", lambda: pb.GetRequest(key=b"k")), 100)
+    return codes + codes_of(target, _to_its_end("Put", lambda: pb.PutRequest(key=b"k", value=b"v")), 100)
 
 
 #: Clients that leave what they began, while others get their answers.
 LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
     "scans-unread": (leave_unread, 400),
-    "batches-unread": (partial(leave_batches_unread, batch=_batch(0, *[(b"d|", b"d}")] * 4)), 400),
-    "rows-unread": (partial(leave_batches_unread, batch=_batch(0, (b"d|000|00", b"d|000|01"))), 1000),
-    "batches-at-once": (partial(leave_batches_unread, batch=_batch(3_900_000)), 400),
-    "batches-later": (partial(leave_batches_unread, batch=_batch(3_900_000), idle_s=2), 400),
+    "batches-unread": (partial(leave_batches_unread, make=partial(_batch, 0, *[(b"d|", b"d}")] * 4)), 400),
+    "rows-unread": (partial(leave_batches_unread, make=partial(_batch, 0, (b"d|000|00", b"d|000|01"))), 1000),
+    "batches-at-once": (partial(leave_batches_unread, make=partial(_batch, 3_900_000)), 400),
+    "batches-later": (partial(leave_batches_unread, make=partial(_batch, 3_900_000), idle_s=2), 400),
     "calls-unfinished": (partial(send_unfinished, method="Get"), 1000),
     "batches-unfinished": (partial(send_unfinished, method="Execute"), 200),
 }
