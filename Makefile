@@ -99,11 +99,13 @@ soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS 
 
 RUNS ?= 200
 STORE ?= slot
-chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times and compare; STORE is sqlite, slot, notify or failover
-	$(BIN)/python -m tests.backing.chaos --runs $(RUNS) --store $(STORE)
+chaos: SECONDS =
+chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times, or for SECONDS, and compare; STORE is sqlite, slot, notify or failover
+	$(BIN)/python -m tests.backing.chaos $(if $(SECONDS),--seconds $(SECONDS),--runs $(RUNS)) --store $(STORE)
 
-soak-memory: $(INSTALLED) ## press a server with a limit of memory for five minutes, and look at what it takes
-	$(BIN)/python -m tests.server.memory_soak --seconds 300 --limit-mib 256
+soak-memory: SECONDS = 300
+soak-memory: $(INSTALLED) ## press a server with a limit of memory for SECONDS (300), and look at what it takes
+	$(BIN)/python -m tests.server.memory_soak --seconds $(SECONDS) --limit-mib 256
 
 fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'

@@ -28,6 +28,8 @@ class Held:
     #: Watches: of the server, of its engine.
     feeds: int
     watches: int
+    #: Calls that gRPC has handed over since the start.
+    calls: int
     #: Containers that Python's collector knows of, and how many of the commonest kinds.
     objects: int
     most: dict[str, int]
@@ -54,6 +56,7 @@ class Server:
             tasks=told["tasks"],
             feeds=told["feeds"],
             watches=told["watches"],
+            calls=told["calls"],
             objects=told["objects"],
             most=told["most"],
             threads=system.num_threads(),
@@ -73,19 +76,24 @@ class Server:
             await asyncio.sleep(0.1)
 
     async def calls(self) -> tuple[int, int, int]:
-        """Ask channelz how many calls began and how many failed, and, not counting this one, are under way."""
+        """Return how many calls were handed over, how many have failed, and how many have not ended, but this one.
+
+        Channelz counts the calls that begin as well. Those that end before the server takes them, by a deadline or with
+        their connection while its event loop is busy, are never counted as ended there: gRPC lets them go all the same.
+        """
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with aio.insecure_channel(self.target, options) as channel:
             stub: Any = channelz_pb2_grpc.ChannelzStub(channel)
             (server,) = (await stub.GetServers(channelz_pb2.GetServersRequest())).server
-        data = server.data
-        return data.calls_started, data.calls_failed, data.calls_started - data.calls_succeeded - data.calls_failed - 1
+        begun = (await self.held()).calls - 1
+        return begun, server.data.calls_failed, begun - server.data.calls_succeeded - server.data.calls_failed
 
 
 @asynccontextmanager
-async def started_server(said: Path, *settings: str) -> AsyncIterator[Server]:
+async def started_server(said: Path, *settings: str, plant: str | None = None) -> AsyncIterator[Server]:
     """Run a probed server on a free port; it says what it says into a file, and is killed at last."""
-    command = ["-m", "tests.soak.probed_server", "serve", "--listen", "127.0.0.1:0", *settings]
+    planted = [] if plant is None else ["--plant", plant]
+    command = ["-m", "tests.soak.probed_server", *planted, "serve", "--listen", "127.0.0.1:0", *settings]
     with said.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=errors

@@ -1,14 +1,61 @@
-"""`pequod serve`, which tells on standard output what it holds when it gets SIGUSR1: a line of JSON."""
+"""`pequod serve`, which tells on standard output what it holds when it gets SIGUSR1: a line of JSON.
+
+    python -m tests.soak.probed_server [--plant memory|call] serve ...
+
+With a planted fault, it leaks 8 KiB with each call, or each hundredth call never ends: a soak has to find that.
+"""
 
 import asyncio
 import gc
 import json
 import signal
+import sys
 import threading
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
+import grpc
+from grpc import aio
+
 from pequod.cli import main
+
+#: What can be planted.
+PLANTS = ("memory", "call")
+
+
+class Probe(aio.ServerInterceptor):
+    """Counts the calls that gRPC hands over, and carries out a planted fault.
+
+    Args:
+        plant: One of `PLANTS`; None for no fault.
+    """
+
+    def __init__(self, plant: str | None) -> None:
+        self._plant = plant
+        self.calls = 0
+        self._leaked: list[bytes] = []
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Count a call."""
+        self.calls += 1
+        if self._plant == "memory":
+            self._leaked.append(bytes(8192))
+        elif self._plant == "call" and not self.calls % 100:
+            return grpc.stream_stream_rpc_method_handler(_never_end)
+        return await continuation(handler_call_details)
+
+
+async def _never_end(_requests: object, _context: object) -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
 
 
 def _awaited(coroutine: Any) -> str:
@@ -20,7 +67,7 @@ def _awaited(coroutine: Any) -> str:
     return " > ".join(names)
 
 
-def tell(*_: object) -> None:
+def tell(probe: Probe, *_: object) -> None:
     """Print what is alive in this process."""
     gc.collect()
     objects = gc.get_objects()
@@ -30,6 +77,7 @@ def tell(*_: object) -> None:
         "tasks": dict(tasks),
         "feeds": kinds["Feed"],
         "watches": kinds["Watch"],
+        "calls": probe.calls,
         "threads": threading.active_count(),
         "objects": len(objects),
         "most": dict(kinds.most_common(12)),
@@ -37,6 +85,17 @@ def tell(*_: object) -> None:
     print(json.dumps(held), flush=True)
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGUSR1, tell)
+def _run() -> None:
+    plant = None
+    if sys.argv[1] == "--plant":
+        plant = sys.argv[2]
+        del sys.argv[1:3]
+    probe = Probe(plant)
+    make_server = aio.server
+    aio.server = lambda interceptors, **options: make_server(interceptors=[probe, *interceptors], **options)
+    signal.signal(signal.SIGUSR1, partial(tell, probe))
     main()
+
+
+if __name__ == "__main__":
+    _run()

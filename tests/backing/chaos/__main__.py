@@ -5,6 +5,7 @@ import asyncio
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.backing.chaos.run import Run
@@ -12,11 +13,14 @@ from tests.backing.chaos.sites import site
 from tests.backing.conftest import Postgres, binaries
 
 
-async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres | None) -> int:
-    """Carry out the runs; return how many were wrong."""
-    wrong = 0
+async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres | None) -> tuple[int, int]:
+    """Carry out the runs; return how many there were, and how many of them were wrong."""
+    runs = wrong = 0
+    end_s = time.monotonic() + (arguments.seconds or 0)
     async with site(arguments.store, folder, postgres) as place:
-        for seed in range(arguments.seed, arguments.seed + arguments.runs):
+        while time.monotonic() < end_s if arguments.seconds else runs < arguments.runs:
+            seed = arguments.seed + runs
+            runs += 1
             if postgres is not None and arguments.store != "failover" and not postgres.is_running:
                 postgres.start()
             run = Run(place, folder, seed)
@@ -31,11 +35,12 @@ async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres |
             if wrongs:
                 wrong += 1
                 print("      " + "\n      ".join(run.server.log.read_text().splitlines()[-30:]), flush=True)
-    return wrong
+    return runs, wrong
 
 
 parser = argparse.ArgumentParser(prog="python -m tests.backing.chaos", description=__doc__)
 parser.add_argument("--runs", type=int, default=200, help="how many (200)")
+parser.add_argument("--seconds", type=float, help="instead: for how long a next one is begun")
 parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
 parser.add_argument(
     "--store", choices=["sqlite", "notify", "slot", "failover"], default="slot", help="the database and its feed"
@@ -55,9 +60,9 @@ with (
         cluster = Postgres(programs, Path(short))
         cluster.start()
     try:
-        wrong_count = asyncio.run(main(arguments, Path(folder_name), cluster))
+        run_count, wrong_count = asyncio.run(main(arguments, Path(folder_name), cluster))
     finally:
         if cluster is not None and cluster.is_running:
             cluster.stop(kill=True)
-print(f"{arguments.runs} runs on {arguments.store}, {wrong_count} of them wrong")
+print(f"{run_count} runs on {arguments.store}, {wrong_count} of them wrong")
 sys.exit(bool(wrong_count))
