@@ -34,8 +34,8 @@ SETTINGS = ("--watch-linger-s=0.5", f"--watches-max={WATCHES_MAX}", f"--streams-
 GROWTH_MAX = 0.05
 #: In runs shorter than this, the growth of memory pools hides everything else.
 TREND_S_MIN = 45.0
-#: What pools of gRPC, of threads and of Python may have more at the end than after the warm-up; the engine's story of what
-#: it has dropped is one of them.
+#: What pools of gRPC, of threads and of Python may have more at the end than after the warm-up. The engine's story of
+#: what it has dropped is one of them.
 SLACK = {"fds": 8, "threads": 8, "objects": 500 + STORY_MAX}
 _MARKS = ("UNFORESEEN", "Traceback", "Task exception", "Task was destroyed", "RuntimeWarning")
 #: A traceback that ends in gRPC's own code.
