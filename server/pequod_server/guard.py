@@ -20,7 +20,7 @@ from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine, JoinError, Pattern
+from pequod.engine import Engine, JoinError, JoinSpec, Pattern
 from pequod.errors import PermissionDeniedError, UnauthenticatedError
 from pequod.language.ranges import prefix_end, within
 from pequod.language.spec import DELIMITER
@@ -148,6 +148,10 @@ class AccessGuard(aio.ServerInterceptor):
         assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
         return make(_guarded_coroutine(behaviour, rule, trim), *shape)
 
+    def _spec(self, name: str) -> JoinSpec | None:
+        """Return an installed join, None where there is none of this name: then the handler refuses the call."""
+        return next((join.spec for join in self._engine.joins() if join.name == name), None)
+
     def _need_join_rights(self, role: Role, request: pb.AddJoinRequest) -> None:
         """Pass if the role may compute the outputs and read the sources of all joins of a text."""
         if not role.has(Right.JOIN):
@@ -164,24 +168,21 @@ class AccessGuard(aio.ServerInterceptor):
                 role.need(Right.READ, *_range(source.pattern))
 
     def _need_drop(self, role: Role, request: pb.DropJoinRequest) -> None:
-        for join in self._engine.joins():
-            if join.name == request.name:
-                role.need(Right.JOIN, *_range(join.spec.output))
+        if (spec := self._spec(request.name)) is not None:
+            role.need(Right.JOIN, *_range(spec.output))
 
     def _need_backfill(self, role: Role, request: Any) -> None:
         """Pass if the role may administer all that the join computes."""
-        for join in self._engine.joins():
-            if join.name == request.join:
-                role.need(Right.ADMIN, *_range(join.spec.output))
+        if (spec := self._spec(request.join)) is not None:
+            role.need(Right.ADMIN, *_range(spec.output))
 
     def _need_begin(self, role: Role, request: pb.BeginBackfillRequest) -> None:
         """Pass if the role may also load, so that no driver computes for hours what is refused then."""
         self._need_backfill(role, request)
-        for join in self._engine.joins():
-            if join.name == request.join:
-                for source in join.spec.sources:
-                    role.need(Right.READ, *_range(source.pattern))
-                role.need(Right.WRITE, *_within(_range(join.spec.output), (request.first, last_of(request))))
+        if (spec := self._spec(request.join)) is not None:
+            for source in spec.sources:
+                role.need(Right.READ, *_range(source.pattern))
+            role.need(Right.WRITE, *_within(_range(spec.output), (request.first, last_of(request))))
 
     def _need_source_rows(self, role: Role, request: pb.ReadBackfillRequest) -> None:
         # A source's table has more keys than the join reads, and a checksum reveals rows, too.
@@ -197,18 +198,14 @@ class AccessGuard(aio.ServerInterceptor):
     def _need_explain(self, role: Role, request: pb.ExplainRequest) -> None:
         if request.WhichOneof("subject") == "range":
             role.need(Right.READ, request.range.first, last_of(request.range), Right.ADMIN)
-            return
-        for join in self._engine.joins():
-            if join.name == request.join:
-                role.need(Right.READ, *_range(join.spec.output), Right.ADMIN)
+        elif (spec := self._spec(request.join)) is not None:
+            role.need(Right.READ, *_range(spec.output), Right.ADMIN)
 
     def _need_invalidate(self, role: Role, request: pb.InvalidateRequest) -> None:
         if request.WhichOneof("subject") == "range":
             _need_range(role, Right.ADMIN, request.range.first, last_of(request.range))
-            return
-        for join in self._engine.joins():
-            if join.name == request.join:
-                role.need(Right.ADMIN, *_range(join.spec.output))
+        elif (spec := self._spec(request.join)) is not None:
+            role.need(Right.ADMIN, *_range(spec.output))
 
     def _visible_joins(self, role: Role) -> set[str]:
         shown = (Right.READ, Right.ADMIN, Right.JOIN)
