@@ -72,8 +72,7 @@ class PequodServer:
         self._keeper = MemoryKeeper(self.engine, limit_bytes(config.memory_limit) if engine is None else UNLIMITED)
         #: What keeps the engine in step with the database behind it, if there is one.
         self.loader = None if store is None else make_loader(config, self.engine, store)
-        admission = Admission(config)
-        self._pressure = admission.pressure
+        self._admission = Admission(config)
         self._calls = CallsUnderWay(config)
         self.guard = make_guard(config, self.engine)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
@@ -81,7 +80,7 @@ class PequodServer:
         self.is_ready = False
         connections = Connections(config.connections_max)
         interceptors: list[aio.ServerInterceptor] = [
-            RequestReader(admission),
+            RequestReader(self._admission),
             self.instruments.interceptor,
             Endings(),
             self._calls,
@@ -106,7 +105,7 @@ class PequodServer:
         )
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.loader)
         self.service = PequodService(
-            self.engine, config, self.instruments.executed, self.snapshots, self.loader, admission=admission
+            self.engine, config, self.instruments.executed, self.snapshots, self.loader, admission=self._admission
         )
         add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
         self._standard = StandardServices(self._server, channelz=config.channelz)
@@ -141,7 +140,7 @@ class PequodServer:
             await self._end()
             raise
         self._keeper.start(self.service.relieve)
-        self._pressure.start()
+        self._admission.pressure.start()
         await self._server.start()
         await self._standard.ready()
         self.is_ready = True
@@ -187,7 +186,7 @@ class PequodServer:
 
     async def _end(self) -> None:
         await self._keeper.stop()
-        await self._pressure.stop()
+        await self._admission.pressure.stop()
         if self.loader is not None:
             await self.loader.stop()
         await self.instruments.stop()

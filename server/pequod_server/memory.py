@@ -30,6 +30,7 @@ from pequod.engine import PINNED, UNLIMITED, Engine
 from pequod.errors import SettingError
 from pequod.machine import machine_bytes
 from pequod_server.config import parse_memory_limit, parse_priorities
+from pequod_server.periodic import Periodic
 
 log = logging.getLogger("pequod.server")
 
@@ -147,7 +148,7 @@ class MemoryKeeper:
         self._released_bytes = 0
         #: When the cyclic collector may be asked again.
         self._collect_at_s = -inf
-        self._task: asyncio.Task[None] | None = None
+        self._keeping = Periodic(self._keep, _INTERVAL_S, "pequod memory")
         self._relieve: Callable[[], None] = lambda: None
 
     def start(self, relieve: Callable[[], None] = lambda: None) -> None:
@@ -159,32 +160,27 @@ class MemoryKeeper:
         self._relieve = relieve
         if self._engine.ledger.limit_bytes < UNLIMITED:
             self._engine.make_room()
-            self._task = asyncio.create_task(self._keep(), name="pequod memory")
+            self._keeping.start()
 
     async def stop(self) -> None:
         """End."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._keeping.stop()
 
     async def _keep(self) -> None:
         ledger = self._engine.ledger
-        while True:
-            await asyncio.sleep(_INTERVAL_S)
-            self._engine.weigh()
+        self._engine.weigh()
+        budget_bytes = self.look()
+        if ledger.process_bytes > self._limit_bytes * _TIGHT_SHARE:
+            await self._release()
             budget_bytes = self.look()
-            if ledger.process_bytes > self._limit_bytes * _TIGHT_SHARE:
-                await self._release()
-                budget_bytes = self.look()
-            if ledger.process_bytes > self._limit_bytes:
-                self._collect()
-            if abs(budget_bytes - ledger.limit_bytes) > self._most_bytes * _STEADY_SHARE:
-                # What is over it goes in steps; until it has, nothing may grow, and no call has to evict it all.
-                self._engine.limit_memory(max(budget_bytes, min(ledger.total_bytes, ledger.limit_bytes)))
-            if ledger.total_bytes > budget_bytes * (1 - _SHORT_SHARE):
-                await self._evict(int(budget_bytes * (1 - _FREE_SHARE)))
-                self._relieve()
+        if ledger.process_bytes > self._limit_bytes:
+            self._collect()
+        if abs(budget_bytes - ledger.limit_bytes) > self._most_bytes * _STEADY_SHARE:
+            # What is over it goes in steps; until it has, nothing may grow, and no call has to evict it all.
+            self._engine.limit_memory(max(budget_bytes, min(ledger.total_bytes, ledger.limit_bytes)))
+        if ledger.total_bytes > budget_bytes * (1 - _SHORT_SHARE):
+            await self._evict(int(budget_bytes * (1 - _FREE_SHARE)))
+            self._relieve()
 
     async def _release(self) -> None:
         grown_bytes = self._engine.ledger.process_bytes - self._released_bytes

@@ -18,6 +18,7 @@ from typing import Final
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.memory import resident_bytes
+from pequod_server.periodic import Periodic
 
 #: How often it looks: 10 µs each time. Over the loopback, a connection sends 5 MB between two looks.
 _INTERVAL_S: Final = 0.01
@@ -46,25 +47,21 @@ class Pressure:
         self.late: dict[asyncio.Task[object], None] = {}
         #: Streams that wait for a batch, and since when, the oldest first.
         self.streams: dict[asyncio.Task[object], float] = {}
-        self._task: asyncio.Task[None] | None = None
+        #: Looks, again and again.
+        self.looking = Periodic(self._look_if_anybody_waits, _INTERVAL_S, "pequod pressure")
 
     def start(self) -> None:
         """Begin to look, if there is a limit."""
         if self._limit_bytes < UNLIMITED:
-            self._task = asyncio.create_task(self._keep(), name="pequod pressure")
+            self.looking.start()
 
     async def stop(self) -> None:
         """End."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self.looking.stop()
 
-    async def _keep(self) -> None:
-        while True:
-            await asyncio.sleep(_INTERVAL_S)
-            if self.late or self.streams:
-                self.look()
+    async def _look_if_anybody_waits(self) -> None:
+        if self.late or self.streams:
+            self.look()
 
     def look(self) -> None:
         """End calls if the process takes too much."""

@@ -4,7 +4,8 @@
 
 gRPC by itself reads at once, however many calls begin, and holds bytes, message and reply until the call has ended. Its
 handlers of streams read and write when they are asked to; on the wire there is no difference. Until a request is read,
-flow control keeps all but the beginning of it with the client.
+flow control keeps all but the beginning of it with the client. A reply that is not small counts against the memory for
+messages until its client has taken it; calls that yield their replies count those by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import grpc
 from grpc import aio
 
 from pequod.errors import BadRequestError, LimitExceededError
-from pequod_server.admission import Admission
+from pequod_server.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, method_of
 
 
@@ -45,8 +46,9 @@ class RequestReader(aio.ServerInterceptor):
 
 def _read_first(handler: Handler, admission: Admission) -> Handler:
     behaviour, _ = method_of(handler)
-    deserialize = handler.request_deserializer
+    deserialize, serialize = handler.request_deserializer, handler.response_serializer
     assert deserialize is not None, "requests are messages"
+    assert serialize is not None, "replies are messages"
 
     async def read(context: Context) -> Any:
         try:
@@ -58,13 +60,21 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
     async def reply_to(_requests: object, context: Context) -> None:
         reply = await behaviour(await read(context), context)
         # None where the call has been ended with a status.
-        if reply is not None:
-            await context.write(reply)
+        if reply is None:
+            return
+        data = serialize(reply)
+        # A client may take its time, and the bytes are enough.
+        del reply
+        if len(data) <= SMALL_BYTES:
+            await context.write(data)
+        else:
+            with admission.taken(COPIES * len(data)):
+                await context.write(data)
 
     async def generate(_requests: object, context: Context) -> None:
         async with aclosing(behaviour(await read(context), context)) as replies:
             async for reply in replies:
-                await context.write(reply)
+                await context.write(serialize(reply))
 
     taken = generate if inspect.isasyncgenfunction(behaviour) else reply_to
-    return grpc.stream_stream_rpc_method_handler(taken, None, handler.response_serializer)
+    return grpc.stream_stream_rpc_method_handler(taken)

@@ -78,11 +78,11 @@ class ScanCalls:
             lambda now: scan(*bounds, limit=limit + 1, reverse=is_down, now=now),
             *bounds,
         )
-        count, size = _fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
+        count, size = fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
         return found, count, size
 
 
-def _fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
+def fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
     """Return how many of the first rows fit, at least one if there is one, and how many bytes these take.
 
     Without values, if only keys are wanted, the keys alone count.

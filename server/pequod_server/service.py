@@ -61,7 +61,7 @@ class PequodService:
         self._batches = ExecuteCalls(served, admission, through, on_batch)
         self.Execute = self._batches.execute
 
-        self._watches = WatchCalls(served)
+        self._watches = WatchCalls(served, admission)
         self.Watch = self._watches.watch
 
         administration = AdministrationCalls(served, snapshots)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Rows
 from pequod.errors import BadRequestError, WatchCompactedError
-from pequod_server.batch import ROW_BYTES
+from pequod_server.admission import COPIES, Admission
 from pequod_server.bounds import Bounds, last_of
 from pequod_server.errors import stopping_status
 from pequod_server.feeds import Feed, Feeds
 from pequod_server.handlers import Context, end_call
+from pequod_server.scanning import fitting
 from pequod_server.served import ServedEngine
+
+#: Rows that a watch looks at before it knows how large they are.
+_FIRST_ROWS: Final = 1024
 
 
 class WatchCalls:
     """Answers Watch."""
 
-    def __init__(self, served: ServedEngine) -> None:
+    def __init__(self, served: ServedEngine, admission: Admission) -> None:
         self._served = served
+        self._admission = admission
         #: The feeds of all watches.
         self.feeds = Feeds(served.engine, served.config, served.loader)
         #: The streams that send changes: they would delay the end of the server.
@@ -48,8 +54,11 @@ class WatchCalls:
         assert task is not None
         self._streams.add(task)
         try:
-            for chunk in _chunks(rows, self._served.config.chunk_bytes):
-                yield pb.WatchReply(header=header, keys=chunk.keys, values=chunk.values)
+            async with aclosing(self._told(header, rows)) as replies:
+                async for reply in replies:
+                    yield reply
+            # They may be many, and the watch may take long.
+            del rows
             yield pb.WatchReply(header=header, ready=True)
             while True:
                 while (batch := feed.take()) is not None:
@@ -68,6 +77,25 @@ class WatchCalls:
             self.feeds.detach(feed)
         end_call(stopping_status())
 
+    async def _told(self, header: pb.Header, rows: Rows) -> AsyncGenerator[pb.WatchReply, None]:
+        """Yield the first rows in chunks; each is made once there is memory for it, like those of a scan."""
+        keys, values = rows
+        chunk_bytes, admission = self._served.config.chunk_bytes, self._admission
+        start, row_bytes, wanted = 0, 0, _FIRST_ROWS
+        while start < len(keys):
+            async with (
+                admission.bytes(COPIES * row_bytes) if row_bytes else admission.some(COPIES * chunk_bytes) as room
+            ):
+                some = slice(start, start + wanted)
+                count, size = fitting(keys[some], values[some], room // COPIES)
+                if size > room // COPIES and not row_bytes:
+                    row_bytes = size
+                    continue
+                stop = start + count
+                yield pb.WatchReply(header=header, keys=keys[start:stop], values=values[start:stop])
+            # Neither many more than fit nor few: each chunk looks at the lengths of these.
+            start, row_bytes, wanted = stop, 0, min(4 * count, self._served.config.rows_max)
+
     def _begin(self, request: pb.WatchRequest, bounds: Bounds) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of that moment if the request asks for them."""
         if not request.HasField("after"):
@@ -76,14 +104,3 @@ class WatchCalls:
         if request.after.server_id != self._served.server_id:
             raise WatchCompactedError("the server was started anew")
         return self.feeds.reopen(bounds, request.after.revision), request.after, Rows([], [])
-
-
-def _chunks(rows: Rows, bytes_max: int) -> Iterator[Rows]:
-    start = size = 0
-    for at, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
-        size += len(key) + len(value) + ROW_BYTES
-        if size > bytes_max and at > start:
-            yield Rows(rows.keys[start:at], rows.values[start:at])
-            start, size = at, len(key) + len(value) + ROW_BYTES
-    if start < len(rows.keys):
-        yield Rows(rows.keys[start:], rows.values[start:])

@@ -1,12 +1,17 @@
 """The pool of bytes that messages on their way take: who waits, who is refused, and what is given back."""
 
 import asyncio
+from typing import Any
 
 import pytest
-from pequod_server import ServerConfig
-from pequod_server.admission import Admission, message_bytes_max, messages_bytes_max
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server import PequodServer, ServerConfig
+from pequod_server.admission import COPIES, Admission, message_bytes_max, messages_bytes_max
 
 from pequod.engine import LimitExceededError
+from tests.server.serving import connect
 
 MIB = 1 << 20
 
@@ -121,3 +126,44 @@ async def test_a_request_that_does_not_come_gives_its_place_to_others() -> None:
     await asyncio.gather(*silent)
     async with asyncio.timeout(10):
         await asyncio.gather(*(read(comes=True) for _ in range(20)))
+
+
+async def test_the_first_rows_of_a_watch_come_in_as_many_replies_as_there_is_memory_for() -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", messages_bytes_max=100_000))
+    port = await server.start()
+    rows = {b"k|%03d" % number: bytes(20_000 if number == 7 else 1_000) for number in range(100)}
+    for row in rows.items():
+        server.engine.put(*row)
+    async with connect(port) as channel:
+        watch: Any = PequodStub(channel).Watch(pb.WatchRequest(first=b"", rows=True))  # type: ignore[no-untyped-call]
+        told: dict[bytes, bytes] = {}
+        lengths = []
+        async for reply in watch:
+            if reply.ready:
+                break
+            told.update(zip(reply.keys, reply.values, strict=True))
+            lengths.append(sum(map(len, reply.values)))
+        assert told == rows
+        *small, longest = sorted(lengths)
+        assert longest == 20_000
+        assert small[-1] <= 4096
+    await server.close()
+
+
+async def test_a_reply_counts_until_its_client_has_taken_it() -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
+    port = await server.start()
+    server.engine.put(b"k", bytes(1 << 20))
+    async with aio.insecure_channel(f"127.0.0.1:{port}", [("grpc.http2.bdp_probe", 0)]) as channel:
+        admission = server._admission
+        get: Any = channel.unary_stream("/pequod.v1.Pequod/Get")
+        call = get(pb.GetRequest(key=b"k").SerializeToString())
+        async with asyncio.timeout(10):
+            while admission.free_bytes == admission.bytes_max:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.01)
+        assert admission.bytes_max - admission.free_bytes >= COPIES << 20
+        await call.read()
+        async with asyncio.timeout(10):
+            while admission.free_bytes < admission.bytes_max:  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.01)
+    await server.close()

@@ -55,14 +55,14 @@ async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, e
 async def test_without_a_limit_nobody_looks() -> None:
     pressure = Admission(ServerConfig(memory_limit="none")).pressure
     pressure.start()
-    assert pressure._task is None
+    assert not pressure.looking.is_running
     await pressure.stop()
 
 
 async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_go_on() -> None:
     server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
     port = await server.start()
-    pressure = server._pressure
+    pressure = server._admission.pressure
     async with AsyncClient(f"127.0.0.1:{port}") as client, connect(port) as channel:
         await client.put("a", "1")
         call: Any = PequodStub(channel).Execute()  # type: ignore[no-untyped-call]
@@ -88,7 +88,7 @@ async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_
 async def test_a_stream_waits_for_a_place_to_read_its_first_batch_in() -> None:
     server = PequodServer(ServerConfig(listen="127.0.0.1:0", messages_bytes_max=4000, message_bytes_max=1000))
     port = await server.start()
-    pressure = server._pressure
+    pressure = server._admission.pressure
     async with connect(port) as channel:
         stub = PequodStub(channel)  # type: ignore[no-untyped-call]
         silent: list[Any] = [stub.Execute() for _ in range(3)]
@@ -114,7 +114,7 @@ async def test_a_stream_that_waits_for_a_batch_holds_nothing_of_the_one_before()
         await call.write(pb.ExecuteRequest(kinds=bytes([PUT]), arguments=[b"b", b"2"]))
         assert (await call.read()).statuses == b"\0"
         async with asyncio.timeout(10):
-            while not server._pressure.streams:  # noqa: ASYNC110 - no event tells it
+            while not server._admission.pressure.streams:  # noqa: ASYNC110 - no event tells it
                 await asyncio.sleep(0.01)
         # Held by the tuple, by the name and as the argument.
         assert [sys.getrefcount(message) for message in held.pop()] == [3, 3]

@@ -142,13 +142,13 @@ def codes_of(target: str, trick: Trick, count: int, at_a_time: int = 4) -> Count
         return Counter(threads.map(once, range(count)))
 
 
-def leave_unread(target: str, count: int) -> Counter[str]:
-    """Begin scans of everything on twenty connections and read nothing; then read and write like others."""
+def leave_unread(target: str, count: int, method: str, request: bytes) -> Counter[str]:
+    """Begin calls on twenty connections and read nothing of their replies; then read and write like others."""
     channels = [grpc.insecure_channel(target, _OPTIONS) for _ in range(20)]
-    scans = [call(channels[number % 20], "Scan", b"") for number in range(count)]
+    calls = [call(channels[number % 20], method, request) for number in range(count)]
     codes = _others(target)
-    for scan in scans:
-        scan.cancel()
+    for begun in calls:
+        begun.cancel()
     for channel in channels:
         channel.close()
     return codes
@@ -211,9 +211,13 @@ def _others(target: str) -> Counter[str]:
     return codes + codes_of(target, _to_its_end("Put", lambda: pb.PutRequest(key=b"k", value=b"v")), 100)
 
 
+_TEN_ROWS: Final = pb.MultiGetRequest(keys=[b"d|000|%02d" % row for row in range(10)])
+_ALL_ROWS: Final = pb.WatchRequest(first=b"d|", last=b"d}", rows=True)
 #: Clients that leave what they began, while others get their answers.
 LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
-    "scans-unread": (leave_unread, 400),
+    "scans-unread": (partial(leave_unread, method="Scan", request=b""), 400),
+    "replies-unread": (partial(leave_unread, method="MultiGet", request=_TEN_ROWS.SerializeToString()), 400),
+    "watches-unread": (partial(leave_unread, method="Watch", request=_ALL_ROWS.SerializeToString()), 400),
     "batches-unread": (partial(leave_batches_unread, make=partial(_batch, 0, *[(b"d|", b"d}")] * 4)), 400),
     "rows-unread": (partial(leave_batches_unread, make=partial(_batch, 0, (b"d|000|00", b"d|000|01"))), 1000),
     "batches-at-once": (partial(leave_batches_unread, make=partial(_batch, 3_900_000)), 400),
