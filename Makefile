@@ -9,8 +9,9 @@ PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick check format proto proto-check coverage soak chaos fuzz bench-micro build-compiled \
-        test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve soak-memory soak-server clean
+.PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos fuzz \
+        bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
+        soak-memory soak-server clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,11 +55,12 @@ test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with eac
 			tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
 	done
 
-check: $(INSTALLED) proto-check ## format, lint, types, import contracts, generated code
+check: $(INSTALLED) proto-check interface-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy docs/site.py
+	$(BIN)/mypy scripts/interface.py
 	$(BIN)/lint-imports
 
 format: $(INSTALLED) ## format the code and mend what the linter can
@@ -74,6 +76,12 @@ proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .p
 	for file in $$scratch/pequod_proto/*; do \
 	    diff -u $(PROTO_DIR)/$$(basename $$file) $$file || { echo 'run `make proto` and commit'; exit 1; }; \
 	done
+
+interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
+	$(BIN)/python scripts/interface.py
+
+interface-check: $(INSTALLED) ## see that the committed calls are what the asynchronous ones give
+	$(BIN)/python scripts/interface.py --check
 
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
 	$(BIN)/python -m pytest tests/engine tests/grammar tests/regress --cov --cov-report=term-missing

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import index
-from typing import Final
+from typing import Final, NamedTuple
 
 from pequod.engine.base.rows import Rows
 from pequod.engine.joins.watches import Change
@@ -108,6 +108,20 @@ class Page:
     rows: list[Row]
     #: Where the next page begins, for `scan_page`; None after the last row of the range.
     resume_key: bytes | None
+
+
+class RangeRead(NamedTuple):
+    """What a call reads of a range."""
+
+    first: bytes
+    last: bytes | None
+    limit: int | None
+    reverse: bool
+    keys_only: bool
+
+    def resumed(self, resume_key: bytes) -> RangeRead:
+        """Return what is left of it at the resume key of a page."""
+        return self._replace(last=resume_key) if self.reverse else self._replace(first=resume_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +232,18 @@ def to_doomed_range(first: Data | None, last: Data | None, prefix: Data) -> tupl
     return to_range(first or b"", last, prefix)
 
 
-def to_page_range(
-    first: Data, last: Data | None, prefix: Data, resume_key: bytes | None, *, reverse: bool
-) -> tuple[bytes, bytes | None]:
-    """Return what is left of a range at ``resume_key``."""
+def to_range_read(
+    first: Data,
+    last: Data | None,
+    *,
+    prefix: Data,
+    limit: int | None = None,
+    reverse: bool = False,
+    keys_only: bool = False,
+) -> RangeRead:
+    """Return the arguments of a read of a range as the wire and the engine take them."""
     start, stop = to_range(first, last, prefix)
-    if resume_key is None:
-        return start, stop
-    return (start, resume_key) if reverse else (resume_key, stop)
+    return RangeRead(start, stop, to_limit(limit), reverse, keys_only)
 
 
 def to_columns(rows: Writes) -> tuple[list[bytes], list[bytes]]:

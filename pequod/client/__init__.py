@@ -7,11 +7,11 @@ retry.py    what may be tried again, and when
 connection.py  the channel, and calls that are tried again
 gathering.py   the commands of one event-loop turn as a batch
 credentials.py  TLS and tokens
-aio.py      AsyncClient
+aio.py      AsyncClient: how a server carries out the calls that pequod.interface defines
 watch.py    the changes of a range, over broken connections
-backfills.py  the calls of backfills
+backfills.py  the calls of backfills; sync_backfills.py is generated from it
 background.py  an event loop in a thread
-sync.py     Client: the same from any thread
+sync.py     Client: the same for callers that wait, from any thread
 decode.py   messages to records, errors to exceptions
 """
 

@@ -8,16 +8,14 @@ client.backfills.end(status, "finished")
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import BackfillStatus, Data, to_range
 from pequod.client import decode
 from pequod.engine.base.rows import Rows
-
-T = TypeVar("T")
 
 
 class SourcePage(NamedTuple):
@@ -44,7 +42,7 @@ class LoadOutcome(NamedTuple):
 
 
 class AsyncBackfills:
-    """The calls of backfills, for one event loop."""
+    """The calls of backfills whose callers await."""
 
     __slots__ = ("_call",)
 
@@ -131,56 +129,3 @@ class AsyncBackfills:
         """Return the backfills under way, and then the latest that ended."""
         reply = await self._call("ListBackfills", pb.ListBackfillsRequest())
         return [decode.backfill(message) for message in reply.backfills]
-
-
-class Backfills:
-    """The calls of backfills, for any thread; see `AsyncBackfills`."""
-
-    __slots__ = ("_calls", "_wait")
-
-    def __init__(self, calls: AsyncBackfills, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._calls = calls
-        self._wait = wait
-
-    def begin(
-        self,
-        join: str,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        level: int | None = None,
-        lease_s: float = 0.0,
-    ) -> BackfillStatus:
-        """Begin a backfill of what a join computes in ``[first, last)``."""
-        status: BackfillStatus = self._wait(self._calls.begin(join, first, last, level=level, lease_s=lease_s))
-        return status
-
-    def read(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourcePage:
-        """Return the first source rows of a range as they were when a backfill began."""
-        page: SourcePage = self._wait(self._calls.read(backfill, first, last))
-        return page
-
-    def digest(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourceDigest:
-        """Return the number and the checksum of the source rows of a range as they were when a backfill began."""
-        digest: SourceDigest = self._wait(self._calls.digest(backfill, first, last))
-        return digest
-
-    def load(self, request: pb.LoadBackfillRequest) -> LoadOutcome:
-        """Hand in what was computed; what is materialised already is skipped."""
-        outcome: LoadOutcome = self._wait(self._calls.load(request))
-        return outcome
-
-    def renew(self, backfill: BackfillStatus, stage: str, rows_expected: int = 0) -> BackfillStatus:
-        """Say what is being done, and keep a backfill from ending."""
-        status: BackfillStatus = self._wait(self._calls.renew(backfill, stage, rows_expected))
-        return status
-
-    def end(self, backfill: BackfillStatus, reason: str) -> BackfillStatus:
-        """End a backfill; what was loaded stays."""
-        status: BackfillStatus = self._wait(self._calls.end(backfill, reason))
-        return status
-
-    def list(self) -> list[BackfillStatus]:
-        """Return the backfills under way, and then the latest that ended."""
-        found: list[BackfillStatus] = self._wait(self._calls.list())
-        return found

@@ -68,11 +68,11 @@ class BackgroundLoop:
             self._refuse_if_closed()
             self.loop.call_soon_threadsafe(function, *args)
 
-    def iterate(self, items: AsyncGenerator[T], count_max: int = 1000) -> Generator[T]:
-        """Yield what an asynchronous iterator yields, fetched so many items at a time."""
+    def iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
+        """Yield what an asynchronous iterator yields."""
         pulled = _Pulled(items)
         try:
-            while piece := self.run(pulled.take(count_max)):
+            while piece := self.run(pulled.take()):
                 yield from piece
         finally:
             if not self._closed:
@@ -137,19 +137,16 @@ class _Pulled(Generic[T]):
         #: Holds the lock.
         self._taking: asyncio.Task[Any] | None = None
 
-    async def take(self, count_max: int) -> list[T]:
-        """Return what comes next; nothing at the end."""
-        piece: list[T] = []
+    async def take(self) -> list[T]:
+        """Return the next item in a list; an empty one at the end."""
         async with self._lock:
             self._taking = asyncio.current_task()
             try:
-                async for item in self._source:
-                    piece.append(item)
-                    if len(piece) == count_max:
-                        break
+                return [await anext(self._source)]
+            except StopAsyncIteration:
+                return []
             finally:
                 self._taking = None
-        return piece
 
     async def close(self) -> None:
         """End the iterator."""

@@ -111,7 +111,7 @@ class Columns:
         limit: int | None = None,
         reverse: bool = False,
     ) -> None:
-        """Read ``[first, last)``, of that the keys that start with ``prefix``; without ``last`` to the end."""
+        """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
         if last and type(first) is type(last) is bytes and limit is None and not reverse and not prefix:
             self.arguments += (first, last)
             self.kinds.append(SCAN)

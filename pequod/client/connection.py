@@ -56,11 +56,12 @@ class Connection:
         self._open_channel = credentials.connector(target, _OPTIONS)
         self._channel: aio.Channel | None = None
         self._stub: Any = None
-        self._closed = False
+        #: Calls are refused.
+        self.is_closed = False
 
     def refuse_calls(self) -> None:
         """Refuse calls from now on; those under way go on until `close`."""
-        self._closed = True
+        self.is_closed = True
 
     async def close(self) -> None:
         """Close the channel; calls under way fail. Closing twice is no error."""
@@ -70,18 +71,14 @@ class Connection:
         if channel is not None:
             await channel.close()
 
-    def refuse_closed(self) -> None:
-        """Raise ClosedError if it is closed."""
-        if self._closed:
-            raise ClosedError
-
     def stub(self) -> Any:
         """Return the stub of the service.
 
         Raises:
             ClosedError: The connection is closed.
         """
-        self.refuse_closed()
+        if self.is_closed:
+            raise ClosedError
         if self._channel is None:
             self._channel = self._open_channel()
             self._stub = PequodStub(self._credentials.bearing(self._channel))  # type: ignore[no-untyped-call]
@@ -167,7 +164,7 @@ class Connection:
         except asyncio.CancelledError:
             # Closing the channel cancels its calls, which must not look as if the caller's task had been cancelled.
             task = asyncio.current_task()
-            if not self._closed or (task is not None and task.cancelling()):
+            if not self.is_closed or (task is not None and task.cancelling()):
                 raise
             raise ClosedError from None
 

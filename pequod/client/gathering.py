@@ -16,7 +16,7 @@ from pequod.calls import Result
 from pequod.client.columns import Columns, decode
 from pequod.client.connection import Connection
 from pequod.client.lane import Lane
-from pequod.errors import PequodError, UnavailableError
+from pequod.errors import ClosedError, PequodError, UnavailableError
 
 #: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
 COMMANDS_MAX: Final = 512
@@ -25,6 +25,31 @@ ARGUMENT_BYTES_MAX: Final = 1 << 20
 
 #: Called once, with all results of a batch or with what went wrong instead.
 Deliver = Callable[[list[Result] | PequodError], None]
+
+
+class Gathered(Columns):
+    """The commands of one turn, and who waits for each."""
+
+    __slots__ = ("_argument_bytes", "_flush", "_loop", "futures")
+
+    def __init__(self, flush: Callable[[Gathered], None]) -> None:
+        super().__init__()
+        self.futures: list[asyncio.Future[Result]] = []
+        self._loop = asyncio.get_running_loop()
+        self._flush = flush
+        self._argument_bytes = 0
+
+    def last_result(self, argument_bytes: int) -> asyncio.Future[Result]:
+        """Return the future of the command that was just added; the turn's commands go out as one message."""
+        futures = self.futures
+        if not futures:
+            self._loop.call_soon(self._flush, self)
+        future: asyncio.Future[Result] = self._loop.create_future()
+        futures.append(future)
+        self._argument_bytes += argument_bytes
+        if len(futures) >= COMMANDS_MAX or self._argument_bytes >= ARGUMENT_BYTES_MAX:
+            self._flush(self)
+        return future
 
 
 class Gathering:
@@ -37,43 +62,32 @@ class Gathering:
         )
         #: Batches sent so far.
         self.batches_sent = 0
-        self._columns = Columns()
-        self._argument_bytes = 0
-        self._futures: list[asyncio.Future[Result]] = []
+        #: The commands of this turn; None before the first.
+        self._turn: Gathered | None = None
 
     async def close(self) -> None:
         """End; batches under way fail."""
         await self._lane.close()
 
-    def open(self) -> Columns:
+    def open(self) -> Gathered:
         """Return the commands of this turn of the loop, to add one to.
 
         Raises:
             ClosedError: The connection is closed.
         """
-        self._connection.refuse_closed()
-        return self._columns
+        if self._connection.is_closed:
+            raise ClosedError
+        if self._turn is None:
+            self._turn = Gathered(self._flush)
+        return self._turn
 
-    def turn(self, argument_bytes: int) -> asyncio.Future[Result]:
-        """Return the future of the command that was just added; the turn's commands go out as one message."""
-        loop = asyncio.get_running_loop()
-        futures = self._futures
-        if not futures:
-            loop.call_soon(self._flush)
-        future: asyncio.Future[Result] = loop.create_future()
-        futures.append(future)
-        self._argument_bytes += argument_bytes
-        if len(futures) >= COMMANDS_MAX or self._argument_bytes >= ARGUMENT_BYTES_MAX:
-            self._flush()
-        return future
-
-    def _flush(self) -> None:
-        columns, futures = self._columns, self._futures
-        if not futures:
+    def _flush(self, turn: Gathered) -> None:
+        if turn is not self._turn:
+            # It was full, and went out before the loop came to this.
             return
-        self._columns, self._argument_bytes, self._futures = Columns(), 0, []
+        self._turn = None
         deadline = asyncio.get_running_loop().time() + self._connection.timeout_s
-        self.send(columns, partial(self._settle, columns, futures, deadline), deadline)
+        self.send(turn, partial(self._settle, turn, turn.futures, deadline), deadline)
 
     def _settle(
         self,

@@ -3,15 +3,17 @@
     with pequod.open() as client:                   the calls of `pequod.Client`
     async with pequod.open_async() as client:       those of `pequod.AsyncClient`
 
-store.py    Embedded: the engine behind a lock
-aio.py      AsyncEmbedded: the same for callers that await
+store.py    the engine behind a lock
 batch.py    commands that run with nothing in between
+aio.py      AsyncEmbedded
+sync.py     Embedded: the same for callers that wait
 
 For tests and small programs. What a store holds is gone with the process, or with `close`.
 """
 
 from pequod.embedded.aio import AsyncEmbedded
-from pequod.embedded.store import Embedded
+from pequod.embedded.store import Store
+from pequod.embedded.sync import Embedded
 
 __all__ = ["AsyncEmbedded", "Embedded", "open", "open_async"]
 
@@ -27,4 +29,4 @@ def open(*, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20) -> Embedd
 
 def open_async(*, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20) -> AsyncEmbedded:
     """Return an empty store in this process, with the calls of `AsyncClient`; see `open`."""
-    return AsyncEmbedded(Embedded(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))
+    return AsyncEmbedded(Store(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))

@@ -1,226 +1,203 @@
-"""A store for callers that await."""
+"""A store for callers that await, and how an engine in the process carries the calls of all clients out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
+from functools import partial
+from typing import Protocol
 
-from pequod.calls import Data, Join, Page, Row, WatchEvent, Writes
-from pequod.embedded.batch import AsyncEmbeddedBatch
-from pequod.embedded.store import Embedded
-from pequod.engine import JoinExplanation, RangeExplanation, Rows, Statistics
+from pequod_grammar import parse
+
+from pequod.calls import Join, Page, RangeRead, Result, WatchEvent
+from pequod.embedded.batch import AsyncEmbeddedBatch, Command, EngineCommands
+from pequod.embedded.store import ROWS_MAX, Store
+from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
+from pequod.errors import JoinError
+from pequod.interface import AsyncCalls
 
 
-class AsyncEmbedded:
-    """A store in the process for callers that await; the calls are those of `AsyncClient`.
+class News(Protocol):
+    """Tells a watch that something happened."""
 
-    Nothing waits for anything: a call is done at once, in the event loop.
+    def set(self) -> None:
+        """Tell it, from any thread."""
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Wait for news since the last wait; False if there was none for ``timeout_s``."""
+
+
+class LoopNews:
+    """Tells it in the event loop that it is made in."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Tell it, from any thread."""
+        self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Wait for news since the last wait; False if there was none for ``timeout_s``."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        is_set = self._event.is_set()
+        self._event.clear()
+        return is_set
+
+
+class AsyncEmbedded(AsyncCalls):
+    """A store in the process for callers that await.
+
+    Nothing but a watch waits for anything: a call is done at once, in the event loop.
+
+    Args:
+        make_news: Makes what a watch waits for.
 
     Example:
         async with pequod.open_async() as client:
             await client.put("p|bob|0000000100", "Hi")
     """
 
-    def __init__(self, store: Embedded) -> None:
+    def __init__(self, store: Store, make_news: Callable[[], News] = LoopNews) -> None:
         self._store = store
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        self._make_news = make_news
+        self._turn = partial(_Turn, store)
 
     @property
     def server_id(self) -> int:
-        """Random, as that of a server."""
+        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
         return self._store.server_id
 
     @property
     def revision(self) -> int:
-        """Grows with every change of base data and of joins."""
+        """The revision in the latest reply; it grows with every change of base data and of joins."""
         return self._store.revision
 
     async def close(self) -> None:
-        """Let go of everything; calls fail from now on. Closing twice is no error."""
+        """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
         self._store.close()
 
-    async def get(self, key: Data) -> bytes | None:
-        """Return the value of ``key``, None if there is no such key."""
-        return self._store.get(key)
+    def batch(self) -> AsyncEmbeddedBatch:
+        """Return an empty batch of commands, to be sent together."""
+        return AsyncEmbeddedBatch(self._store.run)
 
-    async def put(self, key: Data, value: Data) -> None:
-        """Write a base key."""
-        self._store.put(key, value)
+    async def statistics(self) -> Statistics:
+        """Return counts of what is held and of what was done."""
+        return self._store.run(lambda engine: engine.statistics(now=time.monotonic()))
 
-    async def remove(self, key: Data) -> bool:
-        """Remove a base key; tell whether it was there."""
-        return self._store.remove(key)
+    # How the engine carries the calls of `AsyncCalls` out.
 
-    async def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
-        """Return the values of ``keys`` in their order, None for each that is absent; all are of one moment."""
-        return self._store.multi_get(keys)
+    async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]:
+        now = time.monotonic()
+        return self._store.run(lambda engine: [engine.get(key, now=now) for key in keys])
 
-    async def multi_put(self, rows: Writes) -> None:
-        """Write many base keys at one moment, all or none."""
-        self._store.multi_put(rows)
+    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
+        self._store.run(lambda engine: engine.put_all(keys, values))
 
-    async def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
-        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were."""
-        return self._store.remove_range(first, last, prefix=prefix)
+    async def _remove_range(self, first: bytes, last: bytes | None) -> int:
+        return self._store.run(lambda engine: len(engine.remove_range(first, last)))
 
-    async def scan(
+    async def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]:
+        remaining = read.limit
+        while remaining is None or remaining > 0:
+            rows, resume_key = self._chunk(read._replace(limit=remaining))
+            yield Rows(rows.keys, []) if read.keys_only else rows
+            if resume_key is None:
+                return
+            read = read.resumed(resume_key)
+            if remaining is not None:
+                remaining -= len(rows.keys)
+
+    async def _keys(self, read: RangeRead) -> list[bytes]:
+        return self._rows(read).keys
+
+    async def _page(self, read: RangeRead) -> Page:
+        rows, resume_key = self._chunk(read)
+        return Page(list(zip(rows.keys, rows.values, strict=True)), resume_key)
+
+    def _chunk(self, read: RangeRead) -> tuple[Rows, bytes | None]:
+        """Return some rows of a range and the key to go on from; None after the last."""
+        size = min(read.limit or ROWS_MAX, ROWS_MAX)
+        rows = self._rows(read._replace(limit=size + 1))
+        if len(rows.keys) <= size:
+            return rows, None
+        last_key = rows.keys[size - 1]
+        return Rows(rows.keys[:size], rows.values[:size]), last_key if read.reverse else last_key + b"\0"
+
+    def _rows(self, read: RangeRead) -> Rows:
+        first, last, limit, reverse, _ = read
+        return self._store.run(
+            lambda engine: engine.scan(first, last, limit=limit, reverse=reverse, now=time.monotonic())
+        )
+
+    async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
+        return self._store.run(lambda engine: engine.splits(first, last, count))
+
+    async def _watch(
         self,
-        first: Data = b"",
-        last: Data | None = None,
+        first: bytes,
+        last: bytes | None,
         *,
-        prefix: Data = b"",
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> list[Row]:
-        """Return the rows of ``[first, last)`` that start with ``prefix``, in key order, all of one moment."""
-        return self._store.scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
-
-    async def scan_iter(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> AsyncGenerator[Row]:
-        """Yield the rows of a range, taken some at a time, each time as they are then."""
-        for row in self._store.scan_iter(first, last, prefix=prefix, limit=limit, reverse=reverse):
-            yield row
-
-    async def scan_chunks(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        keys_only: bool = False,
-    ) -> AsyncGenerator[Rows]:
-        """Yield the rows of a range in chunks; see `Embedded.scan_chunks`."""
-        for chunk in self._store.scan_chunks(first, last, prefix=prefix, keys_only=keys_only):
-            yield chunk
-
-    async def keys_iter(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> AsyncGenerator[bytes]:
-        """Yield the keys of a range as `scan_iter` does it."""
-        for key in self._store.keys_iter(first, last, prefix=prefix, limit=limit, reverse=reverse):
-            yield key
-
-    async def keys(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> list[bytes]:
-        """Return the keys of a range."""
-        return self._store.keys(first, last, prefix=prefix, limit=limit, reverse=reverse)
-
-    async def scan_page(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        limit: int | None = None,
-        reverse: bool = False,
-        resume_key: bytes | None = None,
-    ) -> Page:
-        """Return some rows of a range, a thousand at most, and the key to go on from."""
-        return self._store.scan_page(first, last, prefix=prefix, limit=limit, reverse=reverse, resume_key=resume_key)
-
-    async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
-        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
-        return self._store.count(first, last, prefix=prefix)
-
-    async def splits(
-        self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b""
-    ) -> list[bytes]:
-        """Return keys that cut a range into parts of about equal numbers of rows; see `Embedded.splits`."""
-        return self._store.splits(count, first, last, prefix=prefix)
-
-    async def watch(
-        self,
-        first: Data,
-        last: Data | None = None,
-        *,
-        rows: bool = False,
-        reconnect_s: float = 30.0,  # noqa: ARG002 - there is no connection
-        progress_s: float | None = None,
-        after: WatchEvent | None = None,
+        rows: bool,
+        reconnect_s: float,  # noqa: ARG002 - there is no connection
+        progress_s: float | None,
+        after: WatchEvent | None,
     ) -> AsyncGenerator[WatchEvent]:
-        """Yield what happens in ``[first, last)``, computed keys included; see `Embedded.watch`."""
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(news.set)
-
-        watch, event = self._store.follow(first, last, wake, rows=rows, after=after)
+        news = self._make_news()
+        watch, event = self._store.follow(first, last, news.set, rows=rows, after=after)
         try:
             yield event
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(progress_s):
-                        await news.wait()
-                is_late = not news.is_set()
-                news.clear()
+                is_late = not await news.wait(progress_s)
                 event = self._store.settle(watch)
                 if event.changes or is_late:
                     yield event
         finally:
             self._store.unfollow(watch)
 
-    def batch(self) -> AsyncEmbeddedBatch:
-        """Return an empty batch of commands, to be run with nothing in between."""
-        return AsyncEmbeddedBatch(self._store.run)
+    async def _add_join(self, text: str) -> list[Join]:
+        try:
+            joins = self._store.run(lambda engine: engine.add_joins(parse(text)))
+        except JoinError as error:
+            raise error.with_text(text) from None
+        return [Join(join.name, str(join.spec), join.warnings) for join in joins]
 
-    async def add_join(self, text: str) -> list[Join]:
-        """Install the joins of ``text``, all or none; those that are installed already stay as they are."""
-        return self._store.add_join(text)
+    async def _drop_join(self, name: str) -> None:
+        self._store.run(lambda engine: engine.drop_join(name))
 
-    async def drop_join(self, name: str) -> None:
-        """Take out a join and its outputs."""
-        self._store.drop_join(name)
+    async def _joins(self) -> list[Join]:
+        return [Join(join.name, str(join.spec), join.warnings) for join in self._store.run(Engine.joins)]
 
-    async def joins(self) -> list[Join]:
-        """Return the installed joins, the earliest first."""
-        return self._store.joins()
+    async def _explain_join(self, name: str) -> JoinExplanation:
+        return self._store.run(lambda engine: engine.explain_join(name))
 
-    async def explain_join(self, name: str) -> JoinExplanation:
-        """Return how a join is evaluated and kept."""
-        return self._store.explain_join(name)
+    async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation:
+        return self._store.run(lambda engine: engine.explain_range(first, last, now=time.monotonic()))
 
-    async def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
-        """Return what a read of ``[first, last)`` would find and have to do."""
-        return self._store.explain_range(first, last)
+    async def _invalidate_range(self, first: bytes, last: bytes | None) -> int:
+        return self._store.run(lambda engine: engine.invalidate(first, last))
 
-    async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
-        """Forget what is computed of ``[first, last)``, and what that was computed from; reads compute it anew."""
-        return self._store.invalidate_range(first, last)
+    async def _invalidate_join(self, name: str) -> int:
+        return self._store.run(lambda engine: engine.invalidate_join(name))
 
-    async def invalidate_join(self, name: str) -> int:
-        """Forget everything that a join computed, as `invalidate_range` does."""
-        return self._store.invalidate_join(name)
 
-    async def statistics(self) -> Statistics:
-        """Return what the store holds and did."""
-        return self._store.statistics()
+class _Turn(EngineCommands):
+    """The command of one call."""
+
+    __slots__ = ("_command", "_store")
+    _command: Command
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def _add(self, command: Command) -> None:
+        self._command = command
+
+    async def last_result(self, _argument_bytes: int) -> Result:
+        """Run the command; its error is raised."""
+        return self._store.run(self._command)

@@ -1,9 +1,10 @@
-"""Commands that run with nothing in between."""
+"""Commands for an engine in the process."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -16,30 +17,28 @@ Command = Callable[[Engine], Result]
 Run = Callable[[Callable[[Engine], list[Result]]], list[Result]]
 
 
-class _Commands:
+class EngineCommands(ABC):
     """Commands in the order in which they will run; one that cannot be said raises and is not added."""
 
-    def __init__(self, run: Run) -> None:
-        self._run_alone = run
-        self._commands: list[Command] = []
+    __slots__ = ()
 
-    def __len__(self) -> int:
-        return len(self._commands)
+    @abstractmethod
+    def _add(self, command: Command) -> None: ...
 
     def get(self, key: Data) -> None:
         """Get a value."""
         wanted = to_bytes(key)
-        self._commands.append(lambda engine: engine.get(wanted, now=time.monotonic()))
+        self._add(lambda engine: engine.get(wanted, now=time.monotonic()))
 
     def put(self, key: Data, value: Data) -> None:
         """Write a base key."""
         new_key, new_value = to_bytes(key), to_bytes(value)
-        self._commands.append(lambda engine: engine.put(new_key, new_value))
+        self._add(lambda engine: engine.put(new_key, new_value))
 
     def remove(self, key: Data) -> None:
         """Remove a base key."""
         doomed = to_bytes(key)
-        self._commands.append(lambda engine: engine.remove(doomed))
+        self._add(lambda engine: engine.remove(doomed))
 
     def scan(
         self,
@@ -50,17 +49,29 @@ class _Commands:
         limit: int | None = None,
         reverse: bool = False,
     ) -> None:
-        """Read a range."""
+        """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
         start, stop = to_range(first, last, prefix)
         count = to_limit(limit)
-        self._commands.append(
-            lambda engine: engine.scan(start, stop, limit=count, reverse=reverse, now=time.monotonic())
-        )
+        self._add(lambda engine: engine.scan(start, stop, limit=count, reverse=reverse, now=time.monotonic()))
 
     def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> None:
-        """Count the keys of a range."""
+        """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
         start, stop = to_range(first, last, prefix)
-        self._commands.append(lambda engine: engine.count(start, stop, now=time.monotonic()))
+        self._add(lambda engine: engine.count(start, stop, now=time.monotonic()))
+
+
+class _Batch(EngineCommands):
+    """Commands that run with nothing in between."""
+
+    def __init__(self, run: Run) -> None:
+        self._run_alone = run
+        self._commands: list[Command] = []
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def _add(self, command: Command) -> None:
+        self._commands.append(command)
 
     def _run(self) -> list[Result]:
         """Run the commands and be empty again; the error of one that fails is its result."""
@@ -78,7 +89,7 @@ class _Commands:
         return self._run_alone(run_all)
 
 
-class EmbeddedBatch(_Commands):
+class EmbeddedBatch(_Batch):
     """Commands that run with nothing in between; see `SyncBatch`."""
 
     def send(self) -> list[Result]:
@@ -92,7 +103,7 @@ class EmbeddedBatch(_Commands):
         return future
 
 
-class AsyncEmbeddedBatch(_Commands):
+class AsyncEmbeddedBatch(_Batch):
     """Commands that run with nothing in between; see `AsyncBatch`."""
 
     def send(self) -> asyncio.Future[list[Result]]:

@@ -1,59 +1,20 @@
 """A store in the process: what is its own, beside the calls that test_clients.py makes of everybody."""
 
 import asyncio
-import inspect
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 import pequod
-from pequod import AsyncClient, Client
-from pequod.client import AsyncBatch, SyncBatch
-from pequod.embedded import AsyncEmbedded, Embedded
-from pequod.embedded.batch import AsyncEmbeddedBatch, EmbeddedBatch
 from pequod.embedded.store import ROWS_MAX
 from pequod.engine import Rows
 from pequod.errors import ClosedError, ComputedKeyError, LimitExceededError, WatchCompactedError
 
-#: A store in the process has no file of its own to keep them in.
-SNAPSHOTS = ("save_snapshot", "restore_snapshot")
 KARMA = "karma|<author> = count vote|<author>|<id>"
-
-
-def _calls(kind: type) -> dict[str, Any]:
-    """Return the public methods of a class with their parameters and what they are annotated with."""
-    methods = inspect.getmembers(kind, lambda member: inspect.isfunction(member) or isinstance(member, property))
-    return {
-        name: [
-            (p.name, p.kind, p.default, p.annotation)
-            for p in (() if isinstance(method, property) else inspect.signature(method).parameters.values())
-        ]
-        for name, method in methods
-        if not name.startswith("_")
-    }
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "only_one", "only_other"),
-    [
-        (Client, AsyncClient, set(), {"batches_sent"}),
-        (Client, Embedded, {"target", "server_id", "send", *SNAPSHOTS}, {"run", "follow", "settle", "unfollow"}),
-        (AsyncClient, AsyncEmbedded, {"target", "batches_sent", "send", *SNAPSHOTS}, set()),
-        (SyncBatch, EmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
-        (AsyncBatch, AsyncEmbeddedBatch, {"message", "reads", "has_writes", "take"}, set()),
-    ],
-)
-def test_all_have_the_same_calls(one: type, other: type, only_one: set[str], only_other: set[str]) -> None:
-    """Attributes that are no properties, such as `server_id` of some, are not seen here; test_clients.py reads them."""
-    calls, others = _calls(one), _calls(other)
-    assert calls.keys() - others.keys() == only_one
-    assert others.keys() - calls.keys() == only_other
-    for name in calls.keys() & others.keys() - {"send"}:
-        assert calls[name] == others[name], name
 
 
 def test_it_does_without_grpc() -> None:
@@ -107,7 +68,7 @@ def test_many_threads_share_a_store() -> None:
 
         assert max(pool.map(work, range(8))) == 8
         assert sum(int(value) for _, value in client.scan(prefix="karma|")) == 1600
-        client._engine._check()
+        client._store._engine._check()
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -128,6 +89,18 @@ def test_iterators_and_pages_lead_through_a_range(limit: int | None, reverse: bo
             page = client.scan_page(prefix="x|", reverse=reverse, resume_key=page.resume_key)
             sizes.append(len(page.rows))
         assert sizes == [ROWS_MAX] * 3
+
+
+def test_an_iterator_outlives_the_loop_that_it_was_begun_in() -> None:
+    with pequod.open() as client:
+        client.multi_put((b"x|%05d" % number, b"") for number in range(2 * ROWS_MAX))
+
+        async def begin() -> Iterator[tuple[bytes, bytes]]:
+            rows = client.scan_iter()
+            next(rows)
+            return rows
+
+        assert len(list(asyncio.run(begin()))) == 2 * ROWS_MAX - 1
 
 
 def test_a_batch_gives_a_result_for_each_command() -> None:
@@ -163,7 +136,7 @@ def test_a_watch_tells_what_happens() -> None:
         client.add_join("karma|<a>|<b>|x = copy other|<a>|<b>")
         with pytest.raises(WatchCompactedError):
             next(events)
-        assert not client._wakes
+        assert not client._store._wakes
 
 
 def test_watches_hear_of_other_threads_and_of_the_end() -> None:
@@ -191,7 +164,7 @@ def test_watches_hear_of_other_threads_and_of_the_end() -> None:
     assert heard[-1] == [b"closed"]
     told = [value for values in heard[:-1] for value in values]
     assert told == [b"%d" % number for number in range(len(told))], "in order, as far as it was taken before the end"
-    assert not client._wakes
+    assert not client._store._wakes
 
 
 async def test_an_asynchronous_watch() -> None:
@@ -232,10 +205,10 @@ def test_a_closed_store_refuses_calls_and_holds_nothing() -> None:
     for call in calls:
         with pytest.raises(ClosedError):
             call()
-    assert client._engine.count(b"", None) == 0
+    assert client._store._engine.count(b"", None) == 0
 
 
 def test_the_open_that_opens_files_is_left_alone() -> None:
-    names: dict[str, Any] = {}
+    names: dict[str, object] = {}
     exec("from pequod import *", names)
     assert "open" not in names

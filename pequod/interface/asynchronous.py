@@ -1,0 +1,383 @@
+"""The calls that all clients have: the only place that says their names, arguments and docstrings.
+
+client.scan(prefix="p|") -> AsyncCalls.scan -> Turn.scan, Turn.last_result    get, put, remove, scan, count
+client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               the others: a private method of each kind
+
+`Calls` in synchronous.py is generated from this file: `make interface`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+from pequod.calls import (
+    Data,
+    Join,
+    Page,
+    RangeRead,
+    Result,
+    Row,
+    WatchEvent,
+    Writes,
+    to_bytes,
+    to_columns,
+    to_doomed_range,
+    to_page_limit,
+    to_part_count,
+    to_range,
+    to_range_read,
+)
+from pequod.engine.base.rows import Rows
+from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
+from pequod.engine.shown.statistics import Statistics
+from pequod.errors import PequodError
+from pequod.interface.commands import Commands, Turn
+
+
+class AsyncCalls(ABC):
+    """The calls of a client whose callers await."""
+
+    #: Returns what the next command is added to; raises ClosedError once the client is closed.
+    _turn: Callable[[], Turn]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    @abstractmethod
+    def server_id(self) -> int:
+        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
+
+    @property
+    @abstractmethod
+    def revision(self) -> int:
+        """The revision in the latest reply; it grows with every change of base data and of joins."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
+
+    @abstractmethod
+    def batch(self) -> Commands:
+        """Return an empty batch of commands, to be sent together."""
+
+    # Data.
+
+    async def get(self, key: Data) -> bytes | None:
+        """Return the value of ``key``, None if there is no such key."""
+        turn = self._turn()
+        turn.get(key)
+        value: bytes | None = _outcome(await turn.last_result(len(key)))
+        return value
+
+    async def put(self, key: Data, value: Data) -> None:
+        """Write a base key.
+
+        Raises:
+            ComputedKeyError: An installed join computes it.
+        """
+        turn = self._turn()
+        turn.put(key, value)
+        _outcome(await turn.last_result(len(key) + len(value)))
+
+    async def remove(self, key: Data) -> bool:
+        """Remove a base key; tell whether it was there."""
+        turn = self._turn()
+        turn.remove(key)
+        removed: bool = _outcome(await turn.last_result(len(key)))
+        return removed
+
+    async def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
+        """Return the values of ``keys`` in their order, None for each that is absent.
+
+        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own.
+        """
+        return await self._multi_get([to_bytes(key) for key in keys])
+
+    async def multi_put(self, rows: Writes) -> None:
+        """Write many base keys at one moment, all or none.
+
+        Raises:
+            ComputedKeyError, InvalidKeyError, LimitExceededError: One of them is refused, so nothing is written.
+        """
+        await self._multi_put(*to_columns(rows))
+
+    async def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were.
+
+        Computed keys are left to their joins. A server does it in pieces, between which others have their turn; when
+        it takes longer than ``timeout_s``, what is removed by then stays so.
+        """
+        return await self._remove_range(*to_doomed_range(first, last, prefix))
+
+    async def scan(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        """Return the rows of ``[first, last)`` that start with ``prefix``, in key order; without ``last`` to the end.
+
+        More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
+        """
+        turn = self._turn()
+        turn.scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        rows: Rows = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
+        return list(zip(rows.keys, rows.values, strict=True))
+
+    async def scan_iter(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> AsyncGenerator[Row]:
+        """Yield the rows of a large range as they come; each chunk is exact at its own revision.
+
+        Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
+        """
+        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        async with aclosing(self._chunks(read)) as chunks:
+            async for keys, values in chunks:
+                for row in zip(keys, values, strict=True):
+                    yield row
+
+    async def scan_chunks(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        keys_only: bool = False,
+    ) -> AsyncGenerator[Rows]:
+        """Yield the rows of a large range in chunks, as columns: for those who have many and want them in bulk.
+
+        Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
+        """
+        read = to_range_read(first, last, prefix=prefix, keys_only=keys_only)
+        async with aclosing(self._chunks(read)) as chunks:
+            async for rows in chunks:
+                if rows.keys:
+                    yield rows
+
+    async def keys_iter(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
+        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True)
+        async with aclosing(self._chunks(read)) as chunks:
+            async for rows in chunks:
+                for key in rows.keys:
+                    yield key
+
+    async def keys(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[bytes]:
+        """Return the keys of a range; their values are not sent."""
+        return await self._keys(to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True))
+
+    async def scan_page(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+        resume_key: bytes | None = None,
+    ) -> Page:
+        """Return some rows of a range and the key to go on from: no more than ``limit``, or than fit into a chunk.
+
+        Args:
+            resume_key: That of the page before, to get the next one of the same range.
+        """
+        read = to_range_read(first, last, prefix=prefix, limit=to_page_limit(limit), reverse=reverse)
+        return await self._page(read if resume_key is None else read.resumed(resume_key))
+
+    async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
+        turn = self._turn()
+        turn.count(first, last, prefix=prefix)
+        count: int = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
+        return count
+
+    async def splits(
+        self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b""
+    ) -> list[bytes]:
+        """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
+
+        They ascend. What is held counts: a computed range that nobody has read yet is one part.
+
+        Raises:
+            ValueError: ``count`` is below 1.
+            LimitExceededError: There would be too many parts.
+        """
+        start, stop = to_range(first, last, prefix)
+        return await self._splits(start, stop, to_part_count(count))
+
+    async def watch(
+        self,
+        first: Data,
+        last: Data | None = None,
+        *,
+        rows: bool = False,
+        reconnect_s: float = 30.0,
+        progress_s: float | None = None,
+        after: WatchEvent | None = None,
+    ) -> AsyncGenerator[WatchEvent]:
+        """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
+
+        The first event comes as soon as the watch stands; with ``rows`` it holds the rows of the range, and each later
+        one the changes since the one before. A broken connection is made anew, and nothing is missed. Closing the
+        client meanwhile, from another task or thread, ends it with ClosedError.
+
+        Args:
+            rows: Give the rows first.
+            reconnect_s: How long to try to reach a server that went away.
+            after: Go on behind this event, which an earlier watch of the very same range gave: its changes are not
+                given again, and none is missed.
+            progress_s: After so long without a change, give an event without changes: nothing is missing up to its
+                revision.
+
+        Raises:
+            NotWatchableError: A join over the range is not push.
+            WatchCompactedError: Some changes are not kept any more, or the joins of the range changed: start again.
+            UnavailableError: The server cannot be reached.
+        """
+        start, stop = to_range(first, last)
+        events = self._watch(start, stop, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    # Joins and state.
+
+    async def add_join(self, text: str) -> list[Join]:
+        """Install the joins of ``text``, all or none; those that are installed already stay as they are.
+
+        Raises:
+            JoinError: With the place in ``text``, the reason and a hint.
+        """
+        return await self._add_join(text)
+
+    async def drop_join(self, name: str) -> None:
+        """Take out a join and its outputs."""
+        await self._drop_join(name)
+
+    async def joins(self) -> list[Join]:
+        """Return the installed joins, the earliest first."""
+        return await self._joins()
+
+    async def explain_join(self, name: str) -> JoinExplanation:
+        """Return how a join is evaluated and kept."""
+        return await self._explain_join(name)
+
+    async def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
+        """Return what a read of ``[first, last)`` would find and have to do."""
+        return await self._explain_range(*to_range(first, last))
+
+    async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
+        """Have what is computed of ``[first, last)`` forgotten, and what that was computed from; reads compute it anew.
+
+        Returns:
+            How many contexts were forgotten; more may have gone that depend on them.
+        """
+        return await self._invalidate_range(*to_range(first, last))
+
+    async def invalidate_join(self, name: str) -> int:
+        """Have everything that a join computed forgotten, as `invalidate_range` does."""
+        return await self._invalidate_join(name)
+
+    @abstractmethod
+    async def statistics(self) -> Statistics:
+        """Return counts of what is held and of what was done."""
+
+    # How a kind of client carries the calls out. Ranges, keys and limits are checked and converted.
+
+    @abstractmethod
+    async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]: ...
+
+    @abstractmethod
+    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None: ...
+
+    @abstractmethod
+    async def _remove_range(self, first: bytes, last: bytes | None) -> int: ...
+
+    @abstractmethod
+    def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]: ...
+
+    @abstractmethod
+    async def _keys(self, read: RangeRead) -> list[bytes]: ...
+
+    @abstractmethod
+    async def _page(self, read: RangeRead) -> Page: ...
+
+    @abstractmethod
+    async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]: ...
+
+    @abstractmethod
+    def _watch(
+        self,
+        first: bytes,
+        last: bytes | None,
+        *,
+        rows: bool,
+        reconnect_s: float,
+        progress_s: float | None,
+        after: WatchEvent | None,
+    ) -> AsyncGenerator[WatchEvent]: ...
+
+    @abstractmethod
+    async def _add_join(self, text: str) -> list[Join]: ...
+
+    @abstractmethod
+    async def _drop_join(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _joins(self) -> list[Join]: ...
+
+    @abstractmethod
+    async def _explain_join(self, name: str) -> JoinExplanation: ...
+
+    @abstractmethod
+    async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation: ...
+
+    @abstractmethod
+    async def _invalidate_range(self, first: bytes, last: bytes | None) -> int: ...
+
+    @abstractmethod
+    async def _invalidate_join(self, name: str) -> int: ...
+
+
+def _outcome(result: Result) -> Any:
+    """Return the result of a call, or raise it."""
+    if isinstance(result, PequodError):
+        # All calls of a failed batch share the exception; each starts its own traceback.
+        raise result.with_traceback(None)
+    return result

@@ -1,0 +1,287 @@
+"""The calls of a client, for callers that wait, from any thread.
+
+Generated from pequod/interface/asynchronous.py by `make interface`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from types import TracebackType
+from typing import Self
+
+from pequod.calls import (
+    Data,
+    Join,
+    Page,
+    Row,
+    WatchEvent,
+    Writes,
+    to_range,
+    to_range_read,
+)
+from pequod.engine.base.rows import Rows
+from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
+from pequod.engine.shown.statistics import Statistics
+from pequod.interface.asynchronous import AsyncCalls
+from pequod.interface.commands import Commands
+from pequod.interface.waiting import Waiter
+
+
+class Calls(ABC):
+    """The calls of a client whose callers wait; they may be in any thread."""
+
+    __slots__ = ("_calls", "_iterate", "_wait")
+
+    def __init__(self, calls: AsyncCalls, waiter: Waiter) -> None:
+        self._calls = calls
+        self._wait, self._iterate = (waiter.run, waiter.iterate)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def server_id(self) -> int:
+        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
+        return self._calls.server_id
+
+    @property
+    def revision(self) -> int:
+        """The revision in the latest reply; it grows with every change of base data and of joins."""
+        return self._calls.revision
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
+
+    @abstractmethod
+    def batch(self) -> Commands:
+        """Return an empty batch of commands, to be sent together."""
+
+    def get(self, key: Data) -> bytes | None:
+        """Return the value of ``key``, None if there is no such key."""
+        return self._wait(self._calls.get(key))
+
+    def put(self, key: Data, value: Data) -> None:
+        """Write a base key.
+
+        Raises:
+            ComputedKeyError: An installed join computes it.
+        """
+        self._wait(self._calls.put(key, value))
+
+    def remove(self, key: Data) -> bool:
+        """Remove a base key; tell whether it was there."""
+        return self._wait(self._calls.remove(key))
+
+    def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
+        """Return the values of ``keys`` in their order, None for each that is absent.
+
+        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own.
+        """
+        return self._wait(self._calls.multi_get(keys))
+
+    def multi_put(self, rows: Writes) -> None:
+        """Write many base keys at one moment, all or none.
+
+        Raises:
+            ComputedKeyError, InvalidKeyError, LimitExceededError: One of them is refused, so nothing is written.
+        """
+        self._wait(self._calls.multi_put(rows))
+
+    def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were.
+
+        Computed keys are left to their joins. A server does it in pieces, between which others have their turn; when
+        it takes longer than ``timeout_s``, what is removed by then stays so.
+        """
+        return self._wait(self._calls.remove_range(first, last, prefix=prefix))
+
+    def scan(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Row]:
+        """Return the rows of ``[first, last)`` that start with ``prefix``, in key order; without ``last`` to the end.
+
+        More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
+        """
+        return self._wait(self._calls.scan(first, last, prefix=prefix, limit=limit, reverse=reverse))
+
+    def scan_iter(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Generator[Row]:
+        """Yield the rows of a large range as they come; each chunk is exact at its own revision.
+
+        Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
+        """
+        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        with closing(self._iterate(self._calls._chunks(read))) as chunks:
+            for keys, values in chunks:
+                yield from zip(keys, values, strict=True)
+
+    def scan_chunks(
+        self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"", keys_only: bool = False
+    ) -> Generator[Rows]:
+        """Yield the rows of a large range in chunks, as columns: for those who have many and want them in bulk.
+
+        Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
+        """
+        read = to_range_read(first, last, prefix=prefix, keys_only=keys_only)
+        with closing(self._iterate(self._calls._chunks(read))) as chunks:
+            for rows in chunks:
+                if rows.keys:
+                    yield rows
+
+    def keys_iter(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Generator[bytes]:
+        """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
+        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True)
+        with closing(self._iterate(self._calls._chunks(read))) as chunks:
+            for rows in chunks:
+                yield from rows.keys
+
+    def keys(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[bytes]:
+        """Return the keys of a range; their values are not sent."""
+        return self._wait(self._calls.keys(first, last, prefix=prefix, limit=limit, reverse=reverse))
+
+    def scan_page(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        limit: int | None = None,
+        reverse: bool = False,
+        resume_key: bytes | None = None,
+    ) -> Page:
+        """Return some rows of a range and the key to go on from: no more than ``limit``, or than fit into a chunk.
+
+        Args:
+            resume_key: That of the page before, to get the next one of the same range.
+        """
+        return self._wait(
+            self._calls.scan_page(first, last, prefix=prefix, limit=limit, reverse=reverse, resume_key=resume_key)
+        )
+
+    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
+        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
+        return self._wait(self._calls.count(first, last, prefix=prefix))
+
+    def splits(self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> list[bytes]:
+        """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
+
+        They ascend. What is held counts: a computed range that nobody has read yet is one part.
+
+        Raises:
+            ValueError: ``count`` is below 1.
+            LimitExceededError: There would be too many parts.
+        """
+        return self._wait(self._calls.splits(count, first, last, prefix=prefix))
+
+    def watch(
+        self,
+        first: Data,
+        last: Data | None = None,
+        *,
+        rows: bool = False,
+        reconnect_s: float = 30.0,
+        progress_s: float | None = None,
+        after: WatchEvent | None = None,
+    ) -> Generator[WatchEvent]:
+        """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
+
+        The first event comes as soon as the watch stands; with ``rows`` it holds the rows of the range, and each later
+        one the changes since the one before. A broken connection is made anew, and nothing is missed. Closing the
+        client meanwhile, from another task or thread, ends it with ClosedError.
+
+        Args:
+            rows: Give the rows first.
+            reconnect_s: How long to try to reach a server that went away.
+            after: Go on behind this event, which an earlier watch of the very same range gave: its changes are not
+                given again, and none is missed.
+            progress_s: After so long without a change, give an event without changes: nothing is missing up to its
+                revision.
+
+        Raises:
+            NotWatchableError: A join over the range is not push.
+            WatchCompactedError: Some changes are not kept any more, or the joins of the range changed: start again.
+            UnavailableError: The server cannot be reached.
+        """
+        start, stop = to_range(first, last)
+        events = self._iterate(
+            self._calls._watch(start, stop, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after)
+        )
+        with closing(events):
+            yield from events
+
+    def add_join(self, text: str) -> list[Join]:
+        """Install the joins of ``text``, all or none; those that are installed already stay as they are.
+
+        Raises:
+            JoinError: With the place in ``text``, the reason and a hint.
+        """
+        return self._wait(self._calls.add_join(text))
+
+    def drop_join(self, name: str) -> None:
+        """Take out a join and its outputs."""
+        self._wait(self._calls.drop_join(name))
+
+    def joins(self) -> list[Join]:
+        """Return the installed joins, the earliest first."""
+        return self._wait(self._calls.joins())
+
+    def explain_join(self, name: str) -> JoinExplanation:
+        """Return how a join is evaluated and kept."""
+        return self._wait(self._calls.explain_join(name))
+
+    def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
+        """Return what a read of ``[first, last)`` would find and have to do."""
+        return self._wait(self._calls.explain_range(first, last))
+
+    def invalidate_range(self, first: Data, last: Data | None = None) -> int:
+        """Have what is computed of ``[first, last)`` forgotten, and what that was computed from; reads compute it anew.
+
+        Returns:
+            How many contexts were forgotten; more may have gone that depend on them.
+        """
+        return self._wait(self._calls.invalidate_range(first, last))
+
+    def invalidate_join(self, name: str) -> int:
+        """Have everything that a join computed forgotten, as `invalidate_range` does."""
+        return self._wait(self._calls.invalidate_join(name))
+
+    @abstractmethod
+    def statistics(self) -> Statistics:
+        """Return counts of what is held and of what was done."""
