@@ -20,7 +20,7 @@ from pequod.cli.app import app
 from tests.cli.conftest import Outcome
 from tests.forked import started_server
 from tests.server.certificates import Authority, Pair
-from tests.server.test_security_calls import ROLES
+from tests.server.roles import ROLES
 
 
 def pequod(*arguments: str, **environment: str) -> Outcome:

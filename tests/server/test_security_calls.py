@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,101 +11,17 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
-from pequod_proto.pequod_pb2_grpc import PequodStub
-from pequod_server import PequodServer, ServerConfig
+from pequod_proto.commands import FAILED, SCAN
+from pequod_server import PequodServer
 
 from pequod.escapes import shown
-from tests.server.plain import joined, outcomes_of, pieces_of
+from tests.server import roles
+from tests.server.roles import As, bearer
+
+# Fixtures of this module.
+access_file, server, stub = roles.access_file, roles.server, roles.stub
 
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
-ROLES = """
-[roles.web]
-read = ["t|", "p|"]
-write = ["p|", "s|"]
-
-[roles.author]
-read = ["s|", "p|"]
-join = ["t|", "o|mine|"]
-
-[roles.ann]
-read = ["t|ann|"]
-
-[roles.watch]
-admin = [""]
-
-[roles.driver]
-read = ["s|", "p|"]
-write = ["t|ann|"]
-admin = ["t|"]
-
-[roles.root]
-read = [""]
-write = [""]
-join = [""]
-admin = [""]
-
-[roles.nobody]
-"""
-
-
-def access_text(*names: str) -> str:
-    tokens = (f'[tokens.{name}]\nrole = "{name}"\nsha256 = "{sha256(name.encode()).hexdigest()}"\n' for name in names)
-    return ROLES + "".join(tokens)
-
-
-@pytest.fixture
-def access_file(tmp_path: Path) -> Path:
-    path = tmp_path / "access.toml"
-    path.write_text(access_text("web", "author", "ann", "watch", "driver", "root", "nobody"))
-    return path
-
-
-@pytest.fixture
-async def server(access_file: Path) -> AsyncIterator[PequodServer]:
-    config = ServerConfig(
-        listen="127.0.0.1:0", drain_s=0.5, access_file=access_file, chunk_bytes=10, reply_bytes_max=100
-    )
-    server = PequodServer(config)
-    server.port = await server.start()  # type: ignore[attr-defined]
-    for key in (b"p|bob|0001", b"p|bob|0002", b"s|ann|bob", b"secret"):
-        server.engine.put(key, b"value of " + key)
-    yield server
-    await server.stop()
-    server.engine._check()
-
-
-def _rewrite(path: Path, text: str | None) -> None:
-    """Put another file in the place of ``path``, as editors do; None for no file."""
-    if text is None:
-        path.unlink()
-    else:
-        scratch = path.with_suffix(".new")
-        scratch.write_text(text)
-        scratch.replace(path)
-
-
-def _bearer(token: str) -> tuple[tuple[str, str], ...]:
-    return (("authorization", f"Bearer {token}"),)
-
-
-class _As:
-    """The stub's calls with a token."""
-
-    def __init__(self, stub: Any, token: str) -> None:
-        self._stub = stub
-        self._metadata = _bearer(token)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: getattr(self._stub, name)(*arguments, metadata=self._metadata)
-
-
-@pytest.fixture
-async def stub(server: PequodServer) -> AsyncIterator[Any]:
-    async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:  # type: ignore[attr-defined]
-        yield PequodStub(channel)  # type: ignore[no-untyped-call]
-
-
 METHODS = list(pb.DESCRIPTOR.services_by_name["Pequod"].methods)
 REQUESTS = {
     "MultiGet": pb.MultiGetRequest(keys=[b"p|bob|0001"]),
@@ -151,14 +64,14 @@ async def _outcome(call: Any, request: Any, *, is_stream: bool) -> grpc.StatusCo
     "metadata",
     [
         (),
-        _bearer("guess"),
-        _bearer(""),
-        _bearer("root "),
-        _bearer("Root"),
+        bearer("guess"),
+        bearer(""),
+        bearer("root "),
+        bearer("Root"),
         (("authorization", "root"),),
         (("authorization", "Basic root"),),
-        (*_bearer("nobody"), *_bearer("root")),
-        _bearer(sha256(b"root").hexdigest()),
+        (*bearer("nobody"), *bearer("root")),
+        bearer(sha256(b"root").hexdigest()),
     ],
 )
 async def test_nobody_comes_in_without_a_token_that_is_known(
@@ -179,7 +92,7 @@ async def test_nobody_comes_in_without_a_token_that_is_known(
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 async def test_a_role_without_rights_may_do_nothing(stub: Any, method: Any) -> None:
-    root, nobody = _As(stub, "root"), _As(stub, "nobody")
+    root, nobody = As(stub, "root"), As(stub, "nobody")
     await root.AddJoin(pb.AddJoinRequest(text=TIMELINE))
     if method.name in ("ListJoins", "Stats", "ListBackfills"):
         await root.BeginBackfill(pb.BeginBackfillRequest(join="t"))
@@ -272,9 +185,9 @@ REFUSED = [
 async def test_what_a_role_may_not_do(
     stub: Any, server: PequodServer, token: str, name: str, request_: Any, right: str, first: bytes, last: bytes | None
 ) -> None:
-    await _As(stub, "root").AddJoin(pb.AddJoinRequest(text=TIMELINE))
+    await As(stub, "root").AddJoin(pb.AddJoinRequest(text=TIMELINE))
     revision = server.engine.revision
-    call = getattr(_As(stub, token), name)(request_)
+    call = getattr(As(stub, token), name)(request_)
     with pytest.raises(aio.AioRpcError) as caught:
         await (call.read() if isinstance(call, aio.UnaryStreamCall) else call)
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -288,7 +201,7 @@ async def test_what_a_role_may_not_do(
 
 
 async def test_admin_alone_reads_and_loads_no_data(stub: Any, server: PequodServer) -> None:
-    root, watch, driver = _As(stub, "root"), _As(stub, "watch"), _As(stub, "driver")
+    root, watch, driver = As(stub, "root"), As(stub, "watch"), As(stub, "driver")
     await root.AddJoin(pb.AddJoinRequest(text=TIMELINE))
     begun = (await root.BeginBackfill(pb.BeginBackfillRequest(join="t"))).backfill
     ids = {"id": begun.id, "join": "t"}
@@ -328,7 +241,7 @@ async def test_admin_alone_reads_and_loads_no_data(stub: Any, server: PequodServ
 
 
 async def test_what_roles_may_do(stub: Any) -> None:
-    web, author, ann = _As(stub, "web"), _As(stub, "author"), _As(stub, "ann")
+    web, author, ann = As(stub, "web"), As(stub, "author"), As(stub, "ann")
     assert [join.name for join in (await author.AddJoin(pb.AddJoinRequest(text=TIMELINE))).joins] == ["t"]
     await author.AddJoin(pb.AddJoinRequest(text="o|mine|<x:4>|<p> = copy p|<p>|<x>"))
     await web.Put(pb.PutRequest(key=b"p|bob|0003", value=b"new"))
@@ -347,18 +260,18 @@ async def test_what_roles_may_do(stub: Any) -> None:
     assert sum(len(chunk.keys) for chunk in chunks) == 3
     assert (await web.Remove(pb.RemoveRequest(key=b"s|ann|bob"))).removed
     await web.Explain(pb.ExplainRequest(range=pb.Range(first=b"t|ann|", last=b"t|ann}")))
-    await _As(stub, "watch").Explain(pb.ExplainRequest(join="t"))
-    await _As(stub, "watch").Explain(pb.ExplainRequest(range=pb.Range(first=b"")))
-    await _As(stub, "watch").Invalidate(pb.InvalidateRequest(join="t"))
+    await As(stub, "watch").Explain(pb.ExplainRequest(join="t"))
+    await As(stub, "watch").Explain(pb.ExplainRequest(range=pb.Range(first=b"")))
+    await As(stub, "watch").Invalidate(pb.InvalidateRequest(join="t"))
     await author.DropJoin(pb.DropJoinRequest(name="t"))
 
 
 async def test_lists_and_statistics_show_what_the_caller_may_see(stub: Any) -> None:
-    await _As(stub, "root").AddJoin(pb.AddJoinRequest(text=TIMELINE + "; z|<a> = copy p|<b>|<a>"))
+    await As(stub, "root").AddJoin(pb.AddJoinRequest(text=TIMELINE + "; z|<a> = copy p|<b>|<a>"))
 
     async def seen(token: str) -> tuple[list[str], list[str], list[bytes], int]:
-        joins = (await _As(stub, token).ListJoins(pb.ListJoinsRequest())).joins
-        stats = await _As(stub, token).Stats(pb.StatsRequest())
+        joins = (await As(stub, token).ListJoins(pb.ListJoinsRequest())).joins
+        stats = await As(stub, token).Stats(pb.StatsRequest())
         tables = [table.table for table in stats.tables]
         return [join.name for join in joins], [join.join for join in stats.joins], tables, stats.loose_keys
 
@@ -366,121 +279,3 @@ async def test_lists_and_statistics_show_what_the_caller_may_see(stub: Any) -> N
     assert await seen("web") == (["t"], ["t"], [b"p"], 0)
     assert await seen("ann") == ([], [], [], 0)
     assert await seen("author") == (["t"], ["t"], [b"p", b"s"], 0)
-
-
-async def _execute(stream: Any, kinds: list[int], arguments: list[bytes], numbers: tuple[int, ...] = ()) -> Any:
-    request = pb.ExecuteRequest(batch=5, kinds=bytes(kinds), arguments=arguments, numbers=numbers)
-    return joined(await pieces_of(stream, request))
-
-
-async def test_commands_of_a_batch_are_refused_alone(stub: Any, server: PequodServer) -> None:
-    stream = _As(stub, "web").Execute()
-    kinds = [PUT, GET, PUT, SCAN, GET, SCAN_LIMIT, SCAN_DOWN, COUNT, REMOVE, PUT, SCAN, SCAN_LIMIT, GET, COUNT, REMOVE]
-    arguments = [b"p|a|1", b"1", b"secret", b"t|x", b"no", b"p|", b"", b"p|a|1", b"p|", b"p|b", b"", b"p}"]
-    arguments += [b"p|", b"p}\0", b"s|ann|bob", b"", b"empty", b"p|a|", b"p|a}", b"s|", b"s}", b"p|none", b"p|", b"p}"]
-    arguments += [b"p|bob|0002"]
-    reply = await _execute(stream, kinds, arguments, (3, 4, 9))
-    expected = [OK, FAILED, FAILED, FAILED, OK, OK, FAILED, FAILED, OK, FAILED, OK, FAILED, ABSENT, OK, OK]
-    assert list(reply.statuses) == expected
-    assert (list(reply.values), list(reply.keys)) == ([b"1", b"1", b"1"], [b"p|a|1", b"p|a|1"])
-    assert list(reply.counts) == [1, 1, 3]
-    assert reply.batch == 5
-    shown = [(error.reason, error.facts["right"], bytes.fromhex(error.facts["first_hex"])) for error in reply.errors]
-    assert shown == [
-        ("PermissionDeniedError", right, first)
-        for right, first in [
-            ("read", b"secret"),
-            ("write", b"t|x"),
-            ("read", b"p|"),
-            ("read", b""),
-            ("read", b"p|"),
-            ("write", b""),
-            ("read", b"s|"),
-        ]
-    ]
-    assert all(error.code == grpc.StatusCode.PERMISSION_DENIED.value[0] for error in reply.errors)
-    assert server.engine.get(b"t|x") is None
-    assert server.engine.get(b"s|ann|bob") is None
-
-
-async def test_refused_and_failed_commands_keep_their_places(stub: Any) -> None:
-    await _As(stub, "root").AddJoin(pb.AddJoinRequest(text="p|all|<x:4>|<y> = copy p|<y>|<x>"))
-    stream = _As(stub, "web").Execute()
-    kinds = bytes([GET, PUT, GET, PUT, SCAN])
-    arguments = [b"a", b"p|all|0001|b", b"", b"b", b"p|", b"", b"p|", b"p}"]
-    pieces = await pieces_of(stream, pb.ExecuteRequest(kinds=kinds, arguments=arguments))
-    *refused, put, rows = outcomes_of(kinds, pieces)
-    assert (refused, put) == (["PermissionDeniedError", "ComputedKeyError", "PermissionDeniedError"], None)
-    assert isinstance(rows, list)
-    assert b"p|" in dict(rows)
-    limited = await _execute(
-        stream, [SCAN_DOWN, SCAN_LIMIT, SCAN_LIMIT], [b"", b"", b"p|", b"p}", b"s", b"t"], (5, 1, 7)
-    )
-    assert (list(limited.statuses), list(limited.counts)) == ([FAILED, OK, FAILED], [1]), "each its own limit"
-    refused = await _execute(stream, [GET, COUNT], [b"a", b"", b""])
-    assert list(refused.statuses) == [FAILED, FAILED], "a batch of which nothing is left"
-
-
-async def test_a_batch_that_does_not_fit_ends_the_stream_of_a_limited_role_too(stub: Any) -> None:
-    for token in ("web", "root"):
-        with pytest.raises(aio.AioRpcError) as caught:
-            await _execute(_As(stub, token).Execute(), [PUT, GET], [b"p|1", b""])
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-async def test_a_token_that_is_withdrawn_ends_streams_at_their_next_step(
-    stub: Any, server: PequodServer, access_file: Path
-) -> None:
-    web = _As(stub, "web").Execute()
-    root = _As(stub, "root").Execute()
-    for number in range(2000):
-        server.engine.put(b"p|long|%04d" % number, b"*" * 1000)
-    scan = _As(stub, "web").Scan(pb.ScanRequest(first=b"p|", last=b"p}"))
-    await scan.read()
-    for stream in (web, root):
-        assert list((await _execute(stream, [GET], [b"p|bob|0001"])).statuses) == [OK]
-    _rewrite(access_file, access_text("author"))
-    server.reload()
-    for stream in (web, root, scan):
-        with pytest.raises(aio.AioRpcError, match="withdrawn") as caught:
-            if stream is scan:
-                while await scan.read() is not aio.EOF:
-                    pass
-            else:
-                await _execute(stream, [GET], [b"p|bob|0001"])
-        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert len((await _As(stub, "author").ListJoins(pb.ListJoinsRequest())).joins) == 0
-
-
-async def test_rights_that_are_taken_away_are_gone_at_once(stub: Any, server: PequodServer, access_file: Path) -> None:
-    stream = _As(stub, "root").Execute()
-    assert list((await _execute(stream, [GET], [b"secret"])).statuses) == [OK]
-    _rewrite(access_file, access_text("root").replace('[roles.root]\nread = [""]', '[roles.root]\nread = ["p|"]'))
-    server.reload()
-    assert list((await _execute(stream, [GET], [b"secret"])).statuses) == [FAILED]
-
-
-async def test_a_changed_file_is_noticed_without_a_signal(stub: Any, access_file: Path) -> None:
-    _rewrite(access_file, access_text("web"))
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await _As(stub, "root").ListJoins(pb.ListJoinsRequest())
-            except aio.AioRpcError as error:
-                assert error.code() is grpc.StatusCode.UNAUTHENTICATED
-                return
-            await asyncio.sleep(0.01)
-
-
-@pytest.mark.parametrize("text", [None, "not toml [", '[roles.web]\nread = "t|"', ""])
-async def test_a_file_that_is_not_right_leaves_the_rules(
-    stub: Any, server: PequodServer, access_file: Path, caplog: pytest.LogCaptureFixture, text: str | None
-) -> None:
-    _rewrite(access_file, text)
-    server.reload()
-    if text == "":
-        with pytest.raises(aio.AioRpcError):
-            await _As(stub, "web").ListJoins(pb.ListJoinsRequest())
-        return
-    assert "the rules read before stay in force" in caplog.text
-    await _As(stub, "web").ListJoins(pb.ListJoinsRequest())

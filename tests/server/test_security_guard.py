@@ -22,7 +22,7 @@ from pequod import AsyncClient
 from pequod.cli.app import app
 from pequod.engine import Rows
 from pequod.errors import LimitExceededError, PermissionDeniedError, SettingError, UnauthenticatedError
-from tests.server.test_security_calls import access_text
+from tests.server.roles import access_text
 
 PAGE = (Path(__file__).parents[2] / "docs/security.md").read_text()
 

@@ -16,7 +16,7 @@ from pequod import AsyncClient, Client
 from pequod.client.credentials import Credentials
 from pequod.errors import PermissionDeniedError, SettingError, UnauthenticatedError, UnavailableError
 from tests.server.certificates import Authority, Pair
-from tests.server.test_security_calls import access_text
+from tests.server.roles import access_text
 
 ACCESS = access_text("web") + '[certificates."web.example.org"]\nrole = "web"\n[certificates.ann]\nrole = "ann"\n'
 
