@@ -26,6 +26,8 @@ import asyncpg
 import numpy as np
 from pequod_server.backing import parse_mappings
 from pequod_server.backing.postgres import PostgresStore
+from rich.console import Console
+from rich.table import Table
 
 from pequod.client import AsyncClient
 from pequod_bench.compare.postgres_cluster import started_cluster
@@ -126,6 +128,24 @@ class Report:
     def to_json(self) -> str:
         """Return everything as JSON."""
         return json.dumps(asdict(self), indent=2)
+
+    def print_table(self, console: Console) -> None:
+        """Print the table for a person."""
+        table = Table("", box=None)
+        for column in ("posts/s", "writes/s", "checks/s", "lag p50 ms", "p99 ms", "max ms", "catch-up s", "correct"):
+            table.add_column(column, justify="right")
+        table.add_row("database alone", f"{self.alone_posts_per_s:.0f}", f"{self.alone_writes_per_s:.0f}")
+        for found in self.feeds:
+            rates = (found.posts_per_s, found.writes_per_s, found.checks_per_s)
+            lags = (found.lag_p50_ms, found.lag_p99_ms, found.lag_max_ms)
+            table.add_row(
+                found.feed,
+                *(f"{rate:.0f}" for rate in rates),
+                *(f"{lag:.1f}" for lag in lags),
+                f"{found.catch_up_s:.2f}",
+                "yes" if found.correct else "NO",
+            )
+        console.print(table)
 
 
 class _Database:

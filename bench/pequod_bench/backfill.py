@@ -35,6 +35,8 @@ from pequod_spark.plan import read_from
 from pequod_spark.ranges import sorted_ranges
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
+from rich.console import Console
+from rich.table import Table
 
 from pequod.client import Client
 from pequod.engine import Rows
@@ -122,6 +124,21 @@ class Figures:
         """Return all figures as one object."""
         told = ("rows_per_s", "loaded_rows_per_s", "writes_per_s", "speedup")
         return json.dumps(asdict(self) | {name: getattr(self, name) for name in told})
+
+    def print_table(self, console: Console) -> None:
+        """Print all figures for a person."""
+        table = Table("what", "figure")
+        for what, figure in (
+            ("timeline rows", f"{self.rows:,}"),
+            ("Spark alone: computed and sorted", f"{self.materialise_s:.1f} s, {self.rows_per_s:,.0f} rows/s"),
+            ("backfill of a server, in all", f"{self.backfill_s:.1f} s"),
+            ("  of it sorting and loading", f"{self.load_s:.1f} s, {self.loaded_rows_per_s:,.0f} rows/s"),
+            ("writes meanwhile", f"{self.writes_per_s:,.0f} a second, the slowest {self.slowest_write_s * 1e3:.1f} ms"),
+            ("first check, cold", f"{self.cold_check_us:,.1f} us"),
+            ("first check, filled", f"{self.warm_check_us:,.1f} us, {self.speedup:.1f} times faster"),
+        ):
+            table.add_row(what, figure)
+        console.print(table)
 
 
 def base_rows(size: Size) -> tuple[list[bytes], list[bytes]]:

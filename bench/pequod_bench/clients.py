@@ -92,7 +92,27 @@ class Figures:
     client_cpu_us: float
 
 
-def run(settings: Settings, target: str | None, bars: ProgressBars) -> list[Figures]:
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All forms."""
+
+    forms: list[Figures]
+
+    def to_json(self) -> str:
+        """Return everything as one JSON object on one line."""
+        return json.dumps(asdict(self))
+
+    def print_table(self, console: Console) -> None:
+        """Print the table for a person."""
+        table = Table("form", box=None)
+        for column in ("operations/s", "client CPU an operation"):
+            table.add_column(column, justify="right")
+        for form in self.forms:
+            table.add_row(form.name, f"{form.operations_per_s:,.0f}", f"{form.client_cpu_us:.2f} µs")
+        console.print(table)
+
+
+def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
     """Measure every form against the server at ``target``, or one that is started for the run.
 
     Raises:
@@ -109,7 +129,7 @@ def run(settings: Settings, target: str | None, bars: ProgressBars) -> list[Figu
         factory = loop_factory(settings.loop) or asyncio.new_event_loop
         with Client(address, timeout_s=60.0, loop_factory=factory) as sync_client:
             figures += _measure(list(_sync_forms(sync_client)), settings, bars)
-    return figures
+    return Report(figures)
 
 
 def _measure(forms: Sequence[Form], settings: Settings, bars: ProgressBars) -> list[Figures]:
@@ -238,18 +258,3 @@ def _batches(
         under_way.append(batch.send_nowait())
     while under_way:
         _expect(call, under_way.popleft().result()[-1])
-
-
-def print_results(figures: Sequence[Figures], console: Console) -> None:
-    """Print the table for a person."""
-    table = Table("form", box=None)
-    for column in ("operations/s", "client CPU an operation"):
-        table.add_column(column, justify="right")
-    for form in figures:
-        table.add_row(form.name, f"{form.operations_per_s:,.0f}", f"{form.client_cpu_us:.2f} µs")
-    console.print(table)
-
-
-def to_json(figures: Sequence[Figures]) -> str:
-    """Return everything as one JSON object on one line."""
-    return json.dumps({"forms": [asdict(form) for form in figures]})

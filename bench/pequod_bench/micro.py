@@ -1,138 +1,59 @@
-"""The micro benchmarks' frame: a workload is a generator that times itself, sample by sample.
-
-    def put_new(scale: Scale) -> Samples:
-        engine = Engine()                            # prepared once, not timed
-        for start in count(0, RUN):
-            new = [...]                              # prepared for the sample, not timed
-            yield RUN, timed(engine.put, new)        # operations, nanoseconds
-
-A sample gives one figure, µs an operation; the table shows the least of them, the median and the 99th
-percentile.
-"""
+"""All micro benchmarks, and the table of what they took."""
 
 from __future__ import annotations
 
-import gc
 import json
-import statistics
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import count, islice
-from typing import Final, TypeVar
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.table import Table
 
-#: Operations and nanoseconds of each sample.
-Samples = Iterator[tuple[int, int]]
-
-clock: Final = time.perf_counter_ns
-#: Operations a sample, where a single one is too short for the clock.
-RUN: Final = 64
-
-_First = TypeVar("_First")
-_Second = TypeVar("_Second")
+from pequod_bench.micro_engine import ENGINE, SIZES
+from pequod_bench.micro_frame import Result, Scale, Size, Workload, measure
+from pequod_bench.micro_wire import HALVES, OVER_THE_WIRE, Wire
+from pequod_bench.process import started_server
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How large a run is."""
+class Report:
+    """What the rows took, and what has a size."""
 
-    #: Samples that count; a tenth as many go before them, unmeasured.
-    sample_count: int
-    #: Size of what a workload prepares, as a part of the full size.
-    part: float
+    workloads: list[Result]
+    sizes: list[Size]
 
-    def of(self, full_size: int) -> int:
-        """Return ``full_size`` at this scale, at least 2."""
-        return max(2, round(full_size * self.part))
+    def to_json(self) -> str:
+        """Return everything as one JSON object on one line."""
+        return json.dumps(asdict(self))
 
-
-FULL: Final = Scale(sample_count=300, part=1.0)
-SMOKE: Final = Scale(sample_count=3, part=0.05)
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """One row of the table."""
-
-    name: str
-    #: What one operation is.
-    operation: str
-    samples: Callable[[Scale], Samples]
+    def print_table(self, console: Console) -> None:
+        """Print the table for a person."""
+        table = Table("workload", "one operation is", box=None, title="µs an operation", title_justify="left")
+        for column in ("min", "median", "p99"):
+            table.add_column(column, justify="right")
+        for row in self.workloads:
+            figures = (f"{us:.2f}" for us in (row.min_us, row.median_us, row.p99_us))
+            table.add_row(row.name, row.operation, *figures)
+        console.print(table)
+        for size in self.sizes:
+            console.print(f"{size.name}: {size.bytes_each:.0f} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What one workload took, in µs an operation."""
-
-    name: str
-    operation: str
-    min_us: float
-    median_us: float
-    p99_us: float
-    sample_count: int
+def run(only: str, scale: Scale) -> Report:
+    """Measure the rows whose names hold ``only``."""
+    results = [measure(workload, scale) for workload in without_server() if only in workload.name]
+    if any(only in row.name for row in OVER_THE_WIRE):
+        with started_server() as (target, _), closing(Wire(target)) as wire:
+            results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]
+    return Report(results, [size(scale) for name, size in SIZES.items() if only in name])
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What something occupies."""
+def without_server() -> Iterator[Workload]:
+    """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
+    yield from (*ENGINE, *HALVES)
+    if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
+        from pequod_bench.micro_feed import FEED  # noqa: PLC0415 -- optional
 
-    name: str
-    bytes_each: float
-
-
-def measure(workload: Workload, scale: Scale) -> Result:
-    """Run one workload; the garbage collector rests meanwhile, as it does inside a server's batch."""
-    samples = workload.samples(scale)
-    for _ in islice(samples, max(1, scale.sample_count // 10)):
-        pass
-    gc.collect()
-    gc.disable()
-    try:
-        figures = sorted(nanos / operations / 1000 for operations, nanos in islice(samples, scale.sample_count))
-    finally:
-        gc.enable()
-    p99 = figures[min(len(figures) - 1, round(0.99 * len(figures)))]
-    return Result(workload.name, workload.operation, figures[0], statistics.median(figures), p99, len(figures))
-
-
-def timed(call: Callable[[_First, _Second], object], arguments: Iterable[tuple[_First, _Second]]) -> int:
-    """Make one call after the other; return the nanoseconds that all took."""
-    begun = clock()
-    for first, second in arguments:
-        call(first, second)
-    return clock() - begun
-
-
-def over_and_over(
-    call: Callable[[_First, _Second], object], arguments: Sequence[tuple[_First, _Second]], stride: int = 1
-) -> Samples:
-    """Make the calls in samples of `RUN`, and all of them again, for as long as samples are taken.
-
-    Args:
-        call: What is timed.
-        arguments: Of each call.
-        stride: How far apart those of successive calls are, to leave the order that the processor's cache likes.
-    """
-    for start in count(0, RUN):
-        yield RUN, timed(call, [arguments[(start + i) * stride % len(arguments)] for i in range(RUN)])
-
-
-def print_results(results: Sequence[Result], sizes: Sequence[Size], console: Console) -> None:
-    """Print the table for a person."""
-    table = Table("workload", "one operation is", box=None, title="µs an operation", title_justify="left")
-    for column in ("min", "median", "p99"):
-        table.add_column(column, justify="right")
-    for result in results:
-        figures = (f"{us:.2f}" for us in (result.min_us, result.median_us, result.p99_us))
-        table.add_row(result.name, result.operation, *figures)
-    console.print(table)
-    for size in sizes:
-        console.print(f"{size.name}: {size.bytes_each:.0f} bytes")
-
-
-def to_json(results: Sequence[Result], sizes: Sequence[Size]) -> str:
-    """Return everything as one JSON object on one line."""
-    return json.dumps({"workloads": [asdict(r) for r in results], "sizes": [asdict(s) for s in sizes]})
+        yield from FEED

@@ -15,7 +15,7 @@ from pequod_grammar import parse
 
 from pequod.engine import Engine, general_way
 from pequod_bench import keys
-from pequod_bench.micro import RUN, Samples, Scale, Size, Workload, clock, over_and_over, timed
+from pequod_bench.micro_frame import RUN, Samples, Scale, Size, Workload, clock, over_and_over, timed
 
 _TWEET: Final = b"x" * 140
 #: Rows of a table that is large.

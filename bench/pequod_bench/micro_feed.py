@@ -15,7 +15,7 @@ from pequod_server.backing.values import Kind
 from pequod_server.intake import Intake
 
 from pequod.engine import Engine
-from pequod_bench.micro import Samples, Scale, Workload, clock
+from pequod_bench.micro_frame import Samples, Scale, Workload, clock
 
 _MAPPINGS: Final = parse_mappings("""
 [[mapping]]

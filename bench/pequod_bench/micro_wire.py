@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cache, partial
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from grpc import aio
 from pequod_grammar import parse
@@ -22,7 +22,7 @@ from pequod.client.columns import Columns
 from pequod.client.columns import decode as decode_reply
 from pequod.engine import Engine
 from pequod_bench import keys
-from pequod_bench.micro import Samples, Scale, Workload, clock
+from pequod_bench.micro_frame import Samples, Scale, Workload, clock
 
 #: Timelines, all of one poster with so many posts.
 _USERS: Final = 1_000
@@ -34,8 +34,8 @@ _RUN: Final = 256
 #: Different batches of checks that are sent in turn.
 _TURNS: Final = 16
 
-#: Runs one sample and tells its operations.
-Step = Callable[[AsyncClient, int], Awaitable[int]]
+#: Runs one sample and returns the number of its operations.
+Step = Callable[["Wire", int], Awaitable[int]]
 
 
 @cache
@@ -119,38 +119,73 @@ def _puts(turn: int) -> Columns:
     return columns
 
 
-async def _execute(size: int, client: AsyncClient, number: int) -> int:
-    await _send(client, number, size)
+async def _execute(size: int, wire: Wire, number: int) -> int:
+    await _send(wire, number, size)
     return size
 
 
-async def _pipeline(client: AsyncClient, number: int) -> int:
-    await asyncio.gather(*(_send(client, number + i, _RUN) for i in range(4)))
+async def _pipeline(wire: Wire, number: int) -> int:
+    await asyncio.gather(*(_send(wire, number + i, _RUN) for i in range(4)))
     return 4 * _RUN
 
 
-def _send(client: AsyncClient, number: int, size: int) -> asyncio.Future[list[Result]]:
-    batch = client.batch()
+def _send(wire: Wire, number: int, size: int) -> asyncio.Future[list[Result]]:
+    batch = wire.client.batch()
     checks = _checks(number % _TURNS, size)
     batch.kinds, batch.arguments = checks.kinds, checks.arguments
     return batch.send()
 
 
-async def _get(client: AsyncClient, number: int) -> int:
-    await client.get(keys.post_key(1, number % _POSTS))
+async def _get(wire: Wire, number: int) -> int:
+    await wire.client.get(keys.post_key(1, number % _POSTS))
     return 1
 
 
-async def _gather(client: AsyncClient, number: int) -> int:
-    await asyncio.gather(*(client.get(keys.post_key(1, (number + i) % _POSTS)) for i in range(1000)))
+async def _gather(wire: Wire, number: int) -> int:
+    await asyncio.gather(*(wire.client.get(keys.post_key(1, (number + i) % _POSTS)) for i in range(1000)))
     return 1000
 
 
-async def _scan_all(client: AsyncClient, _: int) -> int:
+async def _scan_all(wire: Wire, _: int) -> int:
     rows = 0
-    async for _row in client.scan_iter(b"t|", b"t}"):
+    async for _row in wire.client.scan_iter(b"t|", b"t}"):
         rows += 1
     return rows
+
+
+async def _unary_get(wire: Wire, number: int) -> int:
+    await wire.stub.Get(GetRequest(key=keys.post_key(1, number % _POSTS)))
+    return 1
+
+
+async def _unary_scan(wire: Wire, number: int) -> int:
+    first, last = _checks(number % _TURNS, 1).arguments
+    async for _chunk in wire.stub.Scan(ScanRequest(first=first, last=last)):
+        pass
+    return 1
+
+
+class Row(NamedTuple):
+    """A row that needs a server."""
+
+    name: str
+    operation: str
+    step: Step
+
+
+#: With a server.
+OVER_THE_WIRE: Final = (
+    Row("unary Get", "a call, one after the other", _unary_get),
+    Row("unary Scan", "a check, one after the other", _unary_scan),
+    Row("client.get", "a call, one after the other", _get),
+    Row("client.get, 1,000 at once", "a call", _gather),
+    *(
+        Row(f"Execute, {size} a message", "a check, one message at a time", partial(_execute, size))
+        for size in (1, 16, 256)
+    ),
+    Row("Execute, 4 x 256 at once", "a check", _pipeline),
+    Row("client.scan_iter", f"a row of {_USERS * _POSTS:,}", _scan_all),
+)
 
 
 class Wire:
@@ -158,51 +193,31 @@ class Wire:
 
     def __init__(self, target: str) -> None:
         self._runner = asyncio.Runner()
-        self._client = AsyncClient(target)
+        self.client = AsyncClient(target)
         self._channel = self._runner.run(_channel(target))
-        self._stub = PequodStub(self._channel)  # type: ignore[no-untyped-call]
+        self.stub = PequodStub(self._channel)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Close the connections and the loop."""
-        self._runner.run(self._client.close())
+        self._runner.run(self.client.close())
         self._runner.run(self._channel.close())
         self._runner.close()
 
     def workloads(self) -> Iterator[Workload]:
-        """Fill the server, which must be empty, and yield the rows of the table."""
+        """Fill the server, which must be empty, and yield the rows."""
         self._runner.run(self._fill())
-        yield Workload("unary Get", "a call, one after the other", self._over(self._unary_get))
-        yield Workload("unary Scan", "a check, one after the other", self._over(self._unary_scan))
-        yield Workload("client.get", "a call, one after the other", self._over(_get))
-        yield Workload("client.get, 1,000 at once", "a call", self._over(_gather))
-        for size in (1, 16, 256):
-            step = partial(_execute, size)
-            yield Workload(f"Execute, {size} a message", "a check, one message at a time", self._over(step))
-        yield Workload("Execute, 4 x 256 at once", "a check", self._over(_pipeline))
-        yield Workload("client.scan_iter", f"a row of {_USERS * _POSTS:,}", self._over(_scan_all))
+        for name, operation, step in OVER_THE_WIRE:
+            yield Workload(name, operation, partial(self._samples, step))
 
     async def _fill(self) -> None:
-        await self._client.add_join(keys.PUSH_JOIN)
-        batch = self._client.batch()
+        await self.client.add_join(keys.PUSH_JOIN)
+        batch = self.client.batch()
         _fill(batch)
         await batch.send()
 
-    def _over(self, step: Step) -> Callable[[Scale], Samples]:
-        def samples(_: Scale) -> Samples:
-            for number in count():
-                yield self._runner.run(_timed(step(self._client, number)))
-
-        return samples
-
-    async def _unary_get(self, _: AsyncClient, number: int) -> int:
-        await self._stub.Get(GetRequest(key=keys.post_key(1, number % _POSTS)))
-        return 1
-
-    async def _unary_scan(self, _: AsyncClient, number: int) -> int:
-        first, last = _checks(number % _TURNS, 1).arguments
-        async for _chunk in self._stub.Scan(ScanRequest(first=first, last=last)):
-            pass
-        return 1
+    def _samples(self, step: Step, _: Scale) -> Samples:
+        for number in count():
+            yield self._runner.run(_timed(step(self, number)))
 
 
 async def _timed(step: Awaitable[int]) -> tuple[int, int]:

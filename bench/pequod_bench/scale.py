@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 
 from rich.console import Console
@@ -19,7 +19,7 @@ from pequod_bench.progress import ProgressBars
 from pequod_bench.scale_point import Point, ScaleError, Size, measure
 
 
-def measure_all(sizes: Sequence[Size], bars: ProgressBars) -> list[Point]:
+def measure_all(sizes: Sequence[Size], bars: ProgressBars) -> Report:
     """Measure each size in a fresh process.
 
     Raises:
@@ -40,34 +40,40 @@ def measure_all(sizes: Sequence[Size], bars: ProgressBars) -> list[Point]:
                         "if memory ran out, take fewer entries"
                     ) from error
             advance(1)
-    return points
+    return Report(points)
 
 
-def to_json(points: Sequence[Point]) -> str:
-    """Return all points as one JSON object on one line."""
-    return json.dumps({"points": [asdict(point) for point in points]})
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All points."""
 
+    points: list[Point]
 
-def print_points(points: Sequence[Point], console: Console) -> None:
-    """Print the table for a person."""
-    table = Table("users", box=None, pad_edge=False, collapse_padding=True)
-    for column in ("entries", "check", "first", "fan-out", "log", "B/entry", "B/timeline", "pause", "memory"):
-        table.add_column(column, justify="right")
-    for point in points:
-        table.add_row(
-            f"{point.users:,}",
-            f"{point.entries:,}",
-            f"{point.check_us:.2f}",
-            f"{point.first_check_row_us:.2f}",
-            f"{point.fan_out_entry_us:.2f}",
-            f"{point.check_after_subscribe_us:.1f}",
-            f"{point.bytes_per_entry:.0f}",
-            f"{point.bytes_per_timeline:,.0f}",
-            f"{point.pause_ms_max:.1f}",
-            f"{point.rss_mib:,.0f}",
+    def to_json(self) -> str:
+        """Return everything as one JSON object on one line."""
+        return json.dumps(asdict(self))
+
+    def print_table(self, console: Console) -> None:
+        """Print the table for a person."""
+        table = Table("users", box=None, pad_edge=False, collapse_padding=True)
+        for column in ("entries", "check", "first", "fan-out", "log", "B/entry", "B/timeline", "pause", "memory"):
+            table.add_column(column, justify="right")
+        for point in self.points:
+            table.add_row(
+                f"{point.users:,}",
+                f"{point.entries:,}",
+                f"{point.check_us:.2f}",
+                f"{point.first_check_row_us:.2f}",
+                f"{point.fan_out_entry_us:.2f}",
+                f"{point.check_after_subscribe_us:.1f}",
+                f"{point.bytes_per_entry:.0f}",
+                f"{point.bytes_per_timeline:,.0f}",
+                f"{point.pause_ms_max:.1f}",
+                f"{point.rss_mib:,.0f}",
+            )
+        console.print(table)
+        console.print(
+            "[dim]µs of CPU for a check of three rows, a row of a first check, an entry of a fan-out, a check with a "
+            "subscription in its log; bytes beside the tweets; the collector's longest pause in ms; the process in "
+            "MiB[/]"
         )
-    console.print(table)
-    console.print(
-        "[dim]µs of CPU for a check of three rows, a row of a first check, an entry of a fan-out, a check with a "
-        "subscription in its log; bytes beside the tweets; the collector's longest pause in ms; the process in MiB[/]"
-    )

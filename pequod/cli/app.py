@@ -13,8 +13,10 @@ from pequod.cli import (
     backfill,
     backing,
     bench,
-    bench_backing,
+    bench_compare,
     bench_engine,
+    bench_server,
+    bench_twip,
     config,
     data,
     inspect,
@@ -95,8 +97,8 @@ spark.add_typer(spark_load.app)
 spark.add_typer(spark_workloads.app)
 app.add_typer(spark, name="spark")
 app.add_typer(backfill.app, name="backfill")
-bench.app.add_typer(bench_engine.app)
-bench.app.add_typer(bench_backing.app)
+for benchmarks in (bench_twip, bench_engine, bench_server, bench_compare):
+    bench.app.add_typer(benchmarks.app)
 app.add_typer(bench.app, name="bench")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pequod_bench.micro import SMOKE, Workload, measure
+from pequod_bench.micro_frame import SMOKE, Workload, measure
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -3,7 +3,7 @@
     b"p" -> Relations   table p|   outputs: none         readers: a site of the timeline join
     b"t" -> Relations   table t|   outputs: timeline     readers: none       watches: of t|ann|
 
-A table itself knows nothing of this. One look-up by name finds both (bench row: put).
+A table itself knows nothing of this. One look-up by name finds both (bench row: put, old key).
 """
 
 from __future__ import annotations

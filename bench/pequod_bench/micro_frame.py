@@ -1,0 +1,116 @@
+"""The micro benchmarks' frame: a workload is a generator that times itself, sample by sample.
+
+    def put_new(scale: Scale) -> Samples:
+        engine = Engine()                            # prepared once, not timed
+        for start in count(0, RUN):
+            new = [...]                              # prepared for the sample, not timed
+            yield RUN, timed(engine.put, new)        # operations, nanoseconds
+
+A sample gives one figure, µs an operation; the table shows the least of them, the median and the 99th
+percentile.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Final, TypeVar
+
+#: Operations and nanoseconds of each sample.
+Samples = Iterator[tuple[int, int]]
+
+clock: Final = time.perf_counter_ns
+#: Operations a sample, where a single one is too short for the clock.
+RUN: Final = 64
+
+_First = TypeVar("_First")
+_Second = TypeVar("_Second")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a run is."""
+
+    #: Samples that count; a tenth as many go before them, unmeasured.
+    sample_count: int
+    #: Size of what a workload prepares, as a part of the full size.
+    part: float
+
+    def of(self, full_size: int) -> int:
+        """Return ``full_size`` at this scale, at least 2."""
+        return max(2, round(full_size * self.part))
+
+
+FULL: Final = Scale(sample_count=300, part=1.0)
+SMOKE: Final = Scale(sample_count=3, part=0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One row of the table."""
+
+    name: str
+    #: What one operation is.
+    operation: str
+    samples: Callable[[Scale], Samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one workload took, in µs an operation."""
+
+    name: str
+    operation: str
+    min_us: float
+    median_us: float
+    p99_us: float
+    sample_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What something occupies."""
+
+    name: str
+    bytes_each: float
+
+
+def measure(workload: Workload, scale: Scale) -> Result:
+    """Run one workload; the garbage collector rests meanwhile, as it does inside a server's batch."""
+    samples = workload.samples(scale)
+    for _ in islice(samples, max(1, scale.sample_count // 10)):
+        pass
+    gc.collect()
+    gc.disable()
+    try:
+        figures = sorted(nanos / operations / 1000 for operations, nanos in islice(samples, scale.sample_count))
+    finally:
+        gc.enable()
+    p99 = figures[min(len(figures) - 1, round(0.99 * len(figures)))]
+    return Result(workload.name, workload.operation, figures[0], statistics.median(figures), p99, len(figures))
+
+
+def timed(call: Callable[[_First, _Second], object], arguments: Iterable[tuple[_First, _Second]]) -> int:
+    """Make one call after the other; return the nanoseconds that all took."""
+    begun = clock()
+    for first, second in arguments:
+        call(first, second)
+    return clock() - begun
+
+
+def over_and_over(
+    call: Callable[[_First, _Second], object], arguments: Sequence[tuple[_First, _Second]], stride: int = 1
+) -> Samples:
+    """Make the calls in samples of `RUN`, and all of them again, for as long as samples are taken.
+
+    Args:
+        call: What is timed.
+        arguments: Of each call.
+        stride: How far apart those of successive calls are, to leave the order that the processor's cache likes.
+    """
+    for start in count(0, RUN):
+        yield RUN, timed(call, [arguments[(start + i) * stride % len(arguments)] for i in range(RUN)])
