@@ -21,11 +21,7 @@ Rows(keys=[b't|ann|120|bob'], values=[b'again'])
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from itertools import islice
-from operator import lt
-from typing import Final, NoReturn
 
 from pequod.engine.base.presence import Part
 from pequod.engine.base.rows import Rows
@@ -33,7 +29,7 @@ from pequod.engine.base.store import Store
 from pequod.engine.joins.compiled import Join
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits
-from pequod.engine.joins.relations import Directory, Relations
+from pequod.engine.joins.relations import Directory
 from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Memory
 from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
@@ -52,10 +48,11 @@ from pequod.engine.shown.explain import (
     explain_join,
 )
 from pequod.engine.shown.statistics import Statistics, collect
+from pequod.engine.writes.admission import Admission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Changes
-from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, MissingError
+from pequod.language.errors import MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER, JoinSpec
 
@@ -93,7 +90,6 @@ class Engine:
         #: Grows with every change of base data and of joins, and when something is invalidated.
         self.revision = 0
         self._key_bytes_max = key_bytes_max
-        self._value_bytes_max = value_bytes_max
         self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
         self._store = Store()
         self._directory = Directory(self._store)
@@ -102,6 +98,7 @@ class Engine:
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
         self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
+        self._admission = Admission(self._store, self._directory, self._memory, key_bytes_max, value_bytes_max)
         self._hits = Hits(memory_limit)
         self._view_by_last = self._hits.by_last
         self._story = Story()
@@ -138,19 +135,16 @@ class Engine:
         Cost:
             O(key length), plus 0.4 µs or so for each computed key that changes.
         """
-        if not 0 < len(key) <= self._key_bytes_max:
-            self._refuse_sizes(key)
-        if len(value) > self._value_bytes_quick:
-            self._weigh_sooner(key, value)
+        if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_quick:
+            self._admission.check_sizes(key, value)
         at = key.find(DELIMITER)
         if at < 0:
-            self._put_loose(key, value)
+            self._admission.make_room(key, value, self.revision)
+            self._write_loose(key, value)
             return
-        relations = self._relations.get(key[:at]) or self._make_table(key, value)
-        if relations.is_owned:
-            self._refuse_owned(relations, key)
-        if self.revision >= self.ledger.weigh_at:
-            self._memory.admit(self.revision, self._growth(key, value))
+        relations = self._relations.get(key[:at])
+        if relations is None or relations.is_owned or self.revision >= self.ledger.weigh_at:
+            relations = self._admission.admit(key, value, self.revision)
         old = relations.table.put(key, value)
         if old == value:
             return
@@ -167,8 +161,7 @@ class Engine:
             ComputedKeyError: An installed join computes this key.
             BackedKeyError: A database owns this key.
         """
-        if not 0 < len(key) <= self._key_bytes_max:
-            self._refuse_sizes(key)
+        self._admission.check_sizes(key)
         at = key.find(DELIMITER)
         if at < 0:
             old = self._store.remove_loose(key)
@@ -181,7 +174,7 @@ class Engine:
         if relations is None:
             return False
         if relations.is_owned:
-            self._refuse_owned(relations, key)
+            self._admission.refuse_owned(relations, key)
         is_there = self._changes.set_base(relations, key, None)
         self.revision += is_there
         return is_there
@@ -298,42 +291,15 @@ class Engine:
             That of `put` for each row; for ascending keys of tables that nobody watches and whose readers have nothing
             materialised, a quarter of it (bench row: put run).
         """
-        for key, value in zip(keys, values, strict=True):
-            if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_max:
-                self._refuse_sizes(key, value)
-        ascends = all(map(lt, keys, islice(keys, 1, None)))
-        start = 0
-        runs: list[tuple[bytes | None, int, int]] = []
-        while start < len(keys):
-            name, delimiter, _ = keys[start].partition(DELIMITER)
-            stop = bisect_left(keys, name + _TABLE_END, start) if delimiter and ascends else start + 1
-            runs.append((name if delimiter else None, start, stop))
-            related = self._relations.get(name) if delimiter else None
-            if related is not None and related.is_owned:
-                for key in keys[start:stop]:
-                    self._refuse_owned(related, key)
-            start = stop
-        self._admit_all(keys, values)
-        for table_name, start, stop in runs:
-            if table_name is None:
+        for name, start, stop in self._admission.admit_all(keys, values, self.revision):
+            if name is None:
                 self._write_loose(keys[start], values[start])
                 continue
-            relations = self._directory.at(table_name)
-            if ascends:
+            relations = self._directory.at(name)
+            if stop - start > 1:
                 self.revision += self._changes.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
                 self.revision += self._changes.set_base(relations, keys[start], values[start])
-
-    def _admit_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        if self.ledger.limit_bytes >= UNLIMITED:
-            return
-        growth_bytes = len(keys) * ROW + sum(map(len, keys)) + sum(map(len, values))
-        if not self._memory.has_room(self.revision, growth_bytes):
-            # Some may be there already.
-            rows = dict(zip(keys, values, strict=True))
-            self._memory.admit(self.revision, sum(self._growth(key, value) for key, value in rows.items()))
-        # How much that is was not foreseen at the last weighing.
-        self.ledger.weigh_next()
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Tell whether a database owns the key, so that a put of it would raise BackedKeyError.
@@ -341,15 +307,7 @@ class Engine:
         Raises:
             InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
         """
-        if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_max:
-            self._refuse_sizes(key, value)
-        name, delimiter, _ = key.partition(DELIMITER)
-        relations = self._relations.get(name) if delimiter else None
-        if relations is None:
-            return False
-        if relations.outputs:
-            self._refuse_owned(relations, key)
-        return relations.table.presence is not None
+        return self._admission.is_of_database(key, value)
 
     def remove_range(self, first: bytes, last: bytes | None, limit: int | None = None) -> list[bytes]:
         """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
@@ -365,10 +323,7 @@ class Engine:
         """
         if last is not None and first >= last:
             return []
-        for table in self._store.backed:
-            start, stop = table.clip(first, last)
-            if start < stop:
-                raise BackedKeyError(start)
+        self._admission.refuse_range(first, last)
         keys = self._store.slice(first, last, limit).keys
         for key in keys:
             self.remove(key)
@@ -635,22 +590,16 @@ class Engine:
             goal_bytes: What everything may take in the end.
             step_bytes: How much may go now, or a little more.
         """
-        ledger = self.ledger
-        before_bytes = ledger.total_bytes
         self._reads.begin()
-        self._memory.shrink(max(goal_bytes, before_bytes - step_bytes))
-        return goal_bytes < ledger.total_bytes <= before_bytes - step_bytes
+        return self._memory.shrink_some(goal_bytes, step_bytes)
 
     def evict(self, count: int) -> int:
         """Forget so many of the least recently used contexts and loaded parts, or a few more; return how many.
 
         What was computed from something goes with it. What is watched or pinned stays, and all that it depends on.
         """
-        ledger = self.ledger
-        before = ledger.evictable_count
         self._reads.begin()
-        self._memory.evict(lambda: before - ledger.evictable_count >= count)
-        return before - ledger.evictable_count
+        return self._memory.evict_some(count)
 
     def invalidate(self, first: bytes, last: bytes | None) -> int:
         """Forget what is computed of a range, and what that was computed from; reads compute it anew.
@@ -685,46 +634,11 @@ class Engine:
             assert isinstance(victim, Part), "nothing else is evicted"
             self._backed.evict(victim)
 
-    def _make_table(self, key: bytes, value: bytes) -> Relations:
-        if self.revision >= self.ledger.weigh_at:
-            # Of a put that is refused, no table is to be left.
-            self._memory.admit(self.revision, self._growth(key, value))
-        return self._directory.at(key.partition(DELIMITER)[0])
-
-    def _put_loose(self, key: bytes, value: bytes) -> None:
-        if self.revision >= self.ledger.weigh_at:
-            self._memory.admit(self.revision, self._growth(key, value))
-        self._write_loose(key, value)
-
     def _write_loose(self, key: bytes, value: bytes) -> None:
         old = self._store.put_loose(key, value)
         if old != value:
             self.revision += 1
             self._directory.tell_loose(key, old, value)
-
-    def _weigh_sooner(self, key: bytes, value: bytes) -> None:
-        if len(value) > self._value_bytes_max:
-            self._refuse_sizes(key, value)
-        self.ledger.weigh_sooner(len(value) // VALUE_STEP)
-
-    def _growth(self, key: bytes, value: bytes) -> int:
-        """Return by how much a put makes the store grow."""
-        old = self._store.get(key)
-        return len(value) + (ROW + len(key) if old is None else -len(old))
-
-    def _refuse_sizes(self, key: bytes, value: bytes = b"") -> NoReturn:
-        if not key:
-            raise InvalidKeyError(key, "it is empty")
-        if len(key) > self._key_bytes_max:
-            raise LimitExceededError("key_bytes_max", len(key), self._key_bytes_max)
-        raise LimitExceededError("value_bytes_max", len(value), self._value_bytes_max)
-
-    def _refuse_owned(self, relations: Relations, key: bytes) -> None:
-        for join in relations.outputs:
-            if join.match_output(key):
-                raise ComputedKeyError(key, join.info.name)
-        if relations.table.presence is not None:
-            raise BackedKeyError(key)
 
     def _check(self) -> None:
         self._store._check()
@@ -732,24 +646,7 @@ class Engine:
         self._catalog._check()
         self.backfills._check()
         self._memory._check()
-        self._check_ledger()
+        self._catalog._check_ledger()
+        assert self.ledger.part_count == self._backed.part_count
         self._hits._check()
         self._story._check()
-
-    def _check_ledger(self) -> None:
-        contexts = {status.context: None for join in self._catalog for status in join.coverage}
-        ledger = self.ledger
-        assert ledger.context_count == len(contexts)
-        assert ledger.part_count == self._backed.part_count
-        assert ledger.range_count == sum(len(context.ranges) for context in contexts)
-        assert ledger.entry_count == sum(len(context.rows) for context in contexts)
-        assert ledger.row_bytes == sum(context.row_bytes for context in contexts)
-        assert ledger.state_bytes == sum(context.state_bytes for context in contexts)
-        assert ledger.log_bytes == sum(context.log_bytes for context in contexts)
-        assert all(not context.log_bytes or context.log for context in contexts)
-        sites = [site for join in self._catalog for sites in join.sites for site in sites]
-        assert ledger.updater_bytes == sum(site.count_bytes() for site in sites)
-
-
-#: The first byte above the delimiter: behind a table's name, above all its keys.
-_TABLE_END: Final = bytes((DELIMITER[0] + 1,))

@@ -394,7 +394,7 @@ class TestRefusals:
 
     def test_rows_that_are_put_together_are_put_all_or_not_at_all(self) -> None:
         engine = engine_with("b|<x> = copy a|<x>")
-        engine._value_bytes_max = 2
+        engine._admission.value_bytes_max = 2
         refused = [(b"b|1", b"", ComputedKeyError), (b"", b"", InvalidKeyError), (b"a|1", b"123", LimitExceededError)]
         for key, value, error in refused:
             with pytest.raises(error):

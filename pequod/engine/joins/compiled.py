@@ -51,6 +51,7 @@ class CompiledJoin:
         "counters",
         "first",
         "info",
+        "is_quiet",
         "is_unique",
         "last",
         "ledger",
@@ -80,6 +81,8 @@ class CompiledJoin:
         #: What has a lower one is evicted first.
         self.priority = priority
         self.counters = JoinCounters()
+        #: All sources are tables that clients write, and nothing follows the rows: see `Relations.review`.
+        self.is_quiet = False
         #: The range of all output keys.
         self.first = spec.output.literal_prefix
         end = prefix_end(self.first)

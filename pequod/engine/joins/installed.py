@@ -81,7 +81,8 @@ class InstalledJoin(CompiledJoin):
     Invariants:
         1. ``contexts`` holds the live contexts of a push join by prefix, ``coverage`` the status ranges of all.
         2. ``sites[i]`` holds one site per plan in use, for source i; ``_sites_at`` the same by level.
-        3. ``is_followed`` is true if and only if its table is watched or other joins read its outputs.
+        3. ``is_followed`` is true if and only if its table is watched or other joins read its outputs; ``is_quiet`` if
+           it is not, and ``reads_tables``.
     """
 
     __slots__ = (

@@ -41,12 +41,14 @@ class Relations:
         self.is_owned = bool(self.outputs) or self.table.presence is not None
         for join in self.outputs:
             join.is_followed = self.watches.count > 0 or bool(join.downstreams)
+            join.is_quiet = join.reads_tables and not join.is_followed
 
     def _check(self) -> None:
         assert self.is_owned == (bool(self.outputs) or self.table.presence is not None), "invariant 1"
         assert self.table.presence is None or not self.outputs, "invariant 2"
         for join in self.outputs:
-            assert join.is_followed == (self.watches.count > 0 or bool(join.downstreams))
+            assert join.is_followed == (self.watches.count > 0 or bool(join.downstreams)), "invariant 3 of the join"
+            assert join.is_quiet == (join.reads_tables and not join.is_followed), "invariant 3 of the join"
 
 
 class Directory:

@@ -151,6 +151,13 @@ class Memory:
         for victim in self.choose(is_enough):
             self._drop(victim)
 
+    def evict_some(self, count: int) -> int:
+        """Have ``count`` things dropped, or a few more; return how many went."""
+        ledger = self.ledger
+        before = ledger.evictable_count
+        self.evict(lambda: before - ledger.evictable_count >= count)
+        return before - ledger.evictable_count
+
     def choose(self, is_enough: Callable[[], bool]) -> Iterator[Evictable]:
         """Yield what is to go, the least recently used first, until that is enough.
 
@@ -208,6 +215,13 @@ class Memory:
         before = ledger.evictable_count
         self.evict(lambda: ledger.total_bytes <= goal_bytes)
         ledger.count_evictions(before - ledger.evictable_count)
+
+    def shrink_some(self, goal_bytes: int, step_bytes: int) -> bool:
+        """Evict ``step_bytes`` or a little more towards a goal; tell whether it is not reached, and more would go."""
+        ledger = self.ledger
+        before_bytes = ledger.total_bytes
+        self.shrink(max(goal_bytes, before_bytes - step_bytes))
+        return goal_bytes < ledger.total_bytes <= before_bytes - step_bytes
 
     def weigh(self, revision: int) -> None:
         """Count the client-written rows, and say when that is due again.

@@ -322,7 +322,6 @@ class Reader:
         Returns:
             Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
         """
-        join = join_of(context)
         context.last_used = read.number
         while context.is_live and not context.is_fresh:
             if context.upstreams and (stale := [each for each in context.upstreams if not each.is_fresh]):
@@ -331,15 +330,18 @@ class Reader:
                     return False
                 continue
             kernel = context.plan.log_kernel
-            if kernel is not None and context.upper is None and join.reads_tables and not join.is_followed:
-                came, went = kernel.apply_log(context, context.environment.copy(), context.log, *join.source_tables)
-                frames = context.frames[-1]
-                frames.add_all(came, context)
+            if kernel is not None and context.upper is None and context.join.is_quiet:
+                selecting, copied = context.join.source_tables
+                came, went = kernel.apply_log(context, context.environment.copy(), context.log, selecting, copied)
+                frames = context.frames[1]
+                if came:
+                    frames.add_all(came, context)
                 for frame_key in went:
                     frames.remove(frame_key, None, context)
                 self.changes.serial += 1
                 context.settle()
             else:
+                join = join_of(context)
                 sources = SourceReader(self, join, read)
                 batches = self.differences(context, context.log, sources)
                 if sources.is_lacking:

@@ -228,6 +228,19 @@ class Catalog:
                 for key in self._related_to(join.spec.output).table.slice(join.first, join.last).keys
             ), "invariant 2"
 
+    def _check_ledger(self) -> None:
+        contexts = {status.context: None for join in self for status in join.coverage}
+        ledger = self._ledger
+        assert ledger.context_count == len(contexts)
+        assert ledger.range_count == sum(len(context.ranges) for context in contexts)
+        assert ledger.entry_count == sum(len(context.rows) for context in contexts)
+        assert ledger.row_bytes == sum(context.row_bytes for context in contexts)
+        assert ledger.state_bytes == sum(context.state_bytes for context in contexts)
+        assert ledger.log_bytes == sum(context.log_bytes for context in contexts)
+        assert all(not context.log_bytes or context.log for context in contexts)
+        sites = [site for join in self for sites in join.sites for site in sites]
+        assert ledger.updater_bytes == sum(site.count_bytes() for site in sites)
+
 
 def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
     """Yield how the source tables are best cut: after a first slot that is known when the source is read.
