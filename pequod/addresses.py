@@ -1,4 +1,4 @@
-"""Addresses: which stay inside this machine, and which are none.
+"""Addresses: which are local to this machine, and which are malformed.
 
 >>> is_local("127.0.0.1:7744"), is_local("[::1]:7744"), is_local("localhost:0"), is_local("0.0.0.0:7744")
 (True, True, True, False)
@@ -10,13 +10,13 @@ import re
 from ipaddress import ip_address
 from typing import Final
 
-#: How gRPC calls other kinds of addresses.
+#: The names of other kinds of addresses in gRPC.
 _SCHEMES: Final = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:", "xds:")
 _HOST_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
 
 
 def fault_of(target: str) -> str:
-    """Return what is wrong with the target of a client, an empty text if nothing is.
+    """Return the fault of a client's target, an empty text if it has none.
 
     >>> fault_of("cache:7744"), fault_of("[::1]:7744"), fault_of("unix:/run/pequod/pequod.sock")
     ('', '', '')
@@ -35,7 +35,7 @@ def fault_of(target: str) -> str:
 
 
 def is_local(target: str) -> bool:
-    """Tell whether HOST:PORT is of the loopback, or a Unix socket; names other than localhost are not looked up."""
+    """Return whether HOST:PORT is on the loopback, or a Unix socket; names other than localhost are not looked up."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     host = target.rpartition(":")[0].strip("[]")

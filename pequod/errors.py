@@ -66,13 +66,13 @@ class UnavailableError(PequodError):
         super().__init__(f"no server at {target}: {reason}; {hint}")
         self.target = target
         self.reason = reason
-        #: What was asked for was certainly not done: the server was not reached, or says so. Otherwise nothing is
-        #: known of writes that were under way.
+        #: Whether the request certainly was not applied: the server was not reached, or says so. Otherwise the fate of
+        #: writes that were under way is unknown.
         self.is_unapplied = is_unapplied
 
 
 class DeadlineExceededError(PequodError):
-    """The server did not answer in time; whether writes under way were applied is not known."""
+    """The server did not answer in time; whether writes under way were applied is unknown."""
 
     def __init__(self, target: str, timeout_s: float) -> None:
         super().__init__(f"{target} did not answer within {timeout_s:g} s; raise timeout_s if that is expected")
@@ -88,7 +88,7 @@ class ClosedError(PequodError):
 
 
 class WatchCompactedError(PequodError):
-    """A watch cannot go on where it was: some changes are not there any more. Start again, with the rows."""
+    """A watch cannot continue: some changes are not there any more. Start again, with the rows."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the watch cannot go on: {reason}; start again, with the rows")
@@ -96,14 +96,14 @@ class WatchCompactedError(PequodError):
 
 
 class MixedWriteError(PequodError):
-    """A write that is all or nothing has keys of the database behind the cache and others; nothing was written."""
+    """Some keys of a write that is all or nothing belong to the database behind the cache; nothing was written."""
 
     def __init__(self, place: str) -> None:
         super().__init__(
             f"{place} has keys of the database behind this cache and others, and cannot be all or nothing for both; "
             "write them in calls of their own"
         )
-        #: The call, or its range.
+        #: The call, or its range of keys.
         self.place = place
 
 
@@ -112,13 +112,13 @@ class SnapshotError(PequodError):
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"snapshot {place}: {reason}")
-        #: The file, or what stands in its place.
+        #: The file, or the setting without which there is none.
         self.place = place
         self.reason = reason
 
 
 class UnknownBackfillError(PequodError):
-    """The server knows no such backfill: it was started anew since, or the backfill ended long ago."""
+    """The server knows no such backfill: it was restarted, or the backfill ended long ago."""
 
     def __init__(self, number: int) -> None:
         super().__init__(
@@ -129,7 +129,7 @@ class UnknownBackfillError(PequodError):
 
 
 class SettingError(PequodError):
-    """A setting that cannot be used: a file that is not there, a value that is not safe."""
+    """A setting that cannot be used: a file that does not exist, a value that is not safe."""
 
     def __init__(self, setting: str, reason: str) -> None:
         super().__init__(f"{setting}: {reason}")
@@ -138,7 +138,7 @@ class SettingError(PequodError):
 
 
 class BadRequestError(PequodError):
-    """A request that is no request: not a message, or its parts do not go together."""
+    """A malformed request: not a message, or its parts do not fit together."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -146,7 +146,7 @@ class BadRequestError(PequodError):
 
 
 class UnauthenticatedError(PequodError):
-    """The server does not know who calls: no token or certificate that it takes."""
+    """The server does not know the caller: it accepts no token or certificate of the call."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -154,16 +154,16 @@ class UnauthenticatedError(PequodError):
 
 
 class PermissionDeniedError(PequodError):
-    """The caller's role has not the right that a call needs."""
+    """The caller's role lacks a right that a call needs."""
 
-    #: Bounds are shown and sent up to this length; rights stand on prefixes, which are shorter.
+    #: Bounds are shown and sent up to this length; rights are on prefixes, which are shorter.
     BOUND_BYTES_MAX: Final = 256
 
     def __init__(self, role: str, right: str, first: bytes, last: bytes | None) -> None:
         self.role = role
         #: read, write, join or admin.
         self.right = right
-        #: Where it is needed; a single key is the range up to the key and a zero byte.
+        #: The range of keys that needs it; a single key is the range up to the key and a zero byte.
         self.first = first[: self.BOUND_BYTES_MAX]
         self.last = None if last is None else last[: self.BOUND_BYTES_MAX]
         start = _bound(self.first)
@@ -179,12 +179,12 @@ class SchemaError(PequodError):
     def __init__(self, store: str, problems: Sequence[str]) -> None:
         super().__init__(f"{store} does not fit the mapping:\n" + "\n".join(f"  - {problem}" for problem in problems))
         self.store = store
-        #: One sentence each: what is wrong, and what would mend it.
+        #: One sentence each: the fault and how to correct it.
         self.problems = tuple(problems)
 
 
 class PackError(PequodError):
-    """A row has no key under its mapping, or a key and value make no row."""
+    """A row makes no key under its mapping, or a key and value make no row."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
@@ -194,7 +194,7 @@ class PackError(PequodError):
 
 
 class BackingUnavailableError(PequodError):
-    """The database does not answer; what was asked for can be asked for again later."""
+    """The database does not answer; repeat the request later."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(f"{store} is not available: {reason}")
@@ -203,7 +203,7 @@ class BackingUnavailableError(PequodError):
 
 
 class BackingStaleError(PequodError):
-    """What the cache has of the database may be older than it may be."""
+    """The cached rows of the database may be older than the bound allows."""
 
     def __init__(self, age_s: float, stale_max_s: float, reason: str) -> None:
         why = f" ({reason})" if reason else ""

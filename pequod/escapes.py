@@ -1,4 +1,4 @@
-r"""Bytes as text for people: one line, from which the bytes can be told exactly.
+r"""Bytes as text for people: one line, from which the bytes follow exactly.
 
 >>> print(escaped(b"p|ann|1\tcaf\xc3\xa9 \xff"))
 p|ann|1\tcafé \xff
@@ -13,17 +13,17 @@ from typing import Final
 
 _ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNPRINTABLE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\udc80-\udcff\u2028\u2029]")
-#: Messages show no more of a key: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
+#: The part of a key that messages show: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
 _SHOWN_BYTES_MAX: Final = 80
 
 
 def escaped(data: bytes) -> str:
-    """Return data as UTF-8, with backslashes, control characters and bytes that are no UTF-8 as escapes."""
+    """Return data as UTF-8, with escapes for backslashes, control characters and bytes that are not UTF-8."""
     return _UNPRINTABLE.sub(_escape, data.decode("utf-8", "surrogateescape"))
 
 
 def shown(key: bytes, *, bytes_max: int = _SHOWN_BYTES_MAX) -> str:
-    """Return a key as a message shows it: escaped, in quotes, and cut where it grows long."""
+    """Return a key as a message shows it: escaped, in quotes, and cut if it is long."""
     text = escaped(key[:bytes_max]).replace("'", "\\x27")
     return f"'{text}'" if len(key) <= bytes_max else f"'{text}'… ({len(key)} bytes)"
 

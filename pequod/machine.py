@@ -1,4 +1,4 @@
-"""What the machine has that this process runs on."""
+"""The memory of the machine that this process runs on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: Limits of the container that the process runs in: control groups of version 2 and 1.
+#: The files with the limits of the container that the process runs in: control groups of version 2 and 1.
 _CGROUP_FILES: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def machine_bytes() -> int:
-    """Return the memory that this process may use: the machine's, or less in a container."""
+    """Return the memory that this process may use: the machine's, or the container's if that is less."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for file in _CGROUP_FILES:
         with suppress(OSError, ValueError):

@@ -1,9 +1,9 @@
-"""What a server refuses, as it goes over the wire: one table of exceptions, their canonical codes and their facts.
+"""Refusals on the wire: one table of exceptions, their canonical codes and their facts.
 
     server:  exception -> code, message, name of its class, facts as text -> google.rpc.ErrorInfo, or a CommandError
     client:  name, message and facts -> the same exception
 
-docs/api.md shows the table; facts are under the names of the exceptions' attributes. Keys are in hexadecimal under
+docs/api.md shows the table; facts have the names of the exceptions' attributes. Keys are in hexadecimal under
 ``..._hex``, since they may be any bytes.
 """
 
@@ -40,7 +40,7 @@ from pequod.errors import (
     WriteRefusedError,
 )
 
-#: Everything of a refusal travels in metadata, which gRPC keeps below 8 KiB: of what is longer the beginning must do.
+#: A refusal travels in metadata, which gRPC keeps below 8 KiB: longer texts are cut to their beginning.
 _FACT_MAX: Final = 1024
 _SPAN: Final = ("start", "end", "line", "column")
 
@@ -49,7 +49,7 @@ Facts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How the exceptions of one class go over the wire."""
+    """How the exceptions of one class are written on the wire."""
 
     #: The name of the canonical code.
     code: str
@@ -65,7 +65,7 @@ class _Kind:
     say: Callable[[Any], str]
     read: Callable[[str], Any]
     suffix: str = ""
-    #: Whether it may be None, which is not sent.
+    #: Whether it may be None; None is not sent.
     is_optional: bool = False
 
 
@@ -78,7 +78,7 @@ _BOUND: Final = replace(_KEY, is_optional=True)
 
 
 def _with(code: str, make: Callable[..., PequodError], **kinds: _Kind) -> Refusal:
-    """Return the refusal of a class whose attributes are its arguments."""
+    """Return the refusal for a class whose attributes are its arguments."""
 
     def say(error: PequodError) -> dict[str, str]:
         values = ((name, kind, getattr(error, name)) for name, kind in kinds.items())
@@ -133,10 +133,10 @@ _BY_NAME: Final = {kind.__name__: refusal for kind, refusal in REFUSALS.items()}
 
 
 def rebuilt(name: str, message: str, facts: Facts) -> PequodError:
-    """Return the exception that a server refused something with.
+    """Return the exception for a server's refusal.
 
     Args:
-        name: Of its class; for one that is not known here, the message still says what is wrong.
+        name: The name of its class; if it is unknown here, the message still says what is wrong.
     """
     refusal = _BY_NAME.get(name)
     if refusal is None:
@@ -144,5 +144,5 @@ def rebuilt(name: str, message: str, facts: Facts) -> PequodError:
     try:
         return refusal.rebuild(facts)
     except (KeyError, ValueError):
-        # A server of another version.
+        # The server has another version.
         return PequodError(message)

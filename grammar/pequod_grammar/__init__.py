@@ -1,4 +1,4 @@
-"""The cache-join language: text to `JoinSpec`, with errors that show the place and a hint.
+"""The cache-join language: from text to `JoinSpec`, with errors that show the place and a hint.
 
 >>> from pequod_grammar import parse
 >>> [str(spec) for spec in parse("karma|<author> = count vote|<author>|<id>|<voter>;")]

@@ -1,4 +1,4 @@
-"""From what the parser did not expect to what the author should do."""
+"""From the parser's error to a message that tells the author what to change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pequod.language.spec import DELIMITER, Operator
 
 _OPERATORS = [operator.value for operator in Operator]
 _MAINTENANCE = ["push", "pull", "snapshot"]
-#: The tokens that are not words, whatever the parser takes a word for.
+#: The tokens that are not words, whatever word the parser expected in their place.
 _MARKS = {"EQUAL", "_END", "$END"}
 _SOURCE = f"a source is an operator and a pattern: {', '.join(_OPERATORS)}"
 _EXAMPLE = "a join reads `output = check source copy source;`"
 
 
 def span_of(token: Token) -> Span:
-    """Return where a token stands."""
+    """Return the place of a token."""
     assert token.start_pos is not None
     assert token.end_pos is not None
     assert token.line is not None
@@ -28,7 +28,7 @@ def span_of(token: Token) -> Span:
 
 
 def diagnose(error: UnexpectedToken, text: str) -> JoinError:
-    """Say what is wrong at the token that the parser did not expect."""
+    """Return the error for the token that the parser did not expect."""
     token, expected = error.token, error.accepts or error.expected
     is_end = token.type == "$END"
     span = end_span(text) if is_end else span_of(token)
@@ -53,7 +53,7 @@ def diagnose(error: UnexpectedToken, text: str) -> JoinError:
 
 
 def end_span(text: str) -> Span:
-    """Return the place behind the last visible character."""
+    """Return the place after the last visible character."""
     body = text.rstrip()
     line = body.count("\n") + 1
     column = len(body) - (body.rfind("\n") + 1) + 1
@@ -74,7 +74,7 @@ def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[
 
 
 def _open_slot(error: UnexpectedToken) -> Span | None:
-    """Return the place of a `<` that the word before the mistake leaves open: white space or `=` cut it short."""
+    """Return the place of a `<` that is not closed in the word before the mistake: white space or `=` cut it short."""
     before = error.token_history[-1] if error.token_history else None
     if before is None or before.type != "WORD" or before.rfind("<") <= before.rfind(">"):
         return None

@@ -17,7 +17,7 @@ from pequod.language.spec import JoinSpec, Maintenance, Operator, Pattern, Pull,
 from pequod_grammar.diagnosis import diagnose, span_of
 from pequod_grammar.patterns import parse_pattern
 
-#: What `Decimal` reads, without the underscores and foreign digits that it would take; `str` may print an exponent.
+#: The numbers that `Decimal` reads, without underscores and foreign digits; `str` may print an exponent.
 _SECONDS = re.compile(r"[0-9.]+([eE][+-]?[0-9]+)?").fullmatch
 
 
@@ -25,7 +25,7 @@ def parse(text: str) -> list[JoinSpec]:
     """Return the joins that ``text`` declares, in order; none for a text of comments and white space.
 
     Raises:
-        JoinError: With the place of the first mistake, what is wrong, and what would mend it.
+        JoinError: With the place of the first mistake, the reason, and a way to correct it.
     """
     try:
         tree = _parser().parse(text)

@@ -1,4 +1,4 @@
-"""Patterns: one word of the language to literals and slots."""
+"""Patterns: from one word of the language to literals and slots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = re.compile(r"[0-9]{1,6}").fullmatch
 
 
 def parse_pattern(word: str, span: Span) -> Pattern:
-    """Return the pattern that ``word`` spells; ``span`` is where it stands.
+    """Return the pattern of ``word``; ``span`` is its place in the text.
 
     Raises:
         JoinError: A slot is not closed, or has no proper name or width; or a character cannot be part of a key.

@@ -128,7 +128,7 @@ def scan(
     first: First,
     last: Last = None,
     prefix: Prefix = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Print at most so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Print at most this many rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="From the last key to the first.")] = False,
     keys_only: Annotated[bool, typer.Option("--keys-only", "-k", help="Print no values, and fetch none.")] = False,
     target: Target = DEFAULT_TARGET,

@@ -222,8 +222,8 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Splits(self, request, context):
-        """Tell keys that cut a range into parts of about equal numbers of rows, for readers that share it out. Only what the
-        server holds counts: nothing is computed or loaded for it.
+        """Return keys that cut a range into parts of about equal numbers of rows, for readers that share it. Only rows that
+        the server holds count: nothing is computed or loaded for this call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,8 +239,8 @@ class PequodServicer:
 
     def Watch(self, request, context):
         """Follow the changes of a range, computed keys included: its rows if asked for, then changes in order. Refused with
-        FAILED_PRECONDITION over joins that are not push; ended with OUT_OF_RANGE when changes are not kept any more, as
-        happens to those who take them too slowly, and when joins over the range come or go: then start again.
+        FAILED_PRECONDITION over joins that are not push. Ended with OUT_OF_RANGE when changes are not kept any more,
+        because the client takes them too slowly, and when joins over the range are installed or dropped: then start again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,7 +254,7 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DropJoin(self, request, context):
-        """Take out a join and exactly its outputs.
+        """Drop a join and exactly its outputs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -268,29 +268,29 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """Tell how a join is evaluated and kept, or what a read of a range would find.
+        """Explain how a join is evaluated and kept, or what a read of a range would find.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Invalidate(self, request, context):
-        """Forget what is computed of a range, or by a join, and what that was computed from: reads compute it anew. Base data
-        stay as they are. Those who watch the range are told what differs then.
+        """Drop the computed rows of a range, or of a join, and the rows that they were computed from: reads compute them
+        again. Base data stay as they are. Watches of the range then deliver the differences.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Stats(self, request, context):
-        """Tell what the server holds and did.
+        """Return what the server holds and has done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SaveSnapshot(self, request, context):
-        """Write what clients wrote, and what is loaded of a database, into the server's file `snapshot_file`.
+        """Write the client-written keys, and the loaded ranges of a database, into the server's file `snapshot_file`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -304,11 +304,11 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BeginBackfill(self, request, context):
-        """Backfills: a range of a join that somebody else computes, while writes go on. Begin one, read its sources as they
-        were at that revision, compute, load what follows from them, and end it.
+        """Backfills: a driver computes a range of a join, while writes go on. Begin one, read its sources as they were at
+        that revision, compute, load the rows that follow from them, and end it.
 
-        Begin a backfill: from now on the server records what changed source keys were. FAILED_PRECONDITION if the join is
-        none that others can compute (it must be push, its value source the last one, its sources all written by clients);
+        Begin a backfill: from now on the server records the old value of each source key that changes. FAILED_PRECONDITION
+        if the join cannot be backfilled (it must be push, its value source the last one, all its sources client-written);
         RESOURCE_EXHAUSTED beyond `backfills_max`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -323,16 +323,16 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def LoadBackfill(self, request, context):
-        """Take in what was computed. Ranges that are materialised already are skipped, so it may be sent twice and in any
-        order; the others answer reads from then on, exactly. ABORTED if the backfill has ended.
+        """Take in computed rows. Ranges that are materialised already are skipped, so rows may be sent twice and in any
+        order; the other ranges answer reads from then on, exactly. ABORTED if the backfill has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewBackfill(self, request, context):
-        """Say that its driver lives, and how far it is: a backfill of which nobody speaks for its `lease_s` ends. Reading and
-        loading say so too.
+        """Say that the driver lives, and report its progress: a backfill that is not renewed for its `lease_s` ends. Reading
+        and loading renew it too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -346,7 +346,7 @@ class PequodServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListBackfills(self, request, context):
-        """Tell of the backfills under way and of the latest that ended.
+        """List the backfills under way and the latest that ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

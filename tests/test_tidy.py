@@ -1,0 +1,96 @@
+"""The tree stays readable: short files and functions, plain words."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ["pequod", "grammar", "proto", "server", "spark_backfill", "bench", "native", "tests", "docs"]
+
+FILE_LINES_MAX = 400
+#: Longer files, and why each is one file.
+LONG_FILES = {
+    "bench/pequod_bench/micro_engine.py": "rows of one table",
+    "pequod/cli/bench.py": "one command each, most of it options and help",
+    "pequod/client/aio.py": "one class, whose methods are the calls",
+    "pequod/engine/engine.py": "the facade: one method for each call",
+    "pequod/engine/joins/contexts.py": "one class, and everything that may change it",
+    "pequod/engine/reads/reader.py": "the worklist of a read, which calls itself through the sources of joins",
+    "server/pequod_server/backing/pg_schema.py": "the statements of two feeds, which share their checks",
+    "server/pequod_server/backing/sqlite.py": "one store: its three connections share one state",
+    "tests/backing/test_postgres.py": "one fixture: a PostgreSQL",
+    "tests/engine/random_walk.py": "one machine",
+    "tests/engine/test_laws.py": "one law after another",
+    "tests/server/test_security_calls.py": "one table of calls and rights",
+}
+#: Without signature and docstring.
+FUNCTION_LINES_MAX = 60
+#: Longer functions, and why each is one function.
+LONG_FUNCTIONS = {
+    "server/pequod_server/batch.py run": "the hot loop of the server",
+    "pequod/cli/bench.py compare": "each comparison is one branch",
+    "tests/backing/test_intake.py test_a_commit_is_visible_as_a_whole_to_every_kind_of_read": "one story",
+    "tests/backing/test_intake.py test_commits_loads_and_reloads_in_any_order_leave_what_the_database_has": "one story",
+}
+#: Phrases that make readers guess: who, what or how many is meant?
+RIDDLES = re.compile(r"\b(tells? whether|what of it is|so many|somebody|whoever)\b", re.IGNORECASE)
+#: What is read for riddles.
+PROSE = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "grammar",
+    "spark_backfill",
+    "pequod/cli",
+]
+
+
+@cache
+def sources() -> dict[str, tuple[str, ast.Module]]:
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if "_pb2" not in path.name]
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(paths)}
+    return {name: (text, ast.parse(text)) for name, text in texts.items()}
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert function.end_lineno is not None
+    first = function.body[ast.get_docstring(function) is not None :]
+    return function.end_lineno - first[0].lineno + 1 if first else 0
+
+
+def test_files_are_short() -> None:
+    long = {name for name, (text, _) in sources().items() if text.count("\n") > FILE_LINES_MAX}
+    assert long - LONG_FILES.keys() == set()
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{name} {function.name}"
+        for name, (_, tree) in sources().items()
+        for function in functions(tree)
+        if body_lines(function) > FUNCTION_LINES_MAX
+    }
+    assert long - LONG_FUNCTIONS.keys() == set()
+
+
+@pytest.mark.parametrize("where", PROSE)
+def test_prose_names_the_actor_and_the_number(where: str) -> None:
+    path = ROOT / where
+    files = [path] if path.is_file() else [one for kind in ("*.md", "*.py") for one in path.rglob(kind)]
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if RIDDLES.search(line)
+    ]
+    assert found == []
