@@ -11,7 +11,7 @@ MAPS = {
     "engine": ["pequod/language", "pequod/engine", "native"],
     "server": ["server/pequod_server"],
     "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark"],
-    "clients": ["pequod/client", "pequod/embedded", "pequod/cli"],
+    "clients": ["pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
 }
 #: What the names of sources end with.
 SOURCES = {".py", ".cpp", ".hpp"}

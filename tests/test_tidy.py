@@ -44,7 +44,6 @@ PROSE = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    "docs",
     "grammar",
     "spark_backfill",
     "pequod/cli",
