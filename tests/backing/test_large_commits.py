@@ -192,6 +192,8 @@ async def test_a_commit_at_which_the_feed_breaks_again_and_again_is_read_instead
     class Fuse(Proxy):
         """Breaks a connection over which a megabyte has come."""
 
+        blown = 0
+
         async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             passed = 0
             with suppress(OSError):
@@ -199,6 +201,7 @@ async def test_a_commit_at_which_the_feed_breaks_again_and_again_is_read_instead
                     passed += len(data)
                     writer.write(data)
                     await writer.drain()
+            self.blown += passed >= 1 << 20
 
     await (await make(dsn)).close()
     with tempfile.TemporaryDirectory(prefix="pequod-fuse-") as short:
@@ -210,7 +213,9 @@ async def test_a_commit_at_which_the_feed_breaks_again_and_again_is_read_instead
             await database.execute("INSERT INTO posts SELECT 'u', n, repeat('x', 1000) FROM generate_series(0, 9000) n")
             await database.execute("INSERT INTO posts VALUES ('bob', 1, 'hi')")
             await follower.until(lambda: b"p|bob|0001" in follower.rows)
-            assert store.status.failure_count == 3
+            # Between them, the slot may be in use for a moment, which is a failure as well.
+            assert fuse.blown == 3
+            assert store.status.failure_count >= 3
             (reason,) = follower.reloads
             assert "3 times at one commit" in reason
             await database.execute("INSERT INTO posts VALUES ('bob', 2, 'hi')")

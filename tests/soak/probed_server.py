@@ -36,7 +36,7 @@ class Probe(aio.ServerInterceptor):
     def __init__(self, plant: str | None) -> None:
         self._plant = plant
         self.calls = 0
-        self._leaked: list[bytes] = []
+        self._leaked: list[bytearray] = []
 
     async def intercept_service(
         self,
@@ -46,7 +46,7 @@ class Probe(aio.ServerInterceptor):
         """Count a call."""
         self.calls += 1
         if self._plant == "memory":
-            self._leaked.append(bytes(8192))
+            self._leaked.append(bytearray(b"x" * 8192))
         elif self._plant == "call" and not self.calls % 100:
             return grpc.stream_stream_rpc_method_handler(_never_end)
         return await continuation(handler_call_details)
