@@ -34,7 +34,7 @@ from pequod.cli import (
 )
 from pequod.cli.connection import Security, present_security
 from pequod.cli.exits import ExitCode
-from pequod.cli.group import CONTEXT, Commands
+from pequod.cli.group import CONTEXT, CommandGroup
 
 _HELP: Final = """An ordered key-value cache that keeps computed data fresh by itself.
 
@@ -66,7 +66,7 @@ Exit codes:
 
 
 app: Final = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     help=_HELP,
     no_args_is_help=True,
     # rich's help takes 190 ms more at each start, plain help none.

@@ -14,7 +14,7 @@ from pequod.cli.exits import ExitCode, fail
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """The root group: an error of Pequod's becomes a message and an exit code, never a traceback."""
 
     # typer passes its own private context class, so the types can only be loose here.

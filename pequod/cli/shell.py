@@ -14,7 +14,7 @@ import typer
 from pequod.cli import data, inspect, joins, watch
 from pequod.cli.connection import DEFAULT_TARGET, Target
 from pequod.cli.exits import ExitCode, fail
-from pequod.cli.group import CONTEXT, Commands
+from pequod.cli.group import CONTEXT, CommandGroup
 from pequod.cli.statements import is_complete, words
 from pequod.cli.teaching import examples
 
@@ -27,7 +27,7 @@ of one, Ctrl-C ends what is under way, Ctrl-D, `exit` or `quit` the shell.
 """
 
 commands: Final = typer.Typer(
-    cls=Commands, help=_COMMANDS_HELP, rich_markup_mode=None, add_completion=False, context_settings=CONTEXT
+    cls=CommandGroup, help=_COMMANDS_HELP, rich_markup_mode=None, add_completion=False, context_settings=CONTEXT
 )
 for _part in (data.app, inspect.app, watch.app):
     commands.add_typer(_part)
