@@ -51,7 +51,8 @@ class {name}:
 
     def __init__(self, calls: {original}, waiter: Waiter) -> None:
         self._calls = calls
-        self._wait, self._iterate = waiter.run, waiter.iterate
+        self._wait = waiter.run
+        self._iterate = waiter.iterate
 '''
 
 
@@ -101,13 +102,10 @@ def _waiting(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
         arguments += [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs]
         waited = f"self._wait({call}({', '.join(arguments)}))"
         body = [*document, *ast.parse(waited if returns == "None" else f"return {waited}").body]
-    return ast.FunctionDef(
-        name=CONTEXT.get(node.name, node.name),
-        args=node.args,
-        body=body,
-        decorator_list=list(decorators),
-        returns=ast.parse(returns.removeprefix("Async"), mode="eval").body,
-    )
+    (waiting,) = ast.parse(f"def {CONTEXT.get(node.name, node.name)}() -> {returns.removeprefix('Async')}: ...").body
+    assert isinstance(waiting, ast.FunctionDef), "it was parsed from one"
+    waiting.args, waiting.body, waiting.decorator_list = node.args, body, [*decorators]
+    return waiting
 
 
 class _Waiting(ast.NodeTransformer):

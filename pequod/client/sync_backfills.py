@@ -19,7 +19,8 @@ class Backfills:
 
     def __init__(self, calls: AsyncBackfills, waiter: Waiter) -> None:
         self._calls = calls
-        self._wait, self._iterate = (waiter.run, waiter.iterate)
+        self._wait = waiter.run
+        self._iterate = waiter.iterate
 
     def begin(
         self, join: str, first: Data = b"", last: Data | None = None, *, level: int | None = None, lease_s: float = 0.0

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from typing import Any, TypeVar
 
 from pequod.embedded.aio import AsyncEmbedded
 from pequod.embedded.batch import EmbeddedBatch
 from pequod.embedded.store import Store
 from pequod.engine import Statistics
 from pequod.interface import Calls
-
-T = TypeVar("T")
+from pequod.interface.waiting import Immediate
 
 
 class Embedded(Calls):
@@ -28,7 +24,7 @@ class Embedded(Calls):
 
     def __init__(self, *, key_bytes_max: int, value_bytes_max: int) -> None:
         self._store = Store(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
-        super().__init__(AsyncEmbedded(self._store, _ThreadNews), _Immediate())
+        super().__init__(AsyncEmbedded(self._store, _ThreadNews), Immediate())
 
     def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
@@ -55,36 +51,3 @@ class _ThreadNews:
         is_set = self._event.wait(timeout_s)
         self._event.clear()
         return is_set
-
-
-class _Immediate:
-    """Runs calls that never give way, in the thread that asks and without an event loop."""
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return what a call returns."""
-        try:
-            coroutine.send(None)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        raise AssertionError("a store in the process gave way")
-
-    def iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
-        """Yield what an asynchronous iterator yields."""
-        try:
-            while piece := self._take(items):
-                yield from piece
-        finally:
-            self.run(items.aclose())
-
-    def _take(self, items: AsyncGenerator[T]) -> list[T]:
-        """Return the next item in a list; an empty one at the end."""
-        # An event loop that runs in this thread is not to know of the iterator: it would close it at its own end.
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(None, None)
-        try:
-            return [self.run(items.__anext__())]
-        except StopAsyncIteration:
-            return []
-        finally:
-            sys.set_asyncgen_hooks(*hooks)

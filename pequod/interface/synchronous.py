@@ -36,7 +36,8 @@ class Calls(ABC):
 
     def __init__(self, calls: AsyncCalls, waiter: Waiter) -> None:
         self._calls = calls
-        self._wait, self._iterate = (waiter.run, waiter.iterate)
+        self._wait = waiter.run
+        self._iterate = waiter.iterate
 
     def __enter__(self) -> Self:
         return self
