@@ -4,8 +4,8 @@
      . . . . . . [============)[============). . . . . . [================). . . . . .
        absent      loaded, in two parts: a key that is not stored does not exist       absent
 
-A part is what goes at a time when memory is short. Parts that touch are made one while they are small, so that neither
-many small loads leave many parts, nor one large load a part that goes all at once.
+When memory is short, one part is evicted at a time. Small parts that touch are united, so that many small loads do not
+leave many parts; and a large load is cut, so that it is not evicted all at once.
 
 >>> presence = Presence()
 >>> presence.add(b"p|bob|", b"p|bob}", row_count=10).part.range
@@ -22,28 +22,28 @@ from pequod.engine.base.range_map import RangeMap, Stretch, gaps_between
 from pequod.engine.memory.eviction import Rank, Ticket
 from pequod.language.ranges import Range
 
-#: Parts that touch are made one if they have no more rows together; larger loads are cut. Tests make it small.
+#: Parts that touch are united if they have no more rows together; larger loads are cut. Tests make it small.
 PART_ROWS_MAX = 512
 
 
 class Owner(Protocol):
-    """Who takes care of the parts of a table when memory is short."""
+    """Owns the parts of a table, and ranks them for eviction."""
 
     def rank(self, part: Part) -> Rank | None:
-        """Return the place of a part in the order of going; see `Evictable.rank`."""
+        """Return the place of a part in the order of eviction; see `Evictable.rank`."""
 
 
 class Part(Stretch):
-    """A range that is loaded, and goes as a whole."""
+    """A loaded range that is evicted as a whole."""
 
     __slots__ = ("last_used", "owner", "row_count", "ticket")
 
     def __init__(self, first: bytes, last: bytes, row_count: int, owner: Owner | None) -> None:
         super().__init__(first, last)
-        #: As of the load.
+        #: The number of rows when it was loaded.
         self.row_count = row_count
         self.owner = owner
-        #: The read number of the latest read, or one to come.
+        #: The number of the latest read that used it, or of a later one that will.
         self.last_used = 0
         self.ticket: Ticket | None = None
 
@@ -53,20 +53,20 @@ class Part(Stretch):
         return Range(self.first, self.last)
 
     def rank(self) -> Rank | None:
-        """Return the place in the order of going; None if it may not go now."""
+        """Return the place in the order of eviction; None if it may not be evicted now."""
         assert self.owner is not None, "only parts with an owner enter"
         return self.owner.rank(self)
 
 
 class Added(NamedTuple):
-    """What became of a range that was added: a new part, and those that it took in."""
+    """The result of adding a range: the new part, and the parts that it replaces."""
 
     part: Part
     absorbed: list[Part]
 
 
 class Removed(NamedTuple):
-    """What became of a range that was discarded: parts that are gone, and new ones of what is left of them."""
+    """The result of discarding a range: the parts that are gone, and new parts for what is left of them."""
 
     gone: list[Part]
     left: list[Part]
@@ -82,10 +82,10 @@ class Presence(RangeMap[Part]):
         self.owner: Owner | None = None
 
     def holds(self, first: bytes, last: bytes, read_number: int) -> bool:
-        """Tell whether all of ``[first, last)`` is loaded; what of it is from ``first`` on is used.
+        """Return whether all of ``[first, last)`` is loaded; the loaded parts from ``first`` on count as used.
 
         Cost:
-            O(1) from where a part begins, else O(log parts); and O(parts in the range).
+            O(1) at the beginning of a part, else O(log parts); and O(parts in the range).
         """
         part = self._by_first.get(first) or self.find(first)
         while part is not None:
@@ -96,11 +96,11 @@ class Presence(RangeMap[Part]):
         return False
 
     def has(self, key: bytes) -> bool:
-        """Tell whether ``key`` lies in a loaded range; that is no use of it."""
+        """Return whether ``key`` lies in a loaded range; this does not count as a use."""
         return self.find(key) is not None
 
     def gaps(self, first: bytes, last: bytes, read_number: int) -> list[Range]:
-        """Return the parts of ``[first, last)`` that are not loaded, in order; what is loaded of it is used."""
+        """Return the parts of ``[first, last)`` that are not loaded, in order; the loaded parts count as used."""
         parts = self.over(first, last)
         for part in parts:
             part.last_used = read_number
@@ -110,7 +110,7 @@ class Presence(RangeMap[Part]):
         """Note that ``[first, last)`` is loaded, with ``row_count`` rows.
 
         Requires:
-            The range is not empty, and nothing of it is loaded.
+            The range is not empty, and no key of it is loaded.
         """
         assert first < last
         absorbed = []
@@ -124,7 +124,7 @@ class Presence(RangeMap[Part]):
         return Added(self._put(first, last, row_count), absorbed)
 
     def discard(self, first: bytes, last: bytes) -> Removed:
-        """Note that nothing of ``[first, last)`` is loaded any more."""
+        """Note that no key of ``[first, last)`` is loaded any more."""
         removed = Removed(self.over(first, last), [])
         for part in removed.gone:
             self.take_out(part.first)

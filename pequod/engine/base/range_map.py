@@ -1,4 +1,4 @@
-"""Ranges that do not overlap, in key order, each with what holds for it.
+"""Ranges that do not overlap, in key order, each with its state.
 
     p|bob|        p|bob}    p|liz|100      p|liz|200
       [==============)        [===============)           stretches; between them are gaps
@@ -23,7 +23,7 @@ from pequod.language.ranges import Range
 
 
 class Stretch:
-    """A range; subclasses say what holds for it."""
+    """A range; subclasses add its state."""
 
     __slots__ = ("first", "last")
 
@@ -54,10 +54,10 @@ class RangeMap(Generic[StretchT]):
         return iter(self._by_first.values())
 
     def insert(self, added: StretchT) -> None:
-        """Take in a stretch.
+        """Insert a stretch.
 
         Requires:
-            It is not empty and overlaps no other.
+            The stretch is not empty and overlaps no other.
 
         Cost:
             O(log stretches).
@@ -65,7 +65,7 @@ class RangeMap(Generic[StretchT]):
         self._by_first[added.first] = added
 
     def take_out(self, first: bytes) -> None:
-        """Take out the stretch that begins at ``first``."""
+        """Remove the stretch that begins at ``first``."""
         del self._by_first[first]
 
     def beginning_at(self, first: bytes) -> StretchT | None:
@@ -108,10 +108,10 @@ class RangeMap(Generic[StretchT]):
         return found if start is None else [start, *found]
 
     def walk_over(self, first: bytes, last: bytes) -> Iterator[StretchT]:
-        """Yield the same one after the other.
+        """Yield the stretches over a range, one after the other.
 
         Requires:
-            Nothing is inserted or taken out while the iterator is live.
+            The map is not changed while the iterator is live.
         """
         start = self.find(first)
         if start is not None:
@@ -124,7 +124,7 @@ class RangeMap(Generic[StretchT]):
         return [self._by_first[key] for key in islice(self._by_first.irange(first, inclusive=(False, False)), count)]
 
     def some_over(self, first: bytes, last: bytes, count: int) -> Iterator[tuple[StretchT, int]]:
-        """Yield about ``count`` of the stretches over ``[first, last)``, evenly, each with how many it stands for."""
+        """Yield about ``count`` stretches over ``[first, last)``, evenly, each with the number that it stands for."""
         begin, end = max(0, self._by_first.bisect_right(first) - 1), self._by_first.bisect_left(last)
         stride = max(1, (end - begin) // count)
         for key in islice(self._by_first.islice(begin, max(begin, end)), 0, None, stride):

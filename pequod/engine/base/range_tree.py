@@ -1,4 +1,4 @@
-"""Ranges that may overlap, each of someone: who is concerned by a key, or by a range.
+"""Ranges that may overlap, each with an owner: which of them hold a key, or share a key with a range.
 
 >>> tree = RangeTree()
 >>> tree.put_in(b"t|ann|", b"t|ann}", "a watch")
@@ -12,10 +12,10 @@ from intervaltree import IntervalTree
 
 
 class RangeTree:
-    """Ranges, and who each is of.
+    """Ranges with their owners.
 
     Invariants:
-        1. ``count`` says how many there are.
+        1. ``count`` is the number of ranges.
     """
 
     __slots__ = ("_tree", "count")
@@ -25,15 +25,15 @@ class RangeTree:
         self.count = 0
 
     def put_in(self, first: bytes, last: bytes, owner: object) -> None:
-        """Take in a range, which is not empty."""
+        """Insert a range, which is not empty."""
         self._tree.addi(first, last, owner)
         self.count = len(self._tree)
 
     def take_out(self, first: bytes, last: bytes, owner: object) -> None:
-        """Take out a range; nothing changes if it is not there."""
+        """Remove a range; nothing changes if it is not there."""
         self._tree.discardi(first, last, owner)
         self.count = len(self._tree)
 
     def are_over(self, first: bytes, last: bytes) -> bool:
-        """Tell whether any of them shares a key with ``[first, last)``."""
+        """Return whether any range shares a key with ``[first, last)``."""
         return self.count > 0 and bool(self._tree.overlap(first, last))

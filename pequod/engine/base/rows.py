@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-#: A leaf longer than this is split when something is inserted into its middle. An insert moves half of it on
+#: A leaf longer than this is split when a row is inserted into its middle. An insert moves half of a leaf on
 #: average: 4 KiB of pointers, 0.1 µs. Tests make it small so that splits happen early.
 LEAF_MAX = 1024
 
 
 class Rows(NamedTuple):
-    """Rows of a range as parallel lists, in key order (descending if asked for in reverse)."""
+    """Rows of a range as parallel lists, in key order (descending for a read in reverse)."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -94,7 +94,7 @@ class SortedRows:
         return None
 
     def remove(self, key: bytes) -> bytes | None:
-        """Take ``key`` out and return the value that it had, None if it was absent.
+        """Remove ``key`` and return the value that it had, None if it was absent.
 
         Cost:
             O(log n + LEAF_MAX).
@@ -104,7 +104,7 @@ class SortedRows:
         if at == len(keys) or keys[at] != key:
             return None
         if len(keys) - at > LEAF_MAX:
-            # The last leaf grows without end while keys are appended; taking many out at its front must stay cheap.
+            # The last leaf grows without limit while keys are appended; removing many at its front must stay cheap.
             self._split(key)
             keys, values = self._leaf(key)
             at = bisect_left(keys, key)
@@ -115,7 +115,7 @@ class SortedRows:
         return old
 
     def replace(self, key: bytes, value: bytes) -> bytes | None:
-        """Set ``key`` if it is there; return the row's own key, None if it is not and nothing is changed.
+        """Set ``key`` if it is there, and return the row's own key object; otherwise change nothing and return None.
 
         Cost:
             O(log n).
@@ -128,13 +128,13 @@ class SortedRows:
         return keys[at]
 
     def merge(self, keys: list[bytes], values: list[bytes]) -> None:
-        """Take in rows with strictly ascending keys; the lists may be kept and must not be changed afterwards."""
+        """Merge rows with strictly ascending keys; the lists may be kept and must not be changed afterwards."""
         if keys and not self.insert(keys, values):
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value)
 
     def insert(self, keys: list[bytes], values: list[bytes]) -> bool:
-        """Take in rows that come between two rows here, as one slice; tell whether they do, if not nothing is changed.
+        """Insert rows that all lie between two neighbouring rows, as one slice; return False if they do not.
 
         Requires:
             ``keys`` are not empty and ascend strictly; the lists may be kept and must not be changed afterwards.
@@ -177,10 +177,10 @@ class SortedRows:
         return self._slice_leaves(first, last, limit, reverse=reverse)
 
     def since(self, prefix: bytes, first: bytes, limit: int | None) -> Rows:
-        """Return the rows from ``first`` on with a prefix before their keys; quick if they are few, as what is new.
+        """Return the rows from ``first`` on with a prefix before their keys; fast for few rows, as in a check.
 
         Args:
-            first: With the prefix.
+            first: The first key, with the prefix.
 
         Cost:
             O(rows returned) up to 8 of them, else as `slice`.
@@ -200,12 +200,12 @@ class SortedRows:
             return new_tuple(Rows, ([prefix + key for key in keys[start:stop]], self.values[start:stop]))
         found: list[bytes] = []
         for key in keys[start:stop]:
-            # For so few, a comprehension's own call would be a tenth of a check.
+            # For so few rows, the call of a comprehension would be a tenth of a check.
             found.append(prefix + key)  # noqa: PERF401
         return new_tuple(Rows, (found, self.values[start:stop]))
 
     def everything(self) -> Rows:
-        """Return all rows; they must only be looked at, and only until the next change."""
+        """Return all rows; the caller only reads them, and only until the next change."""
         return self.slice(b"", None) if self._fences else new_tuple(Rows, (self.keys, self.values))
 
     def count(self, first: bytes, last: bytes | None) -> int:
@@ -305,10 +305,10 @@ class SortedRows:
 
 
 def merge_layers(layers: list[Rows], limit: int | None = None, *, reverse: bool = False) -> Rows:
-    """Merge rows of one range into one order; of equal keys the one of the earlier layer stays.
+    """Merge rows of one range into one order; if layers have the same key, the earlier layer's row stays.
 
     Cost:
-        O(rows) where layers do not interleave, else O(rows * log rows).
+        O(rows) if the layers do not interleave, else O(rows * log rows).
     """
     filled = [layer for layer in layers if layer.keys]
     if not filled:

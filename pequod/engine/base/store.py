@@ -1,4 +1,4 @@
-"""All base data: tables by name, and the keys that belong to none.
+"""All base data: tables by name, and the keys without a table.
 
     store   b"p" -> Table       b"s" -> Table       loose: keys without a delimiter
 
@@ -20,7 +20,7 @@ from pequod.language.spec import DELIMITER
 
 
 class Store:
-    """All client-written rows: the tables, and the keys that belong to none."""
+    """All base rows: the tables, and the keys without a table."""
 
     __slots__ = ("_order", "backed", "loose", "loose_bytes", "tables")
 
@@ -35,7 +35,7 @@ class Store:
         self._order: SortedList[bytes] = SortedList()
 
     def table(self, name: bytes) -> Table:
-        """Return the table of that name, made on first use."""
+        """Return the table with a name, made on first use."""
         table = self.tables.get(name)
         if table is None:
             table = self.tables[name] = Table(name + DELIMITER)
@@ -43,7 +43,7 @@ class Store:
         return table
 
     def back(self, name: bytes) -> Presence:
-        """Declare that a database owns the keys of a table; return which ranges are loaded, which are none."""
+        """Declare that a database owns the keys of a table; return its loaded ranges, which are none yet."""
         table = self.table(name)
         assert not table.entry_count, "tables are declared backed before they are used"
         if table.presence is None:
@@ -67,7 +67,7 @@ class Store:
         return old
 
     def remove_loose(self, key: bytes) -> bytes | None:
-        """Take a key without a delimiter out and return the value that it had, None if it was absent."""
+        """Remove a key without a delimiter and return the value that it had, None if it was absent."""
         old = self.loose.remove(key)
         if old is not None:
             self.loose_bytes -= ROW + len(key) + len(old)
@@ -75,11 +75,11 @@ class Store:
 
     @property
     def table_count(self) -> int:
-        """How many tables there are."""
+        """The number of tables."""
         return len(self.tables)
 
     def count_bytes(self) -> tuple[int, int]:
-        """Return how much memory all client-written rows take, and what is loaded of backed tables.
+        """Return the memory of all client-written rows, and that of the loaded rows of backed tables.
 
         Cost:
             O(tables).
@@ -122,7 +122,7 @@ class Store:
         return self.loose.count(first, last) + sum(table.count(first, last) for table in self.tables_of(first, last))
 
     def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
-        """Yield keys of ``[first, last)`` as `Table.sample` does it."""
+        """Yield keys of ``[first, last)``, as `Table.sample` does."""
         yield from self.loose.sample(first, last, step)
         for table in self.tables_of(first, last):
             yield from table.sample(max(first, table.prefix), lower(last, table.end), step, groups_max)

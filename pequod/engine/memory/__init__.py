@@ -1,1 +1,1 @@
-"""Memory: what everything takes, what goes when it is short, and the story of what went."""
+"""Memory: the bytes that everything takes, what is evicted when there are too many, and the story of it."""

@@ -1,13 +1,13 @@
-"""Who has to go when memory is short: the least recently used first, in whole ranges (paper §2.5).
+"""What is evicted when memory is short: the least recently used first, in whole ranges (paper §2.5).
 
     heap of tickets     (priority, last use when it was written) -> thing
-                          pop the least: used since? write a new ticket. Held? put it aside. Else it goes.
+                          pop the least: used since? write a new ticket. Held? put it aside. Else it is evicted.
 
-A ticket is not touched when its thing is used, so that a use costs nothing; the order is exact all the same, since a
-ticket can only be too old. Each ticket that is rewritten answers for a use since, so an eviction costs O(log n).
+A use does not write a ticket, so that it costs nothing. The order is exact all the same, since a ticket can only be too
+old. Each rewritten ticket stands for a use since the last look, so an eviction costs O(log n).
 
-A thing is what can be made again: a context, which is computed, or a part of what is loaded of a database. Here is only
-chosen which of them goes; the engine, which knows what they are, drops them.
+A thing is data that can be made again: a context, which is computed, or a part of the loaded rows of a database. This
+module only chooses which one is evicted; the engine, which knows what they are, drops it.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from pequod.engine.memory.ledger import GROUP, TABLE, UNLIMITED, Ledger
 from pequod.engine.read import Read, Reads
 from pequod.language.errors import LimitExceededError
 
-#: Evicting goes on until this share of the limit is free, or so many bytes, so that it is not at work all the time.
+#: Eviction goes on until this share of the limit is free, or this many bytes, so that it does not run all the time.
 _FREE_SHARE: Final = 1 / 32
 _FREE_BYTES_MAX: Final = 4 << 20
-#: Client-written keys fill up this share of the limit: reads need room for what they compute.
+#: The largest share of the limit for client-written keys: reads need room for computed rows.
 _STORED_SHARE: Final = 0.9
-#: Puts of values up to this count as one revision each until the next weighing, larger ones as more.
+#: A put of a value up to this size counts as one revision until the next weighing, a larger one as more.
 VALUE_STEP: Final = 4096
-#: For so many reads a read that lacked something is waited for, unless it came back.
+#: A read that lacked data is waited for during this many other reads, unless it came back.
 WAIT_READS: Final = 1000
-#: The rank of what may not go.
+#: The rank of a thing that may not be evicted.
 HELD: Final = None
-#: Priority of what never goes.
+#: The priority of a thing that is never evicted.
 PINNED: Final = 1 << 30
 
-#: (priority, last use, what goes first of equals: 0 computed, 1 loaded): the lower ones go first.
+#: (priority, last use, kind: 0 computed, 1 loaded): lower ranks are evicted first.
 Rank = tuple[int, int, int]
 
 
 class Evictable(Protocol):
-    """A thing that can be made again and may go when memory is short."""
+    """A thing that can be made again and may be evicted when memory is short."""
 
     ticket: Ticket | None
 
     def rank(self) -> Rank | None:
-        """Return its place in the order of going, with regard to what would go along; None: it may not go now."""
+        """Return its place in the order of eviction, with its dependants in mind; None: it may not be evicted now."""
 
 
 class Weighable(Protocol):
-    """What client-written and loaded rows are kept in."""
+    """The store of the client-written and loaded rows."""
 
     @property
     def table_count(self) -> int:
-        """How many tables there are: weighing takes as long as these."""
+        """The number of tables: the time of a weighing grows with it."""
 
     def count_bytes(self) -> tuple[int, int]:
-        """Return what the client-written rows take, and the loaded ones."""
+        """Return the memory of the client-written rows, and of the loaded ones."""
 
 
 class Ticket:
-    """The place of a thing in the order of going, as of some time."""
+    """The place of a thing in the order of eviction, as of some time."""
 
     __slots__ = ("rank", "thing")
 
     def __init__(self, rank: Rank, thing: Evictable) -> None:
         self.rank = rank
-        #: None: it is gone. The heap is not to keep it alive.
+        #: None: the thing is gone, and the heap must not keep it alive.
         self.thing: Evictable | None = thing
 
     def __lt__(self, other: Ticket) -> bool:
@@ -73,7 +73,7 @@ class Ticket:
 
 
 class Memory:
-    """Holds the limit: weighs the store, evicts, refuses.
+    """Keeps memory within its limit: weighs the store, evicts, refuses.
 
     Invariants:
         1. Every thing that entered and has not left has one ticket, whose rank is not above its own.
@@ -96,28 +96,28 @@ class Memory:
         self, ledger: Ledger, store: Weighable, key_bytes_max: int, reads: Reads, drop: Callable[[Evictable], None]
     ) -> None:
         self.ledger = ledger
-        #: Drops a thing, with what depends on it.
+        #: Drops a thing, with its dependants.
         self._drop = drop
-        #: What was used at the latest of these stays.
+        #: Data that a read with this number or a later one used stays.
         self.reads = reads
-        #: Numbers of reads that lacked something and will be tried again.
+        #: Numbers of reads that lacked data and will be repeated.
         self._waiting: dict[int, None] = {}
         self._store = store
         self._heap: list[Ticket] = []
         self._gone = 0
-        #: Attempts to let pass, after one that found too little although it looked at much.
+        #: Attempts to skip, after one that freed too little although it examined many things.
         self._patience = 0
         #: The revision of the last weighing.
         self._weighed_at = 0
         self._put_bytes_max = key_bytes_max + VALUE_STEP + TABLE + GROUP
 
     def enter(self, thing: Evictable, rank: Rank) -> None:
-        """Take in a thing that may go."""
+        """Add a thing that may be evicted."""
         thing.ticket = Ticket(rank, thing)
         heappush(self._heap, thing.ticket)
 
     def leave(self, thing: Evictable) -> None:
-        """Forget a thing that is gone.
+        """Remove a thing that is gone.
 
         Cost:
             O(1) amortised.
@@ -133,39 +133,39 @@ class Memory:
             self._gone = 0
 
     def wait(self, read: Read) -> None:
-        """Note that a read lacks something, and will be tried again once that is loaded.
+        """Note that a read lacks data, and will be repeated once they are loaded.
 
-        What was loaded for it stays meanwhile: reads that together need more than there is would else take turns in
-        loading, and none would come to its end.
+        Data that were loaded for it stay meanwhile. Otherwise two reads that together need more than the memory would
+        evict each other's data, and neither would end.
         """
         self._waiting[read.number] = None
         while (oldest := next(iter(self._waiting))) < read.number - WAIT_READS:
             del self._waiting[oldest]
 
     def last_needed(self, last_used: int) -> int:
-        """Return until which read something is needed that was used at a read."""
+        """Return the number of the last read that needs data which was last used at ``last_used``."""
         return last_used + WAIT_READS if last_used in self._waiting else last_used
 
     def evict(self, is_enough: Callable[[], bool]) -> None:
-        """Have things dropped until that is enough, or nothing is left that may go."""
+        """Have things dropped until enough is free, or nothing is left that may be evicted."""
         for victim in self.choose(is_enough):
             self._drop(victim)
 
     def evict_some(self, count: int) -> int:
-        """Have ``count`` things dropped, or a few more; return how many went."""
+        """Have ``count`` things dropped, or a few more; return their number."""
         ledger = self.ledger
         before = ledger.evictable_count
         self.evict(lambda: before - ledger.evictable_count >= count)
         return before - ledger.evictable_count
 
     def choose(self, is_enough: Callable[[], bool]) -> Iterator[Evictable]:
-        """Yield what is to go, the least recently used first, until that is enough.
+        """Yield the victims, the least recently used first, until enough is free.
 
         Requires:
-            Each is dropped before the next is asked for.
+            The caller drops each one before it asks for the next.
 
         Cost:
-            O(log n) for each thing that goes or was used since its last look.
+            O(log n) for each victim, and for each thing that was used since its last look.
         """
         aside = []
         latest = self.reads.number
@@ -177,7 +177,7 @@ class Memory:
                 continue
             rank = thing.rank()
             if rank is HELD:
-                # Being held is a use.
+                # To be held counts as a use.
                 ticket.rank = (ticket.rank[0], latest, ticket.rank[2])
                 aside.append(ticket)
             elif rank[1] >= latest:
@@ -194,7 +194,7 @@ class Memory:
         self._patience = 0 if is_enough() else len(aside) // 16
 
     def make_room(self, spare_bytes: int = 0) -> bool:
-        """Evict if the limit is passed; tell whether it is held now, with so many bytes to spare."""
+        """Evict if the limit is exceeded; return whether it is held now, with ``spare_bytes`` to spare."""
         ledger = self.ledger
         if ledger.limit_bytes >= UNLIMITED or ledger.total_bytes + spare_bytes <= ledger.limit_bytes:
             return True
@@ -206,25 +206,25 @@ class Memory:
 
     @property
     def free_bytes(self) -> int:
-        """How much is made free at a time."""
+        """The number of bytes that one eviction frees."""
         return min(int(self.ledger.limit_bytes * _FREE_SHARE), _FREE_BYTES_MAX)
 
     def shrink(self, goal_bytes: int) -> None:
-        """Evict until everything takes no more than so much."""
+        """Evict until everything takes at most ``goal_bytes``."""
         ledger = self.ledger
         before = ledger.evictable_count
         self.evict(lambda: ledger.total_bytes <= goal_bytes)
         ledger.count_evictions(before - ledger.evictable_count)
 
     def shrink_some(self, goal_bytes: int, step_bytes: int) -> bool:
-        """Evict ``step_bytes`` or a little more towards a goal; tell whether it is not reached, and more would go."""
+        """Evict ``step_bytes`` or a little more; return whether the goal is not reached and more can be evicted."""
         ledger = self.ledger
         before_bytes = ledger.total_bytes
         self.shrink(max(goal_bytes, before_bytes - step_bytes))
         return goal_bytes < ledger.total_bytes <= before_bytes - step_bytes
 
     def weigh(self, revision: int) -> None:
-        """Count the client-written rows, and say when that is due again.
+        """Count the client-written rows, and set when that is due again.
 
         Cost:
             O(tables), at most once in a quarter as many puts.
@@ -238,12 +238,12 @@ class Memory:
             ledger.weigh_again(revision + revisions, max(room, 0))
 
     def weigh_again(self, revision: int) -> None:
-        """Count them if something changed since, and as much as makes that worth while."""
+        """Count them if they have changed, and by enough to be worth the time."""
         if revision - self._weighed_at > self._store.table_count // 4:
             self.weigh(revision)
 
     def has_room(self, revision: int, grows_bytes: int) -> bool:
-        """Tell whether the store may grow by so much with nothing evicted."""
+        """Return whether the store may grow by ``grows_bytes`` without eviction."""
         self.weigh(revision)
         ledger = self.ledger
         stored_bytes = ledger.stored_bytes + grows_bytes
@@ -252,10 +252,10 @@ class Memory:
         )
 
     def admit(self, revision: int, grows_bytes: int) -> None:
-        """Make sure that there is room for a put, which makes the store grow by so much.
+        """Make sure that there is room for a put, which makes the store grow by ``grows_bytes``.
 
         Raises:
-            LimitExceededError: There is none, whatever goes.
+            LimitExceededError: There is no room, even after everything else was evicted.
         """
         self.weigh(revision)
         if grows_bytes <= 0:
@@ -273,10 +273,10 @@ class Memory:
         raise self._refusal(max(needed_bytes, ledger.limit_bytes + 1))
 
     def refuse_beyond(self, needed_bytes: int) -> None:
-        """Refuse what would not fit beside the client-written rows if everything else went, before anything goes.
+        """Refuse a request that would not fit beside the client-written rows, before anything is evicted for it.
 
         Raises:
-            LimitExceededError: It would not.
+            LimitExceededError: It would not fit.
         """
         ledger = self.ledger
         if ledger.stored_bytes + needed_bytes > ledger.limit_bytes:
@@ -284,23 +284,23 @@ class Memory:
             raise self._refusal(ledger.stored_bytes + needed_bytes)
 
     def hold(self, spare_bytes: int = 0) -> None:
-        """Make sure that what a read has computed so far fits, with so many bytes that it needs beside.
+        """Make sure that the rows that a read has computed so far fit, with its other needs.
 
         Raises:
-            LimitExceededError: It does not, even with everything else gone. Now it has gone as well.
+            LimitExceededError: They do not fit, even after everything else was evicted.
         """
         self.refuse_beyond(spare_bytes)
         if not self.make_room(spare_bytes):
             ledger = self.ledger
             ledger.count_refusal()
             needed_bytes = ledger.total_bytes + spare_bytes
-            # What the read has used need not stay: it ends here.
+            # The data that the read has used need not stay: the read ends here.
             self.reads.begin()
             self.shrink(ledger.limit_bytes - self.free_bytes)
             raise self._refusal(needed_bytes)
 
     def _refusal(self, needed_bytes: int) -> LimitExceededError:
-        """Return the error, in terms of the process if that is what the limit is for."""
+        """Return the error, which names the process's limit if there is one."""
         ledger = self.ledger
         beside_bytes = max(ledger.process_limit_bytes - ledger.limit_bytes, 0)
         return LimitExceededError("memory_limit", needed_bytes + beside_bytes, ledger.limit_bytes + beside_bytes)

@@ -1,12 +1,11 @@
-"""The ledger: how many bytes everything in the engine takes, kept as things come and go (paper §2.5).
+"""The ledger: the bytes that everything in the engine takes, kept as data come and go (paper §2.5).
 
     client-written rows    counted by their tables, added up when the ledger is weighed; rows of backed tables alike
-    computed rows          entries: two pointers each; what only their context holds: tails, values of aggregates
+    computed rows          entries: two pointers each; tails and values of aggregates that only their context holds
     contexts, status ranges, updaters, logs, aggregate states, watches
 
-A value that many timelines show is one object: it is counted once, with the key that it was written to. The
-sizes are measured, those of CPython 3.11 on 64 bits; tests/engine/test_memory.py compares them with what a
-process really takes.
+A value that many timelines share is one object: it is counted once, with the key that it was written to. The sizes were
+measured in CPython 3.11 on 64 bits; tests/engine/test_memory.py compares them with the size of a process.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: A `bytes` object beside its bytes: 33, and half of what rounding up to 16 costs.
+#: A `bytes` object without its bytes: 33, and half of the loss by rounding up to 16.
 BYTES: Final = 41
-#: An entry of rows: two pointers, and what lists keep in reserve.
+#: An entry of rows: two pointers, and the reserve of the lists.
 ENTRY: Final = 17
-#: A computed row beside its tail's bytes while it is computed: the tail, and its places in lists and a dictionary.
+#: A computed row without its tail's bytes while it is computed: the tail, and its places in lists and a dictionary.
 COMPUTING: Final = BYTES + 130
 #: A client-written row: an entry, its key and its value.
 ROW: Final = ENTRY + 2 * BYTES
 #: A table without rows, and a group.
 TABLE: Final = 2980
 GROUP: Final = 330
-#: A part of what is loaded of a backed table.
+#: A loaded part of a backed table.
 PART: Final = 560
-#: A context with one status range and nothing in it, where it is looked for included; another range.
+#: A context with one status range and no rows, with its places in dictionaries; a further status range.
 CONTEXT: Final = 1500
 RANGE: Final = 260
-#: What waits at one frame key, and each context that does; each of its extras.
+#: A frame key with its updaters, and each context among them; each of its extras.
 UPDATERS: Final = 470
 HOLD: Final = 48
 EXTRAS: Final = 330
-#: An entry of a log: its key is an object of its own.
+#: An entry of a log: its key is a separate object.
 LOG_ENTRY: Final = 170 + BYTES
 #: A change that a watch keeps.
 CHANGE: Final = 80 + 2 * BYTES
@@ -44,12 +43,12 @@ UNLIMITED: Final = 1 << 60
 
 
 class Ledger:
-    """Bytes by kind. Everyone may look at the numbers; only the verbs change them.
+    """Bytes by kind. All code may read the numbers; only the methods here change them.
 
     Invariants:
-        1. Every number but ``stored_bytes``, ``loaded_bytes`` and ``watch_bytes`` equals the sum over what is live.
-        2. ``stored_bytes`` and ``loaded_bytes`` are as of the last weighing, less what was evicted since. It is
-           due again when the engine's revision is ``weigh_at``.
+        1. Every number but ``stored_bytes``, ``loaded_bytes`` and ``watch_bytes`` equals the sum over all live data.
+        2. ``stored_bytes`` and ``loaded_bytes`` are those of the last weighing, less the bytes evicted since. The next
+           weighing is due when the engine's revision is ``weigh_at``.
     """
 
     __slots__ = (
@@ -75,38 +74,38 @@ class Ledger:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        #: What the whole process took when whoever holds it to a limit last looked, and that limit; 0: nobody does.
+        #: The size of the process at the last look, and its limit; 0: the process has no limit.
         self.process_bytes = 0
         self.process_limit_bytes = 0
         self.stored_bytes = 0
-        #: What is loaded of backed tables, and in how many parts.
+        #: Loaded rows of backed tables, and the number of parts.
         self.loaded_bytes = 0
         self.part_count = 0
-        #: Computed rows: how many, and what of their tails and values nobody else holds.
+        #: Computed rows: their number, and the bytes of tails and values that only they hold.
         self.entry_count = 0
         self.row_bytes = 0
-        #: When fan-outs have made more entries, the next put is to weigh.
+        #: When fan-outs have made more entries than this, the next put weighs.
         self.entry_count_max = UNLIMITED
         self.context_count = 0
         self.range_count = 0
         self.state_bytes = 0
         self.log_bytes = 0
-        #: What waits for changes, tails that fan-outs made included.
+        #: Updaters, and the tails that fan-outs made for them.
         self.updater_bytes = 0
-        #: Changes kept for watches; whoever keeps them says so here.
+        #: Changes kept for watches; the code that keeps them reports them here.
         self.watch_bytes = 0
         self.weigh_at = UNLIMITED if limit_bytes >= UNLIMITED else 0
-        #: Contexts and loaded parts evicted, with what had been computed from them; calls refused for want of memory.
+        #: Contexts and loaded parts that were evicted, with their dependants; calls refused because memory was short.
         self.evictions = 0
         self.refusals = 0
 
     def change_rows(self, count: int, own_bytes: int) -> None:
-        """Note that computed rows came or went, with the bytes of their tails and values that nothing else holds."""
+        """Note that computed rows came or went, with the bytes of tails and values that only they hold."""
         self.entry_count += count
         self.row_bytes += own_bytes
 
     def fan_out(self, count: int, tail_bytes: int) -> None:
-        """Note that a write made computed rows, or took some, that share one tail with those who wait for them."""
+        """Note that a write made or removed computed rows, whose tail they share with the updaters."""
         self.updater_bytes += tail_bytes
         self.entry_count += count
         if self.entry_count > self.entry_count_max:
@@ -126,15 +125,15 @@ class Ledger:
         self.log_bytes += grown_bytes
 
     def change_updaters(self, grown_bytes: int) -> None:
-        """Note that more or less waits for changes."""
+        """Note that updaters came or went."""
         self.updater_bytes += grown_bytes
 
     def change_watches(self, grown_bytes: int) -> None:
-        """Note that more or less is kept for watches; the one who keeps it says so."""
+        """Note that changes for watches came or went; the code that keeps them calls this."""
         self.watch_bytes += grown_bytes
 
     def change_parts(self, count: int) -> None:
-        """Note that parts of what is loaded came or went."""
+        """Note that parts of the loaded rows came or went."""
         self.part_count += count
 
     def unload(self, freed_bytes: int) -> None:
@@ -142,45 +141,45 @@ class Ledger:
         self.loaded_bytes -= freed_bytes
 
     def limit(self, limit_bytes: int) -> None:
-        """Set the limit; the next weighing goes by it."""
+        """Set the limit; it holds from the next weighing on."""
         self.limit_bytes = limit_bytes
 
     def note_process(self, process_bytes: int) -> None:
-        """Note what the whole process takes."""
+        """Note the size of the process."""
         self.process_bytes = process_bytes
 
     def limit_process(self, limit_bytes: int) -> None:
-        """Note what the whole process may take."""
+        """Note the limit of the process."""
         self.process_limit_bytes = limit_bytes
 
     def weigh(self, stored_bytes: int, loaded_bytes: int) -> None:
-        """Note what the client-written and the loaded rows take."""
+        """Note the memory of the client-written and the loaded rows."""
         self.stored_bytes, self.loaded_bytes = stored_bytes, loaded_bytes
 
     def weigh_again(self, revision: int, room_bytes: int) -> None:
-        """Say when the rows are to be weighed again: at a revision, or when computed rows take so much more."""
+        """Set when the rows are weighed again: at a revision, or when the computed rows have grown this much."""
         self.weigh_at = revision
         self.entry_count_max = self.entry_count + room_bytes // ENTRY
 
     def weigh_sooner(self, revisions: int) -> None:
-        """Let the next weighing be so many revisions sooner: a large value counts as many."""
+        """Bring the next weighing forward by some revisions: a large value counts as many."""
         self.weigh_at -= revisions
 
     def weigh_next(self) -> None:
-        """Let the next put weigh."""
+        """Have the next put weigh."""
         self.weigh_at = 0
 
     def count_evictions(self, count: int) -> None:
-        """Count what went to make room."""
+        """Count evicted contexts and loaded parts."""
         self.evictions += count
 
     def count_refusal(self) -> None:
-        """Count a call that was refused for want of memory."""
+        """Count a call that was refused because memory was short."""
         self.refusals += 1
 
     @property
     def computed_bytes(self) -> int:
-        """All that is computed."""
+        """The bytes of everything that is computed."""
         return (
             self.entry_count * ENTRY
             + self.context_count * CONTEXT
@@ -193,37 +192,37 @@ class Ledger:
 
     @property
     def evictable_count(self) -> int:
-        """How many things there are that may go, pinned ones included."""
+        """The number of things that may be evicted, pinned ones included."""
         return self.context_count + self.part_count
 
     @property
     def total_bytes(self) -> int:
-        """Everything."""
+        """The bytes of everything."""
         return self.stored_bytes + self.loaded_bytes + self.computed_bytes + self.watch_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStatistics:
-    """What the engine takes, in bytes by kind; estimated, but for the limit and the counters."""
+    """The bytes of the engine by kind; estimates, except for the limit and the counters."""
 
-    #: 0: none.
+    #: 0: no limit.
     limit_bytes: int = 0
     total_bytes: int = 0
     #: Client-written keys and values, with their tables and groups.
     stored_bytes: int = 0
-    #: Computed rows; values that they share with what they were copied from are counted there.
+    #: Computed rows; values that they share with their sources are counted there.
     row_bytes: int = 0
     context_bytes: int = 0
     updater_bytes: int = 0
     log_bytes: int = 0
     state_bytes: int = 0
     watch_bytes: int = 0
-    #: What is loaded of the database's tables.
+    #: Loaded rows of the database's tables.
     loaded_bytes: int = 0
-    #: Contexts and loaded parts that went to make room, and calls that were refused because there was none.
+    #: Contexts and loaded parts that were evicted, and calls that were refused because memory was short.
     evictions: int = 0
     refusals: int = 0
-    #: What the process took a moment ago, and what it may take; 0: nobody holds it to a limit. The limit of the data
-    #: is what that leaves beside everything else that the process has.
+    #: The size of the process a moment ago, and its limit; 0: the process has no limit. The limit of the data is what
+    #: the rest of the process leaves of that.
     process_bytes: int = 0
     process_limit_bytes: int = 0

@@ -1,4 +1,4 @@
-"""What was dropped, when and why: the latest of it, for whoever runs the engine and for `explain`.
+"""Which ranges were dropped, when and why: the latest ones, for the engine's caller and for `explain`.
 
     number 41   join t    [t|ann|, t|ann})    evicted: memory was short    at 12.5
     number 42   table p   [p|bob|, p|bob})    evicted: memory was short    at 12.5
@@ -22,7 +22,7 @@ STORY_MAX: Final = 256
 
 
 class Reason(StrEnum):
-    """Why something was dropped; the contexts that were computed from it went for the same."""
+    """The reason for which a range was dropped; its dependants were dropped for the same reason."""
 
     EVICTED = "evicted: memory was short"
     INVALIDATED = "invalidated by a call"
@@ -34,11 +34,11 @@ class Reason(StrEnum):
 
 
 class Dropped(NamedTuple):
-    """A range that was materialised or loaded, and is no more."""
+    """A range that was materialised or loaded, and was dropped."""
 
     #: Counted from the engine's start; each is one more than the last.
     number: int
-    #: Of the join that computed it, or of the backed table.
+    #: The name of the join that computed it, or of the backed table.
     name: str
     first: bytes
     last: bytes
@@ -48,7 +48,7 @@ class Dropped(NamedTuple):
 
 
 class Story:
-    """The latest that was dropped.
+    """The latest dropped ranges.
 
     Invariants:
         1. Numbers ascend by one, up to ``number``.
@@ -57,24 +57,24 @@ class Story:
     __slots__ = ("_latest", "now_s", "number")
 
     def __init__(self) -> None:
-        #: What the engine was told last of the time.
+        #: The time that the engine was told last.
         self.now_s = 0.0
-        #: That of the latest, 0 if nothing was dropped.
+        #: The number of the latest, 0 if nothing was dropped.
         self.number = 0
         self._latest: deque[Dropped] = deque(maxlen=STORY_MAX)
 
     def note(self, name: str, first: bytes, last: bytes, reason: Reason) -> None:
-        """Note that a range is dropped now."""
+        """Note a range that is dropped now."""
         self.number += 1
         self._latest.append(Dropped(self.number, name, first, last, reason, self.now_s))
 
     def since(self, number: int) -> list[Dropped]:
-        """Return what was dropped after the one with this number, the earliest first, as far as it is kept."""
+        """Return the ranges dropped after the one with this number, the earliest first, if they are still kept."""
         count = min(self.number - number, len(self._latest))
         return list(islice(self._latest, len(self._latest) - count, None)) if count > 0 else []
 
     def over(self, first: bytes, last: bytes | None) -> list[Dropped]:
-        """Return what was dropped of a range, the earliest first, as far as it is kept."""
+        """Return the dropped ranges that overlap a range, the earliest first, if they are still kept."""
         return [dropped for dropped in self._latest if first < dropped.last and (last is None or dropped.first < last)]
 
     def _check(self) -> None:
