@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import AsyncIterator
-from itertools import accumulate, zip_longest
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Rows
 from pequod_server.admission import COPIES, Admission
-from pequod_server.batch import ROW_BYTES
 from pequod_server.bounds import Bounds, range_of
+from pequod_server.fitting import fitting
 from pequod_server.handlers import Context
 from pequod_server.served import ServedEngine
 
@@ -80,16 +78,3 @@ class ScanCalls:
         )
         count, size = fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
         return found, count, size
-
-
-def fitting(keys: list[bytes], values: list[bytes], bytes_max: int) -> tuple[int, int]:
-    """Return how many of the first rows fit, at least one if there is one, and how many bytes these take.
-
-    Without values, if only keys are wanted, the keys alone count.
-    """
-    if not keys:
-        return 0, 0
-    rows = zip_longest(keys, values, fillvalue=b"")
-    sizes = list(accumulate(len(key) + len(value) + ROW_BYTES for key, value in rows))
-    count = max(1, bisect_right(sizes, bytes_max))
-    return count, sizes[count - 1]

@@ -15,8 +15,8 @@ from pequod_server.admission import COPIES, Admission
 from pequod_server.bounds import Bounds, last_of
 from pequod_server.errors import stopping_status
 from pequod_server.feeds import Feed, Feeds
+from pequod_server.fitting import fitting
 from pequod_server.handlers import Context, end_call
-from pequod_server.scanning import fitting
 from pequod_server.served import ServedEngine
 
 #: Rows that a watch looks at before it knows how large they are.
