@@ -1,1 +1,1 @@
-"""The language of cache joins: specifications, their rules, and what follows from them alone; pure values."""
+"""The language of cache joins: specifications, their rules, and what follows from them alone; plain values."""

@@ -1,4 +1,4 @@
-"""Which source keys the outputs of a range can come from: containing ranges (paper §3.1)."""
+"""The source keys that can contribute to a range of outputs: containing ranges (paper §3.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Containing:
     ) -> None:
         run = known_run(output, known)
         self._output_prefix = compile_builder(output[:run], numbers)
-        #: The known part of the output key is the same for every environment of a read.
+        #: Whether the known part of the output key is the same for every environment of a read.
         self._is_steady = all(isinstance(part, bytes) or part.name in fixed for part in output[:run])
         self._narrow = _choose_narrowing(output[run:], source_rest)
         slot = output[run] if run < len(output) else None
@@ -37,10 +37,10 @@ class Containing:
         self._tail = compile_builder(rest, numbers) if rest_is_known and self._width is not None else None
 
     def narrow(self, env: Environment, first: bytes, last: bytes) -> tuple[Narrowed | None, bool]:
-        """Return what of the known prefix's range can contribute to output keys in ``[first, last)``.
+        """Return the part of the known prefix's range that can contribute to output keys in ``[first, last)``.
 
         Returns:
-            What to append to the prefix, None if nothing can contribute; and whether that holds for all
+            The bytes to append to the prefix, None if no key can contribute; and whether they are the same for all
             environments with the same fixed slots.
         """
         bounds = narrowing.relative(self._output_prefix(env), first, last)
@@ -77,7 +77,7 @@ def keys_of(pattern: Pattern) -> tuple[bytes, bytes]:
 
 
 def meet(first: bytes, last: bytes | None, within: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return what two ranges share; an empty range has both ends equal."""
+    """Return the intersection of two ranges; both ends of an empty one are equal."""
     start, end = max(first, within[0]), lower(last, within[1])
     assert end is not None
     return start, max(start, end)

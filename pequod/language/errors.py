@@ -1,4 +1,4 @@
-"""Everything that the engine refuses, as exceptions that carry their facts.
+"""Everything that the engine refuses, as exceptions with their facts as attributes.
 
 The caller's fault or a limit is a subclass of `PequodError`; a defect of ours is an `assert`.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from pequod.escapes import shown
 from pequod.language.ranges import Range
 
-#: Messages show no more of what they were given: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
+#: The longest text of a key in a message: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
 _SENTENCE_MAX: Final = 600
 _LINE_MAX: Final = 120
 _KEY_MAX: Final = 80
@@ -23,7 +23,7 @@ class PequodError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a piece of a declaration stands in its text.
+    """The place of a piece of a declaration in its text.
 
     Source:
         Ours; offsets count characters, lines and columns count from 1.
@@ -44,11 +44,11 @@ class JoinError(PequodError):
 
     def __init__(self, reason: str, *, hint: str = "", span: Span | None = None, text: str | None = None) -> None:
         super().__init__(reason)
-        #: What is wrong, one sentence without the position.
+        #: The reason, in one sentence without the position.
         self.reason = _shortened(reason)
-        #: What would mend it; empty if there is nothing to say.
+        #: How to correct it; empty if there is no advice.
         self.hint = _shortened(hint)
-        #: Where, if the join came from text.
+        #: The place, if the join came from text.
         self.span = span
         #: The whole text of the declaration, if known.
         self.text = text
@@ -84,7 +84,7 @@ def _caret(text: str, span: Span) -> str:
 
 
 def _shortened(sentence: str) -> str:
-    """Return a sentence, without its middle if that holds somebody's endless name."""
+    """Return a sentence, without its middle if a very long name makes it too long."""
     half = _SENTENCE_MAX // 2
     return sentence if len(sentence) <= _SENTENCE_MAX else f"{sentence[:half]} … {sentence[-half:]}"
 
@@ -123,18 +123,18 @@ class BackedKeyError(PequodError):
 class MissingError(Exception):
     """A read needs ranges of backed tables that are not loaded: `Engine.load` them all, and read again.
 
-    Not a refusal, so no `PequodError`: nobody sees it but who gave the engine backed tables. The reading again may need
-    others, which could not be told before; no chain of joins needs more rounds than it has sources.
+    Not a refusal, and so no `PequodError`: only code that gave the engine backed tables sees it. The repeated read may
+    need further ranges, which were not known before; no chain of joins needs more rounds than it has sources.
     """
 
     def __init__(self, ranges: tuple[Range, ...]) -> None:
         super().__init__(f"{len(ranges)} ranges are not loaded, the first of them {ranges[0]}")
-        #: In order; they neither overlap nor touch.
+        #: In order; they neither overlap nor touch each other.
         self.ranges = ranges
 
 
 class NotWatchableError(PequodError):
-    """Somebody would watch a range whose changes nobody notices."""
+    """A client asked to watch a range whose changes are not known when they happen."""
 
     def __init__(self, join: str, reason: str) -> None:
         super().__init__(f"keys of the join {join!r} cannot be watched: {reason}; declare it as push, or scan it")
@@ -143,7 +143,7 @@ class NotWatchableError(PequodError):
 
 
 class NotBackfillableError(PequodError):
-    """Somebody would backfill a join whose rows nobody else can compute, or keep."""
+    """A client asked to backfill a join whose rows only the server can compute, or which keeps none."""
 
     def __init__(self, join: str, reason: str) -> None:
         super().__init__(f"the join {join!r} cannot be backfilled: {reason}")
@@ -152,7 +152,7 @@ class NotBackfillableError(PequodError):
 
 
 class BackfillEndedError(PequodError):
-    """Rows came for a backfill that has ended; what was loaded before stays."""
+    """Rows came for a backfill that has ended; the rows that were loaded before stay."""
 
     def __init__(self, join: str, reason: str) -> None:
         super().__init__(f"the backfill of the join {join!r} has ended: {reason}")
@@ -171,7 +171,7 @@ class InvalidPieceError(PequodError):
 
 
 class InvalidKeyError(PequodError):
-    """A key that no store can hold, such as the empty one."""
+    """A key that the store cannot hold, such as the empty one."""
 
     def __init__(self, key: bytes, reason: str) -> None:
         super().__init__(f"key {shown(key)} is not valid: {reason}")
@@ -180,11 +180,11 @@ class InvalidKeyError(PequodError):
 
 
 class LimitExceededError(PequodError):
-    """Something is larger than a configured limit."""
+    """A size above a configured limit."""
 
     def __init__(self, setting: str, size: int, maximum: int) -> None:
         super().__init__(f"{setting} is {maximum}, and this needs {size}; send less, or raise {setting}")
-        #: The name of the setting that would have to be raised.
+        #: The name of the setting to raise.
         self.setting = setting
         self.size = size
         self.maximum = maximum

@@ -6,10 +6,10 @@ slot. Where both are the same x, a bound on output keys bounds x, and so the sou
     output   t|ann|<x>|bob      bounds  t|ann|100 .. t|ann|200      what follows the known part: 100, 200
     source   p|bob|<x>          reads   p|bob|100 .. p|bob|200
 
-Fixed-width slots keep their order whatever follows them. Delimited ones do not: ``a|`` sorts after ``ab|`` because
-``|`` is above the letters, while at the end of a key ``a`` sorts before ``ab``. So it matters whether the slot is
-open (a delimiter follows) or ends the key, on either side. A contributing key is never left out; where orders
-differ, the range may hold keys that do not contribute.
+Fixed-width slots keep their order, whatever follows them. Delimited ones do not: ``a|`` sorts after ``ab|`` because
+``|`` is above the letters, while at the end of a key ``a`` sorts before ``ab``. So it matters on either side whether
+the slot is open (a delimiter follows) or ends the key. A contributing key is never left out; where the orders differ,
+the range may hold keys that do not contribute.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AFTER_BAR = bytes((_BAR + 1,))
 
 
 class Narrowed(NamedTuple):
-    """What to append to the known part of the source key; a ``last`` of None is the end of that part's range."""
+    """The bytes to append to the known part of the source key; a ``last`` of None is the end of that part's range."""
 
     first: bytes
     last: bytes | None
@@ -36,7 +36,7 @@ Narrowing = Callable[[bytes, bytes | None], Narrowed]
 
 
 def relative(prefix: bytes, first: bytes, last: bytes) -> tuple[bytes, bytes | None] | None:
-    """Return what ``[first, last)`` asks of the bytes after ``prefix``; None if it holds no key of that prefix.
+    """Return the bounds that ``[first, last)`` sets on the bytes after ``prefix``; None if no such key is in it.
 
     >>> relative(b"t|ann|", b"t|ann|100", b"t|bob|")
     (b'100', None)
@@ -48,7 +48,7 @@ def relative(prefix: bytes, first: bytes, last: bytes) -> tuple[bytes, bytes | N
 
 
 def fixed_width(width: int) -> Narrowing:
-    """Return the narrowing of a slot of exactly ``width`` bytes; see `refine` for what longer bounds add."""
+    """Return the narrowing of a slot of exactly ``width`` bytes; `refine` says what longer bounds add."""
 
     def narrow(first: bytes, last: bytes | None) -> Narrowed:
         if last is None or len(last) <= width:
@@ -113,7 +113,7 @@ def open_to_end(first: bytes, last: bytes | None) -> Narrowed:
 
 
 def _first_below_bar(value: bytes) -> int:
-    """Return where the shortest proper prefix ends whose next byte is below the delimiter, else the length."""
+    """Return the length of the shortest proper prefix whose next byte is below the delimiter, else the whole length."""
     return next((at for at in range(1, len(value)) if value[at] < _BAR), len(value))
 
 

@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from pequod.language.spec import DELIMITER, Pattern, Slot
 
-#: Slot values by slot number; what is not bound yet is empty.
+#: Slot values by slot number; empty for a slot that is not bound yet.
 Environment = Sequence[bytes]
 Builder = Callable[[Environment], bytes]
 
@@ -27,7 +27,7 @@ Builder = Callable[[Environment], bytes]
 class Matcher:
     """The regular expression of a pattern; group i+1 is the first occurrence of ``names[i]``."""
 
-    #: Match a whole key, None if it is not of the pattern.
+    #: Match a whole key; None if it does not match the pattern.
     match: Callable[[bytes], re.Match[bytes] | None]
     names: tuple[str, ...]
 
@@ -52,7 +52,7 @@ def compile_matcher(pattern: Pattern) -> Matcher:
 
 
 def compile_builder(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -> Builder:
-    """Compile ``parts`` into a function from an environment to the bytes that they spell."""
+    """Compile ``parts`` into a function from an environment to the bytes of the parts."""
     template = b"".join(b"%b" if isinstance(part, Slot) else part.replace(b"%", b"%%") for part in parts)
     wanted = [numbers[part.name] for part in parts if isinstance(part, Slot)]
     if not wanted:
@@ -66,7 +66,7 @@ def compile_builder(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -
 
 
 def may_overlap(a: Pattern, b: Pattern) -> bool:
-    """Tell whether some key may be of both patterns; exact but for the equality of repeated slots.
+    """Return whether some key may match both patterns; exact but for the equality of repeated slots.
 
     Both patterns are regular languages without alternatives: walk the product of their two automata.
 
@@ -100,7 +100,7 @@ def may_overlap(a: Pattern, b: Pattern) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    #: One literal byte, any byte but the delimiter (-1), or any byte at all (-2).
+    #: One literal byte, any byte but the delimiter (-1), or any byte (-2).
     byte: int
     repeats: bool = False
 

@@ -37,7 +37,7 @@ def lower(a: bytes | None, b: bytes | None) -> bytes | None:
 
 
 def united(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the same keys as ranges that neither overlap nor touch, in order.
+    """Return the keys of all ranges as ranges that neither overlap nor touch, in order.
 
     >>> united([Range(b"c", b"d"), Range(b"a", b"b"), Range(b"b", b"c")])
     (Range(first=b'a', last=b'd'),)
@@ -52,7 +52,7 @@ def united(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def within(prefix: bytes, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the part of ``[first, last)`` that starts with ``prefix``; it may be empty, the first not below the last.
+    """Return the part of ``[first, last)`` that starts with ``prefix``; empty if its first is not below its last.
 
     >>> within(b"t|ann|", b"", None)
     (b't|ann|', b't|ann}')

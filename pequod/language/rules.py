@@ -1,4 +1,4 @@
-"""What a single join may not be (paper §3); what joins may not be together is the catalog's to say."""
+"""Which single joins are refused (paper §3); the catalog refuses joins that do not fit together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
 def check_spec(spec: JoinSpec) -> None:
-    """Refuse a join that has no meaning or can never compute anything.
+    """Refuse a join that has no meaning or can never compute a key.
 
     Raises:
         JoinError: With the reason, a hint, and the span of the pattern or source concerned.
@@ -35,7 +35,7 @@ def check_spec(spec: JoinSpec) -> None:
 
 
 def check_pattern(pattern: Pattern) -> None:
-    """Refuse a pattern that names no table or whose slots cannot be told apart.
+    """Refuse a pattern that names no table, or whose slots have no certain end.
 
     Raises:
         JoinError: With the reason, a hint, and the span of the pattern.

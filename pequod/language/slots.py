@@ -1,4 +1,4 @@
-"""Slots: which parts of keys are known, their numbers, and what a range of outputs fixes (paper §3.1).
+"""Slots: which parts of keys are known, their numbers, and the slots that a range of outputs fixes (paper §3.1).
 
 output   t|<user>|<time:10>|<poster>     a scan of [t|ann|0000000100, t|ann}) fixes <user>, as ann
 numbers  user 0, time 1, poster 2
@@ -58,7 +58,7 @@ def fix_slots(output: Pattern, first: bytes, last: bytes) -> list[bytes]:
 
 
 def _slot_end(slot: Slot, first: bytes, at: int, last: bytes) -> int | None:
-    """Return where the slot's value ends in ``first``, None if ``first`` does not spell it whole."""
+    """Return where the slot's value ends in ``first``, None if ``first`` does not have all of it."""
     if slot.width is not None:
         end = at + slot.width
         return end if len(first) >= end else None

@@ -1,7 +1,7 @@
-"""What a cache join says: patterns, sources, maintenance. Plain values, no behaviour beyond printing.
+"""A cache join as a value: patterns, sources, maintenance; no behaviour beyond printing.
 
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
-    ^ output pattern              ^ sources, in plan order; exactly one of them carries the value
+    ^ output pattern              ^ sources, in plan order; exactly one of them gives the value
 
 >>> pattern = Pattern((b"p|", Slot("poster"), b"|", Slot("time", 10)))
 >>> str(pattern)
@@ -20,12 +20,12 @@ from pequod.language.errors import Span
 
 #: The byte that ends a delimited slot and a table name.
 DELIMITER: Final = b"|"
-#: More sources than this make a join that nobody can reason about.
+#: A join with more sources than this is refused: its cost could not be predicted.
 SOURCES_MAX: Final = 8
 
 
 class Operator(StrEnum):
-    """What a source contributes to an output key (paper §3)."""
+    """The contribution of a source to an output key (paper §3)."""
 
     CHECK = "check"
     COPY = "copy"
@@ -59,7 +59,7 @@ class Pattern:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def slots(self) -> Iterator[Slot]:
-        """Yield the slots in key order; a repeated slot comes out each time."""
+        """Yield the slots in key order; a repeated slot is yielded each time."""
         return (part for part in self.parts if isinstance(part, Slot))
 
     @property
@@ -88,7 +88,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Materialise what is read and keep it up to date (the default)."""
+    """Materialise the ranges that are read, and keep them up to date (the default)."""
 
     def __str__(self) -> str:
         return "push"
@@ -104,7 +104,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Materialise what is read and keep it as it is for ``age_s`` seconds."""
+    """Materialise the ranges that are read, and keep them unchanged for ``age_s`` seconds."""
 
     age_s: Decimal
 
@@ -126,7 +126,7 @@ class JoinSpec:
 
     @property
     def is_unique(self) -> bool:
-        """Every output key has at most one contribution, a copy: the output shows every slot of the sources."""
+        """Whether each output key has at most one contribution, a copy: the output has every slot of the sources."""
         shown = {slot.name for slot in self.output.slots()}
         return all(
             source.operator in (Operator.CHECK, Operator.COPY)

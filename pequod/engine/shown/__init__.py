@@ -1,1 +1,1 @@
-"""What people are shown of an engine: statistics, explanations, and where a range may be cut."""
+"""The views of an engine for people: statistics, explanations, and the keys at which a range may be cut."""

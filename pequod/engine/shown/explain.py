@@ -1,4 +1,4 @@
-"""How a join is evaluated and kept, and what a read of a range would find; nothing is computed or changed by asking."""
+"""How a join is evaluated and kept, and what a read of a range would find; nothing is computed or changed for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pequod.engine.memory.story import Dropped
 from pequod.language.slots import known_run
 from pequod.language.spec import Operator, Pattern, Slot, Snapshot
 
-#: An explanation has no more than these of the ranges that were dropped.
+#: An explanation has at most this many dropped ranges.
 DROPPED_MAX: Final = 20
 
 
@@ -35,7 +35,7 @@ class SourceExplanation:
     reads: str
     #: The slot by which bounds of the read narrow this range, if they do.
     narrowed_by: str | None
-    #: Slots that the source's keys give values to.
+    #: The slots that the source's keys bind.
     binds: tuple[str, ...]
     upkeep: Upkeep
     #: Names of the joins that compute keys of this source.
@@ -48,16 +48,16 @@ class JoinExplanation:
 
     name: str
     text: str
-    #: As it is in effect, and why if it is not as declared.
+    #: The effective maintenance, with the reason if it differs from the declared one.
     maintenance: str
-    #: Every output key has at most one contribution.
+    #: Whether each output key has at most one contribution.
     is_unique: bool
     sources: tuple[SourceExplanation, ...]
     warnings: tuple[str, ...]
 
 
 class PartState(StrEnum):
-    """What a read finds in a part of a join's output."""
+    """The state of a part of a join's output, as a read finds it."""
 
     VALID = "valid"
     LOGGED = "logged"
@@ -80,7 +80,7 @@ class PartExplanation:
 
 @dataclass(frozen=True, slots=True)
 class CoverageExplanation:
-    """One join in a range, and what the next read of the range will have to do for it."""
+    """One join in a range, and the work of the next read of the range for it."""
 
     join: str
     parts: tuple[PartExplanation, ...]
@@ -91,13 +91,13 @@ class CoverageExplanation:
 class DroppedExplanation:
     """A range that was computed or loaded, and was dropped."""
 
-    #: Of the join that computed it, or of the table that a database owns.
+    #: The name of the join that computed it, or of the table that a database owns.
     name: str
     first: bytes
     last: bytes
-    #: What for.
+    #: The reason.
     reason: str
-    #: How long ago; a tenth of a second more or less.
+    #: How long ago, to a tenth of a second.
     ago_s: float
 
 
@@ -110,12 +110,12 @@ class RangeExplanation:
     #: Client-written keys in the range.
     stored_keys: int
     joins: tuple[CoverageExplanation, ...]
-    #: What was dropped of the range, the latest first; only of the latest that was dropped anywhere.
+    #: The dropped parts of the range, the latest first; only the latest dropped ranges of the engine are known.
     dropped: tuple[DroppedExplanation, ...] = ()
 
 
 def explain_dropped(dropped: Sequence[Dropped], now: float) -> tuple[DroppedExplanation, ...]:
-    """Explain the latest of what was dropped."""
+    """Explain the latest dropped ranges."""
     return tuple(
         DroppedExplanation(one.name, one.first, one.last, one.reason.value, max(0.0, now - one.at_s))
         for one in dropped[: -1 - DROPPED_MAX : -1]
@@ -176,7 +176,7 @@ def _upkeep(join: InstalledJoin, depth: int) -> Upkeep:
 
 
 def explain_coverage(join: InstalledJoin, first: bytes, last: bytes, now: float) -> CoverageExplanation:
-    """Explain what a read of ``[first, last)`` would find of a join.
+    """Explain what a read of ``[first, last)`` would find in a join.
 
     Requires:
         The range lies in the range of the join's outputs.

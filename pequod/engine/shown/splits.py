@@ -1,11 +1,11 @@
-"""Keys that cut a range into parts of about equal numbers of rows, by a sample of what is held.
+"""Keys that cut a range into parts of about equal numbers of rows, from a sample of the present rows.
 
     range   [first ------------------------------------------ last)      count 3
-    sample   a:4        d:4   e:4      k:4  l:4       t:4                key: rows that it stands for
+    sample   a:4        d:4   e:4      k:4  l:4       t:4                key: the number of rows that it stands for
     splits                    e             l
 
-A sample is taken of every layer: client-written rows and what joins have materialised, fresh or not. A group of rows is
-sampled at least once, so that a table of many small groups is cut as well as one of few large ones.
+A sample is taken of every layer: client-written rows and materialised rows, fresh or not. A group of rows is sampled at
+least once, so that a table of many small groups is cut as well as one of few large ones.
 
 >>> choose([(b"a", 2), (b"c", 2), (b"b", 2)], b"", 3)
 [b'b', b'c']
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pequod.engine.base.store import Store
     from pequod.engine.joins.installed import InstalledJoin
 
-#: Groups of a table and status ranges of a join that are looked at: about 1 µs each, so a few ms for each table.
+#: Groups of a table and status ranges of a join that are examined: about 1 µs each, so a few ms for each table.
 GROUPS_MAX: Final = 4096
-#: So many samples for each part, so that parts differ by a small fraction.
+#: Samples for each part, so that parts differ by a small fraction.
 _SAMPLES: Final = 16
 #: One sample for each leaf of rows.
 _WHOLE: Final = 1 << 62

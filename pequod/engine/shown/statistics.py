@@ -1,4 +1,4 @@
-"""What the engine holds and did, as plain records."""
+"""What the engine holds and has done, as plain records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class TableStatistics:
     keys: int
     key_bytes: int
     value_bytes: int
-    #: Parts that the table is cut into; 0 if it is not cut.
+    #: The number of groups; 0 if the table is not cut.
     groups: int
 
 
 @dataclass(frozen=True, slots=True)
 class JoinStatistics:
-    """What is materialised of one join, and what happened to it since it was installed."""
+    """The materialised rows of one join, and its events since it was installed."""
 
     #: Materialised rows and the bytes of their keys after the prefix; copied keys and values may be shared.
     rows: int
@@ -37,8 +37,8 @@ class JoinStatistics:
     #: Frames that wait for changes of source keys, and changes noted but not applied yet.
     updaters: int
     log_entries: int
-    #: Seconds since the oldest materialised rows were last known to be right: since the first change that a context
-    #: waits to apply, or since a snapshot was taken. 0 if everything is fresh.
+    #: The age of the oldest materialised rows that are not fresh: the time since the first change that a context waits
+    #: to apply, or since a snapshot was taken. 0 if everything is fresh.
     age_s: float
     #: Reads that found everything materialised and fresh.
     hits: int
@@ -54,7 +54,7 @@ class Statistics:
     """Everything of one engine."""
 
     revision: int
-    #: Client-written keys that belong to no table.
+    #: Client-written keys without a table.
     loose_keys: int
     #: By table name, without the delimiter; tables without client-written rows are left out.
     tables: dict[bytes, TableStatistics]
@@ -64,7 +64,7 @@ class Statistics:
 
 
 def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStatistics:
-    """Return what the ledger says, with what client-written and loaded rows take now."""
+    """Return the ledger's figures, with the present sizes of client-written and loaded rows."""
     return MemoryStatistics(
         limit_bytes=ledger.limit_bytes if ledger.limit_bytes < UNLIMITED else 0,
         total_bytes=stored_bytes + loaded_bytes + ledger.computed_bytes + ledger.watch_bytes,
@@ -83,7 +83,7 @@ def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStati
     )
 
 
-#: What is looked at in one step, 0.6 ms or so: each row counts as one, each context as much as 64.
+#: The work of one step, 0.6 ms or so: each row counts as one, each context as 64.
 _STEP: Final = 16_384
 _CONTEXT_WEIGHT: Final = 64
 
@@ -97,7 +97,7 @@ def collect(
     """Collect the statistics step by step; everything may change between steps.
 
     Ensures:
-        What does not change meanwhile is counted once. What does is counted as of some moment.
+        Rows that do not change meanwhile are counted once. Others are counted as of some moment.
 
     Cost:
         O(computed rows + contexts): 35 ns a row and 2 us a context.
@@ -159,7 +159,7 @@ def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None,
 
 
 def _right_until_s(join: InstalledJoin, context: Context, now: float) -> float:
-    """Return until when a context's rows were certainly those of its sources."""
+    """Return the time at which a context's rows were last certainly those of its sources."""
     maintenance = join.spec.maintenance
     if isinstance(maintenance, Snapshot):
         return context.expires_s - float(maintenance.age_s)

@@ -1,10 +1,10 @@
-"""Admission: what is asked of a put before anything is written.
+"""Admission: the checks of a put before anything is written.
 
     sizes    the key is not empty, and neither key nor value is too long
     owner    no join computes the key, and no database owns it
-    memory   there is room, if the ledger is due to be weighed; what can be made again goes for it
+    memory   there is room, if the ledger is due to be weighed; data that can be made again is evicted for it
 
-All refusals of writes are here; what is admitted is written without another question.
+All refusals of writes are here; an admitted row is written without a further check.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from pequod.engine.memory.ledger import ROW, UNLIMITED
 from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError
 from pequod.language.spec import DELIMITER
 
-#: The first byte above the delimiter: behind a table's name, above all its keys.
+#: The first byte above the delimiter: after a table's name, it is above all keys of the table.
 _TABLE_END: Final = bytes((DELIMITER[0] + 1,))
 
 
 class Run(NamedTuple):
-    """Rows of one table that follow each other in a list of rows; or one row, of no table."""
+    """Rows of one table that follow each other in a list of rows; or one row without a table."""
 
-    #: The table's, without the delimiter; None: the key belongs to no table.
+    #: The name of the table, without the delimiter; None: the key has no table.
     name: bytes | None
     start: int
     stop: int
 
 
 class Admission:
-    """Refuses writes that clients may not do, and those for which there is no memory."""
+    """Refuses writes that clients may not do, and writes for which there is no memory."""
 
     __slots__ = ("_directory", "_ledger", "_memory", "_store", "key_bytes_max", "value_bytes_max", "value_bytes_quick")
 
@@ -49,14 +49,14 @@ class Admission:
         self._ledger = memory.ledger
         self.key_bytes_max = key_bytes_max
         self.value_bytes_max = value_bytes_max
-        #: Larger values are weighed sooner.
+        #: After larger values, the ledger is weighed sooner.
         self.value_bytes_quick = min(value_bytes_max, VALUE_STEP)
 
     def check_sizes(self, key: bytes, value: bytes = b"") -> None:
-        """Refuse a key or a value that is too long, and an empty key; let a large value be weighed sooner.
+        """Refuse an empty key, and a key or a value that is too long; have the ledger weighed sooner for a large value.
 
         Raises:
-            InvalidKeyError, LimitExceededError: As said.
+            InvalidKeyError, LimitExceededError: The key or the value is refused.
         """
         if not 0 < len(key) <= self.key_bytes_max or len(value) > self.value_bytes_max:
             self._refuse_sizes(key, value)
@@ -67,13 +67,13 @@ class Admission:
         """Admit a put of a key with a delimiter; return what is related to its table, made if need be.
 
         Raises:
-            ComputedKeyError, BackedKeyError, LimitExceededError: It is refused.
+            ComputedKeyError, BackedKeyError, LimitExceededError: The put is refused.
         """
         name = key.partition(DELIMITER)[0]
         relations = self._directory.by_name.get(name)
         if relations is not None and relations.is_owned:
             self.refuse_owned(relations, key)
-        # Of a put that is refused, no table is to be left.
+        # A refused put must not leave a table.
         self.make_room(key, value, revision)
         return relations or self._directory.at(name)
 
@@ -81,7 +81,7 @@ class Admission:
         """Make sure that there is room for a put, if the ledger is due to be weighed.
 
         Raises:
-            LimitExceededError: There is none, whatever goes.
+            LimitExceededError: There is no room, even after eviction.
         """
         if revision >= self._ledger.weigh_at:
             self._memory.admit(revision, self._growth(key, value))
@@ -111,10 +111,10 @@ class Admission:
         return runs
 
     def is_of_database(self, key: bytes, value: bytes) -> bool:
-        """Tell whether a database owns the key of a put, which would be admitted otherwise.
+        """Return whether a database owns the key of a put; otherwise the put would be admitted.
 
         Raises:
-            InvalidKeyError, LimitExceededError, ComputedKeyError: It would not.
+            InvalidKeyError, LimitExceededError, ComputedKeyError: The put would be refused.
         """
         if not 0 < len(key) <= self.key_bytes_max or len(value) > self.value_bytes_max:
             self._refuse_sizes(key, value)
@@ -127,10 +127,10 @@ class Admission:
         return relations.table.presence is not None
 
     def refuse_range(self, first: bytes, last: bytes | None) -> None:
-        """Refuse a range of which a database owns keys.
+        """Refuse a range in which a database owns keys.
 
         Raises:
-            BackedKeyError: It does.
+            BackedKeyError: A database owns some.
         """
         for table in self._store.backed:
             start, stop = table.clip(first, last)
@@ -155,14 +155,14 @@ class Admission:
             return
         growth_bytes = len(keys) * ROW + sum(map(len, keys)) + sum(map(len, values))
         if not self._memory.has_room(revision, growth_bytes):
-            # Some may be there already.
+            # Some rows may exist already.
             rows = dict(zip(keys, values, strict=True))
             self._memory.admit(revision, sum(self._growth(key, value) for key, value in rows.items()))
-        # How much that is was not foreseen at the last weighing.
+        # The last weighing did not foresee this many rows.
         self._ledger.weigh_next()
 
     def _growth(self, key: bytes, value: bytes) -> int:
-        """Return by how much a put makes the store grow."""
+        """Return the number of bytes by which a put makes the store grow."""
         old = self._store.get(key)
         return len(value) + (ROW + len(key) if old is None else -len(old))
 

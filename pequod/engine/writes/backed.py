@@ -1,8 +1,8 @@
-"""Backed tables: what a database owns, as far as it is loaded (paper §3.3).
+"""Backed tables: the loaded part of the rows that a database owns (paper §3.3).
 
-load     a range as the database has it   -> loaded; what differs from before is told
-apply    a change of the database         -> told, if it lies in a loaded range; else nobody needs to know
-forget   a range, or a little of it       -> absent; what was computed from it is dropped
+load     a range as the database has it   -> loaded; dependants are told of each row that differs
+apply    a change of the database         -> dependants are told if it is in a loaded range; else it is ignored
+forget   a range, or a part of it         -> absent; the contexts computed from it are dropped
 evict    the least recently used parts    -> the same, when memory is short
 """
 
@@ -28,15 +28,15 @@ from pequod.language.errors import LimitExceededError
 from pequod.language.ranges import Range, united
 from pequod.language.spec import DELIMITER
 
-#: Rows that go at a time where others have their turn between, and frames of contexts: 1 µs each or so.
+#: Rows, and frames of contexts, that are forgotten in one step between other calls: 1 µs each or so.
 FORGOTTEN_MAX: Final = 512
 
 
 class BackedTable:
-    """Forgets what is loaded of one table, on request or when memory is short.
+    """Forgets loaded ranges of one table, on request or when memory is short.
 
     Args:
-        priority: What has a lower one is evicted first; PINNED stays.
+        priority: Data with a lower one is evicted first; PINNED stays.
     """
 
     __slots__ = ("_changes", "_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table")
@@ -75,7 +75,7 @@ class BackedTable:
             self._enter(part, self._memory.reads.number + WAIT_READS)
 
     def forget(self, first: bytes, last: bytes, reason: Reason = Reason.FORGOTTEN) -> None:
-        """Drop what is loaded of a range, and everything that was computed from it."""
+        """Forget the loaded rows of a range, and drop everything that was computed from them."""
         table, ledger = self._table, self._memory.ledger
         for context in self._dependants(first, last):
             self._changes.evict(context, reason)
@@ -94,7 +94,7 @@ class BackedTable:
         ledger.unload(before_bytes - table.count_bytes())
 
     def forget_some(self, first: bytes, last: bytes) -> bool:
-        """Drop a little of what is loaded of a range, or of what was computed from that; tell whether more may be left.
+        """Forget some of the loaded rows of a range, or drop a dependant; return whether more may be left.
 
         Cost:
             O(FORGOTTEN_MAX) rows or frames, and those of one context.
@@ -116,10 +116,10 @@ class BackedTable:
         return True
 
     def rank(self, part: Part) -> Rank | None:
-        """Return the place of a part in the order of going: what was computed from it is no less used.
+        """Return the place of a part in the order of eviction: its dependants were used no later than it.
 
         Cost:
-            O(log frames + contexts that would go along).
+            O(log frames + dependants).
         """
         if self._relations.watches.are_over(part.first, part.last):
             return HELD
@@ -130,7 +130,7 @@ class BackedTable:
                 return HELD
             priority, last_used = max(priority, rank[0]), max(last_used, rank[1])
         if last_used < self._memory.reads.number:
-            # It stays used so late when they have gone.
+            # The part was last used as late as these contexts; it keeps this when they are gone.
             part.last_used = last_used
         return priority, last_used, 1
 
@@ -138,7 +138,7 @@ class BackedTable:
         return list(dict.fromkeys(self._waiting(first, last)))
 
     def _waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
-        """Yield the contexts that wait for changes in a range, and perhaps others; some more than once."""
+        """Yield the contexts that wait for changes in a range, perhaps with others; some more than once."""
         for sites in self._relations.readers:
             for site in sites:
                 yield from site.within(first, last)
@@ -179,7 +179,7 @@ class Backed:
         self._by_name: dict[bytes, BackedTable] = {}
 
     def declare(self, name: bytes) -> None:
-        """Declare that a database owns the keys of a table; nothing of it is loaded."""
+        """Declare that a database owns the keys of a table; none of its ranges is loaded."""
         relations, presence = self._directory.back(name)
         if name not in self._by_name:
             text = name.decode("utf-8", "backslashreplace")
@@ -188,7 +188,7 @@ class Backed:
             presence.owner = self._by_name[name] = owner
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
-        """Take in what the database has in a range; return how many rows are others now. See `Engine.load`."""
+        """Load a range with the database's rows; return how many rows differ from before. See `Engine.load`."""
         found = dict(rows)
         self._memory.refuse_beyond(sum([ROW + len(key) + len(value) for key, value in found.items()]))
         changed = 0
@@ -209,14 +209,14 @@ class Backed:
         return changed
 
     def evict(self, part: Part) -> None:
-        """Forget a part, with everything that was computed from it."""
+        """Forget a part, and drop everything that was computed from it."""
         self._by_name[part.first.partition(DELIMITER)[0]].forget(part.first, part.last, Reason.EVICTED)
 
     def refuse_overfull(self, first: bytes, last: bytes | None, revision: int) -> None:
-        """Make room for what has been loaded of a range; if there is none, whatever goes, forget it again.
+        """Make room for a range that was loaded; if there is none, even after eviction, forget the range again.
 
         Raises:
-            LimitExceededError: There is none.
+            LimitExceededError: There is no room.
         """
         self._memory.weigh(revision)
         try:
@@ -226,19 +226,19 @@ class Backed:
             raise
 
     def part_of(self, key: bytes) -> Part | None:
-        """Return the loaded part that holds a key; None if the key is not loaded, or of no backed table."""
+        """Return the loaded part that holds a key; None if the key is not loaded, or has no backed table."""
         table = self._store.tables.get(key.partition(DELIMITER)[0])
         return None if table is None or table.presence is None else table.presence.find(key)
 
     def apply(self, key: bytes, value: bytes | None) -> bool | None:
-        """Take in a change of the database; tell whether it changed a row, None if it is not loaded."""
+        """Apply a change of the database; return whether it changed a row, None if the key is not loaded."""
         relations = self._directory.by_name.get(key.partition(DELIMITER)[0])
         if relations is None or relations.table.presence is None or not relations.table.presence.has(key):
             return None
         return self._changes.set_base(relations, key, value)
 
     def forget(self, first: bytes, last: bytes | None, reason: Reason = Reason.FORGOTTEN) -> None:
-        """Drop what is loaded of a range, and everything that was computed from it; see `Engine.forget`."""
+        """Forget the loaded rows of a range, and drop everything that was computed from them; see `Engine.forget`."""
         self._changes.serial += 1
         for table in self._store.backed:
             start, stop = table.clip(first, last)
@@ -246,12 +246,12 @@ class Backed:
                 self._by_name[table.name].forget(start, stop, reason)
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
-        """Drop a little of what is loaded of a range; see `Engine.forget_some`."""
+        """Forget some of the loaded rows of a range; see `Engine.forget_some`."""
         self._changes.serial += 1
         return any(self._by_name[table.name].forget_some(*table.clip(first, last)) for table in self._store.backed)
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:
-        """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
+        """Return whether a read of the range shows rows of a backed table, directly or through joins."""
         if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):
             return True
         joins = dict.fromkeys(self._catalog.over(first, last))
@@ -271,5 +271,5 @@ class Backed:
 
     @property
     def part_count(self) -> int:
-        """In how many parts they are kept."""
+        """The number of parts."""
         return sum(len(table.presence) for table in self._store.backed if table.presence is not None)

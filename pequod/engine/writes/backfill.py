@@ -6,8 +6,8 @@
     remove p|bob|120                            as before: the first old value is that of R
     end        the record is forgotten
 
-The rows at R are the stored ones with the record laid over them. Somebody who is slow computes from these, while reads
-and writes go on; `loading` takes in the result.
+The rows at R are the stored ones with the record laid over them. Spark, which takes minutes, computes from these while
+reads and writes go on; `loading` takes in the result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pequod.engine.joins.plan import Plan
 from pequod.language.errors import BackfillEndedError
 from pequod.language.ranges import Range
 
-#: What an entry of the record takes beside its bytes: three objects and their places in the containers.
+#: The bytes of an entry of the record without its key and value: three objects and their places in the containers.
 _ENTRY_BYTES = 200
 
 
@@ -38,11 +38,11 @@ class Piece:
 
     first: bytes
     last: bytes
-    #: What follows the context's prefix in the output keys.
+    #: The parts of the output keys after the context's prefix.
     tails: Sequence[bytes]
-    #: One for each tail; none for a count, which does not look at them.
+    #: One for each tail; empty for a count, which does not use values.
     values: Sequence[bytes]
-    #: One for each tail; none where output keys have one contribution.
+    #: One for each tail; empty if output keys have one contribution.
     times: Sequence[int] = ()
     #: Keys of the value source, one for each tail; only for copies whose output keys may have several contributions.
     source_keys: Sequence[bytes] = ()
@@ -50,29 +50,29 @@ class Piece:
 
 @dataclass(slots=True)
 class Loaded:
-    """What became of pieces."""
+    """The result of loading pieces."""
 
-    #: Ranges that are materialised now, with so many rows, and pieces that were already.
+    #: Ranges that are materialised now, with their rows, and pieces that were materialised before.
     range_count: int = 0
     row_count: int = 0
     skipped_count: int = 0
 
     def add(self, other: Loaded) -> None:
-        """Count what became of others too."""
+        """Add another result."""
         self.range_count += other.range_count
         self.row_count += other.row_count
         self.skipped_count += other.skipped_count
 
 
 class Backfill:
-    """One backfill: a range of a join, and what its sources were at its revision.
+    """One backfill: a range of a join, and its sources as they were at its revision.
 
     Invariants:
         1. A row of ``sources`` at the revision is what ``record`` has for its key, else what is stored.
-        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by what a frame knows of them;
-           for those in ``_copied`` it holds none.
-        3. ``_copied`` holds what the recorded keys of the value source make of rows now, if that is the same in all
-           contexts.
+        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by the prefix that a frame
+        knows; for those in ``_copied`` it holds none.
+        3. ``_copied`` holds the present rows that follow from the recorded keys of the value source, if these are the
+        same in all contexts.
     """
 
     def __init__(
@@ -84,28 +84,29 @@ class Backfill:
         self.revision = revision
         #: The ranges of source keys that can contribute.
         self.sources = sources
-        #: Source key -> its value at the revision, None if it was absent; only of keys that changed since.
+        #: Source key -> its value at the revision, None if it was absent; only keys that have changed since.
         self.record: SortedDict[bytes, bytes | None] = SortedDict()
         self.record_bytes = 0
         self.loaded = Loaded()
-        #: Why nothing can be loaded any more; None while it can.
+        #: Why no more rows can be loaded; None while they can.
         self.ended: str | None = None
-        #: The keys of the record when the backfill ended, and what they took.
+        #: The number of recorded keys when the backfill ended, and their bytes.
         self._changed_at_end = 0, 0
         self._bytes_max = bytes_max
         self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
         self._sites = join.sites_of(plan)
         site = self._sites[plan.value_depth]
-        #: Rows are copies whose tails the source keys alone tell, and so what changes is the same for all contexts.
+        #: Whether rows are copies whose tails follow from the source keys alone, so a change is the same in all
+        #: contexts.
         self.copies_alike = site.is_alike and not site.step.verify
-        #: What a frame knows of source keys -> tail -> value now, None if the row is no more.
+        #: The prefix of source keys that a frame knows -> tail -> present value, None if the row is gone.
         self._copied: dict[bytes, dict[bytes, bytes | None]] = {}
-        #: Tails and values of rows that were loaded, and what remembering them takes.
+        #: Tails and values of loaded rows, and the bytes to remember them.
         self._shared: dict[bytes, bytes] = {}
         self._shared_bytes = 0
 
     def note(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
-        """Record what a source key was, unless it changed before, and what its rows are now.
+        """Record the old value of a source key, unless it changed before, and its present rows.
 
         Cost:
             1 µs or so for each source, while a backfill goes on.
@@ -137,7 +138,7 @@ class Backfill:
             )
 
     def end(self, reason: str) -> None:
-        """Load and record nothing more, and forget the record."""
+        """End: load and record no more, and forget the record."""
         if self.ended is None:
             self.ended = reason
             self._changed_at_end = len(self.record), self.record_bytes
@@ -148,7 +149,7 @@ class Backfill:
             self._shared.clear()
 
     def changed_size(self) -> tuple[int, int]:
-        """Return how many source keys changed since the revision, or until the end, and what recording them took."""
+        """Return how many source keys have changed since the revision, or did until the end, and the record's bytes."""
         return (len(self.record), self.record_bytes) if self.ended is None else self._changed_at_end
 
     def changed(self, depth: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
@@ -161,11 +162,11 @@ class Backfill:
         return keys[start : None if last is None else bisect_left(keys, prefix + last)]
 
     def has_changed(self, depth: int) -> bool:
-        """Tell whether any key of a source is recorded, other than those that make copies alike."""
+        """Return whether any key of a source is recorded, apart from those in ``_copied``."""
         return bool(self._by_prefix[depth])
 
     def copied(self, prefixes: Iterable[bytes]) -> dict[bytes, bytes | None]:
-        """Return what became of rows that are copies of source keys with these prefixes: tail -> value, None if gone.
+        """Return the changes of rows copied from source keys with these prefixes: tail -> value, None if gone.
 
         Cost:
             O(prefixes + rows returned), 0.1 µs or so for each.
@@ -181,7 +182,7 @@ class Backfill:
         """Return rows of ``[first, last)`` as they were at the revision, the first of it.
 
         Returns:
-            About so many rows; none only if there are none.
+            About ``limit`` rows; none only if there are none.
 
         Raises:
             BackfillEndedError: The backfill has ended.
@@ -198,12 +199,12 @@ class Backfill:
             rows = self.as_they_were(found, changed)
             if rows.keys:
                 return rows
-            # All that was read has come since the revision.
+            # All rows that were read were written after the revision.
             first = stop
         return Rows([], [])
 
     def as_they_were(self, rows: Rows, changed: list[bytes]) -> Rows:
-        """Return stored rows as they were at the revision; ``changed`` are the recorded keys among and between them."""
+        """Return stored rows as they were at the revision; ``changed`` are the recorded keys in their range."""
         if not changed:
             return rows
         found = dict(zip(rows.keys, rows.values, strict=True))
@@ -217,9 +218,9 @@ class Backfill:
         return Rows(keys, [found[key] for key in keys])
 
     def share(self, found: Sequence[bytes]) -> list[bytes]:
-        """Return equal bytes, one object for those that occurred before: a post is in many timelines.
+        """Return equal bytes, as one object with those that came before: a post is in many timelines.
 
-        What is remembered for this has the room that the record leaves; all of it is forgotten when that is full.
+        The objects to share take the memory that the record leaves; when that is full, all of them are forgotten.
         """
         if self.record_bytes + self._shared_bytes > self._bytes_max:
             self._shared.clear()

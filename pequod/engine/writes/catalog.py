@@ -24,8 +24,8 @@ class Catalog:
 
     Invariants:
         1. No join reads its own output, directly or through others.
-        2. No client-written key is of an installed join's output pattern.
-        3. A join that reads a join computed on every read is computed on every read itself, unless a snapshot.
+        2. No client-written key matches the output pattern of an installed join.
+        3. A join that reads a join computed on every read is computed on every read itself, unless it is a snapshot.
     """
 
     __slots__ = ("_changes", "_directory", "_installed", "_ledger", "_next_order", "_priorities", "is_timed")
@@ -38,7 +38,7 @@ class Catalog:
         self._changes = changes
         self._installed: dict[str, InstalledJoin] = {}
         self._next_order = 0
-        #: A snapshot join is installed.
+        #: Whether a snapshot join is installed.
         self.is_timed = False
 
     def __iter__(self) -> Iterator[InstalledJoin]:
@@ -48,7 +48,7 @@ class Catalog:
         """Return the join of that name.
 
         Raises:
-            UnknownJoinError: There is none.
+            UnknownJoinError: No join has it.
         """
         join = self._installed.get(name)
         if join is None:
@@ -83,7 +83,7 @@ class Catalog:
         return [present[spec].info for spec in specs], bool(fresh)
 
     def drop(self, name: str) -> None:
-        """Take out a join and exactly its outputs.
+        """Drop a join and exactly its outputs.
 
         Raises:
             UnknownJoinError: No join has this name.
@@ -100,14 +100,14 @@ class Catalog:
         self._relate()
 
     def invalidate(self, first: bytes, last: bytes | None) -> int:
-        """Drop what is computed of a range, and what that was computed from; return how many contexts these were.
+        """Drop the contexts in a range, and those that they were computed from; return how many lay in it.
 
         Cost:
             O(frames of what is dropped).
         """
         joins = dict.fromkeys(self.over(first, last))
         found = [status.context for join in joins for status in join.coverage.over(*join.clip(first, last))]
-        # A join that keeps nothing shows what others keep.
+        # A join that keeps nothing shows rows of its sources.
         todo = [join for join in joins if join.is_pull]
         while todo:
             for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
@@ -176,7 +176,7 @@ class Catalog:
                 )
 
     def _relate(self) -> None:
-        """Work out anew which joins read which, and which are computed on every read."""
+        """Determine again which joins read which, and which are computed on every read."""
         joins = list(self._installed.values())
         self.is_timed = any(isinstance(join.spec.maintenance, Snapshot) for join in joins)
         for join in joins:
@@ -207,7 +207,7 @@ class Catalog:
                 join.clear_plans()
 
     def _forget(self, joins: list[InstalledJoin]) -> None:
-        """Drop all contexts of joins and of those that read them, however far down."""
+        """Drop all contexts of joins and of the joins that read them, directly or not."""
         seen = dict.fromkeys(joins)
         todo = list(joins)
         while todo:
@@ -243,9 +243,9 @@ class Catalog:
 
 
 def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
-    """Yield how the source tables are best cut: after a first slot that is known when the source is read.
+    """Yield the best cuts of the source tables: after a first slot that is known when the source is read.
 
-    A read is taken to fix the first slot of the output, as a scan of one timeline does.
+    This assumes that a read fixes the first slot of the output, as a scan of one timeline does.
     """
     output = next(join.spec.output.slots(), None)
     known = set() if output is None else {output.name}
