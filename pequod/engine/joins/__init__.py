@@ -1,1 +1,1 @@
-"""Joins: compiled, installed, and what is materialised of them."""
+"""Joins: compiled, installed, and their materialised rows."""

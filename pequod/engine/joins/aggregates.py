@@ -1,6 +1,6 @@
 """How the contributions to one output key combine: the operators of value sources (paper §2.3, §3).
 
-Each operator keeps a state per output key, None while nothing contributes:
+Each operator keeps a state for each output key, None while there are no contributions:
 
     copy     value-source key -> [contributions, value]    gives the value of the greatest key
     count    number of contributions
@@ -26,7 +26,7 @@ from sortedcontainers import SortedDict
 
 from pequod.language.spec import Operator
 
-#: A longer text is not taken for a number, so that exact sums stay small.
+#: A longer text does not count as a number, so that exact sums stay small.
 NUMBER_BYTES_MAX = 64
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)").fullmatch
 # 10^18 numbers of 64 digits before and after the point still add up exactly; the trap proves it.
@@ -34,14 +34,14 @@ _EXACT = DecimalContext(prec=160, Emin=-999_999, Emax=999_999, traps=[Inexact])
 
 
 def parse_number(value: bytes) -> Decimal | None:
-    """Return the number that ``value`` spells in plain decimal notation, None if it is text."""
+    """Return the number that ``value`` is in plain decimal notation, None if it is text."""
     if len(value) > NUMBER_BYTES_MAX or _NUMBER(value) is None:
         return None
     return Decimal(value.decode("ascii"))
 
 
 def print_number(number: Decimal) -> bytes:
-    """Spell a number the one canonical way: no exponent, no trailing zeros, no negative zero.
+    """Return the one canonical text of a number: no exponent, no trailing zeros, no negative zero.
 
     >>> print_number(Decimal("-0.0")), print_number(Decimal("1.50")), print_number(Decimal("100"))
     (b'0', b'1.5', b'100')
@@ -52,40 +52,40 @@ def print_number(number: Decimal) -> bytes:
     return b"0" if text in ("-0", "") else text.encode("ascii")
 
 
-#: What an aggregate keeps for one output key.
+#: The state of an aggregate for one output key.
 S = TypeVar("S")
 State = object
 
 
 class NeverAddedError(LookupError):
-    """A contribution is to be removed that was never added: the states are not those of the sources."""
+    """A contribution is to be removed that was never added: the states do not follow from the sources."""
 
 
 class Aggregate(Protocol[S]):
-    """Combine contributions; a state is owned by its output key and may be changed in place.
+    """Combines contributions; a state belongs to its output key and may be changed in place.
 
     Requires:
-        What is removed was added before, with the same key and value.
+        A removed contribution was added before, with the same key and value.
 
     Raises:
-        NeverAddedError: It was not, as far as the state tells.
+        NeverAddedError: It was not, if the state shows this.
     """
 
-    #: Contributions added that a sum could not use.
+    #: The number of added contributions that a sum could not use.
     not_a_number: int
-    #: What a state takes beside its contributions, and what each of these adds; the value of a row of its own.
+    #: The bytes of a state without contributions, and those of each contribution; of a row's own value.
     state_bytes: int
     contribution_bytes: int
     value_bytes: int
 
     def add(self, state: S | None, source_key: bytes, value: bytes, times: int = 1) -> S | None:
-        """Return the state with so many more contributions, which are equal."""
+        """Return the state with ``times`` equal contributions more."""
 
     def remove(self, state: S | None, source_key: bytes, value: bytes) -> S | None:
-        """Return the state with one contribution less, None when none is left."""
+        """Return the state with one contribution less, None if it was the last."""
 
     def result(self, state: S | None) -> bytes | None:
-        """Return the output value, None where there is no output key."""
+        """Return the output value, None if there is no output key."""
 
 
 class _Copied:
@@ -99,7 +99,7 @@ class _Copied:
 
 
 class _Copy:
-    """The value of the greatest value-source key; several only if the join is ambiguous."""
+    """The value of the greatest value-source key; there are several keys only if the join is ambiguous."""
 
     not_a_number = 0
     state_bytes = 290
@@ -137,7 +137,7 @@ class _Copy:
 
 
 class _Count:
-    """How many tuples of source keys contribute."""
+    """The number of tuples of source keys that contribute."""
 
     not_a_number = 0
     state_bytes = 60
@@ -202,7 +202,7 @@ def _rank(value: bytes) -> _Rank:
 
 
 class _Extreme:
-    """The least (index 0) or greatest (index -1) value, kept as a multiset so that extremes can go."""
+    """The least (index 0) or greatest (index -1) value, from a multiset, so that an extreme can be removed."""
 
     not_a_number = 0
     state_bytes = 1900
@@ -237,7 +237,7 @@ class _Extreme:
 
 
 def make_aggregate(operator: Operator) -> Aggregate[State]:
-    """Return the aggregate of a value source's operator, with counters of its own."""
+    """Return the aggregate of a value source's operator, with its own counters."""
     return cast("Aggregate[State]", _MAKERS[operator]())
 
 

@@ -1,7 +1,7 @@
-"""Batches: what an execution found, and how it is taken into a context.
+"""Batches: the results of an execution, and how they are taken into a context.
 
 tails    0000000100|bob   0000000120|liz      rows, or contributions to them
-frames   depth 0: s|ann|    depth 1: p|bob|, p|liz|      where the context is to wait
+frames   depth 0: s|ann|    depth 1: p|bob|, p|liz|      where the context will wait
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pequod.engine.memory.ledger import BYTES
 
 
 class Batch:
-    """What an execution found: contributions as parallel lists, and the frames to wait at."""
+    """The results of an execution: contributions as parallel lists, and the frames to wait at."""
 
     __slots__ = ("extras", "frame_keys", "source_keys", "tails", "values")
 
     def __init__(self, depths: int) -> None:
-        #: Tails of output keys, the keys of the value source (not where they are not needed), and its values.
+        #: Tails of output keys, keys of the value source (if they are needed), and its values.
         self.tails: list[bytes] = []
         self.source_keys: list[bytes] = []
         self.values: list[bytes] = []
-        #: Per depth: frame keys, and as many extras if the step has any.
+        #: For each depth: frame keys, and their extras if the step has any.
         self.frame_keys: list[list[FrameKey]] = [[] for _ in range(depths)]
         self.extras: list[list[tuple[bytes, ...]]] = [[] for _ in range(depths)]
 
@@ -33,13 +33,13 @@ Told = list[tuple[bytes, bytes | None, bytes | None]]
 
 
 def apply_batch(context: Context, sign: int, batch: Batch, told: Told | None) -> None:
-    """Add (sign 1) or take away (sign -1) what an execution found, as far as a context covers it.
+    """Add (sign 1) or remove (sign -1) the results of an execution that a context covers.
 
     Args:
-        context: Its rows, aggregate states and frames change.
-        sign: Whether to add or to take away.
-        batch: What was found.
-        told: Each change of a row is added here; None: nothing follows the rows.
+        context: Changed: its rows, aggregate states and frames.
+        sign: 1 to add, -1 to remove.
+        batch: The results.
+        told: Each change of a row is appended here; None: no watch or join needs them.
     """
     if sign > 0:
         take_frames(context, batch)
@@ -78,7 +78,7 @@ def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) ->
 
 
 def take_frames(context: Context, batch: Batch) -> None:
-    """Let a context wait at the frames that an execution passed through."""
+    """Add a context to the updaters at the frames of an execution."""
     for site, frame_keys, extras in zip(context.frames, batch.frame_keys, batch.extras, strict=True):
         if extras:
             for frame_key, values in zip(frame_keys, extras, strict=True):
@@ -88,7 +88,7 @@ def take_frames(context: Context, batch: Batch) -> None:
 
 
 def release_frames(context: Context, batch: Batch) -> None:
-    """Let a context no longer wait at the frames that an execution passed through."""
+    """Release a context's updaters at the frames of an execution."""
     for site, frame_keys, extras in zip(context.frames, batch.frame_keys, batch.extras, strict=True):
         for frame_key, values in zip(frame_keys, extras or repeat(None), strict=False):
             site.remove(frame_key, values, context)

@@ -2,7 +2,7 @@
 
 t|ann|      t|ann|0100   t|ann|0200   t|ann|0500     t|ann}  t|bob|
   |    gap     |############|    gap      |############|  gap  |
-                status ranges in key order, disjoint, of whatever contexts
+                status ranges in key order, disjoint, of any contexts
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Coverage(RangeMap[StatusRange]):
     __slots__ = ()
 
     def slice(self, first: bytes, last: bytes, limit: int | None = None, *, reverse: bool = False) -> Rows:
-        """Return what is materialised in ``[first, last)``; see `SortedRows.slice`."""
+        """Return the materialised rows of ``[first, last)``; see `SortedRows.slice`."""
         found = Rows([], [])
         ranges = self.over(first, last)
         for status in reversed(ranges) if reverse else ranges:
@@ -37,29 +37,29 @@ class Coverage(RangeMap[StatusRange]):
         return found
 
     def count(self, first: bytes, last: bytes) -> int:
-        """Return how many materialised keys ``[first, last)`` holds."""
+        """Return the number of materialised keys in ``[first, last)``."""
         return sum(
             status.context.count(max(first, status.first), min(last, status.last)) for status in self.over(first, last)
         )
 
     def sample(self, first: bytes, last: bytes, step: int, ranges_max: int) -> Iterator[tuple[bytes, int]]:
-        """Yield materialised keys of ``[first, last)``, each with the number of rows that it about stands for.
+        """Yield materialised keys of ``[first, last)``, each with the number of rows that it stands for, approximately.
 
         Args:
             first: The first key.
             last: The end of the range.
-            step: At most so many rows of one status range for a key.
-            ranges_max: Look at so many status ranges, or twice as many; each stands for its neighbours too.
+            step: The greatest number of rows of one status range for a key.
+            ranges_max: Examine this many status ranges, or up to twice as many; each stands for its neighbours too.
         """
         for status, weight in self.some_over(first, last, ranges_max):
             for found, count in status.context.sample(max(first, status.first), min(last, status.last), step):
                 yield found, count * weight
 
     def reach(self, first: bytes, last: bytes, row_count: int) -> bytes:
-        """Return the end of the range, counted from ``first`` on, in which so many rows are met; ``last`` if none is.
+        """Return the end of a range from ``first`` on that has ``count`` rows; ``last`` if there are fewer.
 
         Cost:
-            O(log ranges + ranges up to there).
+            O(log ranges + ranges up to that end).
         """
         for status in self.walk_over(first, last):
             stop = min(last, status.last)
@@ -93,7 +93,7 @@ class Coverage(RangeMap[StatusRange]):
         context.add_range(status)
 
     def discard(self, context: Context) -> None:
-        """Take out all status ranges of ``context``."""
+        """Remove all status ranges of ``context``."""
         for status in context.ranges:
             self.take_out(status.first)
         context.clear_ranges()

@@ -1,4 +1,4 @@
-"""An installed join: its sites, what is materialised of it, and its place among the other joins."""
+"""An installed join: its sites, its materialised rows, and its place among the other joins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
 
 
 class Site(Frames):
-    """Where one step of a plan reads its source: how a change of a key finds who waits for it, and their rows."""
+    """One step of a plan at its source: finds the updaters for a changed key, and the tail of their rows."""
 
     __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "step")
 
@@ -30,25 +30,25 @@ class Site(Frames):
         self.plan = plan
         self.step = step
         self.is_last = step is plan.steps[-1]
-        #: The source key alone tells the one row that it makes under a context's prefix, the same for all contexts.
+        #: Whether each source key makes one row under a context's prefix, whose tail is the same in all contexts.
         self.is_alike = timeline.is_on and join.is_unique and plan.tail_slots <= {number for _, number in step.bindings}
         groups = {number: group for group, number in step.bindings}
         by_name = {name: groups[number] for name, number in join.numbers.items() if number in groups}
-        #: What a key's match shows -> that row's tail.
+        #: The slots of a matching key -> the tail of its row.
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
-        #: Frames have extras and give one row each: the frame key is the whole source key.
+        #: Whether frames have extras and give one row each: the frame key is the whole source key.
         self.is_steady = step.is_point and bool(step.extras) and join.is_unique
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
-        """Return the updaters that a change of ``key`` concerns; ``match`` is the step's match of it.
+        """Return the updaters for a change of ``key``; ``match`` is the step's match of it.
 
         Cost:
-            O(key length), whatever the number of frames.
+            O(key length), for any number of frames.
         """
         return self._by_key.get(self.step.frame_key_of(key, match))
 
     def tail_of(self, match: re.Match[bytes]) -> bytes:
-        """Return the tail of the rows that the source key of a match makes, the same in all contexts.
+        """Return the tail of the rows that follow from a matching source key, the same in all contexts.
 
         Requires:
             ``is_alike``.
@@ -56,7 +56,7 @@ class Site(Frames):
         return self._tail(match.groups())
 
     def within(self, first: bytes, last: bytes) -> Iterator[Context]:
-        """Yield the contexts that wait for changes of keys in ``[first, last)``, some twice, and perhaps others.
+        """Yield the contexts that wait for changes of keys in ``[first, last)``, some twice, perhaps with others.
 
         Requires:
             A database owns the source. The site is not changed while the iterator is live.
@@ -66,7 +66,7 @@ class Site(Frames):
         """
         order = self._order
         assert order is not None
-        # A frame whose source key is wholly known waits for its prefix alone; more does no harm.
+        # A frame whose source key is wholly known waits for its prefix alone; finding it as well does no harm.
         above = [first[:length] for length in range(len(first))]
         for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
             low: FrameKey = (start,) if self.step.verify else start
@@ -82,7 +82,7 @@ class InstalledJoin(CompiledJoin):
         1. ``contexts`` holds the live contexts of a push join by prefix, ``coverage`` the status ranges of all.
         2. ``sites[i]`` holds one site per plan in use, for source i; ``_sites_at`` the same by level.
         3. ``is_followed`` is true if and only if its table is watched or other joins read its outputs; ``is_quiet`` if
-           it is not, and ``reads_tables``.
+           it is not followed, and ``reads_tables``.
     """
 
     __slots__ = (
@@ -115,11 +115,11 @@ class InstalledJoin(CompiledJoin):
     ) -> None:
         super().__init__(info, order, source_tables, watches, ledger, priority)
         spec = info.spec
-        #: The joins that compute keys of the same table, itself among them.
+        #: The joins that compute keys of the same table, this one included.
         self.outputs = outputs
-        #: Who follows changes of the output's table.
+        #: The watches of the output's table.
         self.watches = watches
-        #: A change of a row has to be told to watches or to other joins.
+        #: Whether changes of rows go to watches or to other joins.
         self.is_followed = False
         self.plans: dict[int, Plan] = {}
         self._sites_at: dict[int, list[Site]] = {}
@@ -127,37 +127,37 @@ class InstalledJoin(CompiledJoin):
         self.contexts: dict[bytes, Context] = {}
         self.coverage = Coverage()
         self.level_one_prefix = _compile_level_one_prefix(spec)
-        #: Per source: the joins whose outputs it may read.
+        #: For each source: the joins whose outputs it may read.
         self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
-        #: All sources are tables that clients write: no join computes them, no database owns them.
+        #: Whether all sources are tables that clients write: no join computes them, no database owns them.
         self.reads_tables = False
         #: The sites that read this join's outputs.
         self.downstreams: list[list[Site]] = []
         #: Joins that may compute the same keys.
         self.rivals: list[InstalledJoin] = []
-        #: Computed on every read: declared so, or because a source is.
+        #: Whether it is computed on every read: because it is declared so, or because a source is.
         self.is_pull = isinstance(spec.maintenance, Pull)
 
     @property
     def is_push(self) -> bool:
-        """Materialised and kept up to date by updaters."""
+        """Whether it is materialised and kept up to date by updaters."""
         return not self.is_pull and not isinstance(self.spec.maintenance, Snapshot)
 
     def expires_s(self, now: float) -> float:
-        """Return until when rows of a snapshot computed at ``now`` may be given out."""
+        """Return the time until which rows of a snapshot computed at ``now`` may be returned."""
         assert isinstance(self.spec.maintenance, Snapshot)
         return now + float(self.spec.maintenance.age_s)
 
     def level_one(self, first: bytes) -> Context | None:
-        """Return the level-one context in whose prefix's range a read from ``first`` on begins, if there is one."""
+        """Return the level-one context for a read from ``first`` on, if there is one."""
         prefix = self.level_one_prefix(first)
         return None if prefix is None else self.contexts.get(prefix)
 
     def holder(self, first: bytes, last: bytes) -> Context | None:
-        """Return the context one of whose status ranges holds all of ``[first, last)``, None if none does.
+        """Return the context with a status range that holds all of ``[first, last)``, None if there is none.
 
         Cost:
-            O(key length) for a timeline and its like, else O(log ranges).
+            O(key length) for timelines and similar joins, else O(log ranges).
         """
         context = self.level_one(first)
         if context is None or not context.holds(first, last):
@@ -177,7 +177,7 @@ class InstalledJoin(CompiledJoin):
         return plan, environment, plan.prefix(environment)
 
     def plan_at(self, level: int) -> Plan:
-        """Return the plan for reads that fix so many slots; compile it the first time."""
+        """Return the plan for reads that fix ``level`` slots; compile it the first time."""
         plan = self.plans.get(level)
         if plan is None:
             plan = self.plans[level] = Plan(self.spec, level, self.numbers, self.matchers)
@@ -191,11 +191,11 @@ class InstalledJoin(CompiledJoin):
         return self._sites_at[plan.level]
 
     def make_context(self, plan: Plan, environment: list[bytes], prefix: bytes) -> Context:
-        """Return a new context, which nobody finds yet."""
+        """Return a new context, which no read finds yet."""
         return Context(self, plan, self._sites_at[plan.level], environment, prefix)
 
     def clear_plans(self) -> None:
-        """Forget all plans with their sites: how the join is kept up to date changes.
+        """Forget all plans with their sites, since the join is going to be kept up to date in another way.
 
         Requires:
             Nothing is materialised.
@@ -229,14 +229,14 @@ class InstalledJoin(CompiledJoin):
 
 
 def join_of(context: Context) -> InstalledJoin:
-    """Return the join that a context is of, of which the context itself knows the compiled part alone."""
+    """Return the installed join of a context, which itself knows only the compiled join."""
     join = context.join
     assert isinstance(join, InstalledJoin), "only installed joins have contexts"
     return join
 
 
 def materialised_rows(joins: Iterable[InstalledJoin], first: bytes, last: bytes) -> dict[bytes, bytes]:
-    """Return what is materialised in ``[first, last)``; of two joins the earlier one's value stands."""
+    """Return the materialised rows of ``[first, last)``; if two joins compute a key, the earlier join's value."""
     rows: dict[bytes, bytes] = {}
     for join in sorted(joins, key=lambda join: join.order, reverse=True):
         start, stop = join.clip(first, last)
@@ -246,7 +246,7 @@ def materialised_rows(joins: Iterable[InstalledJoin], first: bytes, last: bytes)
 
 
 def _compile_level_one_prefix(spec: JoinSpec) -> Callable[[bytes], bytes | None]:
-    """Compile a short cut from the first key of a read to the prefix of a level-one context, None if there is none."""
+    """Compile a short way from the first key of a read to the prefix of a level-one context, None if there is none."""
     parts = spec.output.parts
     start = len(spec.output.literal_prefix)
     slot = parts[1] if len(parts) > 1 else None

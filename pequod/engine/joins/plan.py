@@ -4,8 +4,8 @@
     step 0   check s|<user>|<poster>          reads s|ann|           binds poster
     step 1   copy  p|<poster>|<time:10>       reads p|bob|100..      binds time, yields t|ann|100|bob
 
-A level is how many of the output's slots, from the left, a read fixes; there is one plan for each level in use.
-Everything here is decided once: a step's functions take an environment (slot values by number) and nothing else.
+A level is the number of the output's slots, from the left, that a read fixes; there is one plan for each level in use.
+Everything is decided here once: a step's functions take an environment (slot values by number) and nothing else.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pequod.language.ranges import prefix_end
 from pequod.language.slots import known_run
 from pequod.language.spec import JoinSpec, Operator, Slot
 
-#: What the updaters of a source range are found by: its known prefix, and known values that follow it.
+#: The key by which the updaters of a source range are found: its known prefix, and known values after it.
 FrameKey = bytes | tuple[bytes, ...]
 
 
 class Step:
-    """One source of a plan: which keys to read for an environment, and what each of them binds.
+    """One source of a plan: the keys to read for an environment, and the slots that each key binds.
 
     Invariants:
         1. ``known`` slots are bound before the step, by the read or by earlier steps.
-        2. Equal frame keys and extras mean equal values of all known slots: a frame stands for one tuple of
-           keys of the earlier sources.
+        2. Equal frame keys and extras mean equal values of all known slots: a frame stands for one tuple of keys of the
+           earlier sources.
     """
 
     __slots__ = (
@@ -63,27 +63,27 @@ class Step:
         run = known_run(parts, known)
         #: Environment -> the source key up to its first unknown slot.
         self.prefix: Builder = compile_builder(parts[:run], numbers)
-        #: All of the source key is known.
+        #: Whether the whole source key is known.
         self.is_point = run == len(parts)
         groups = {name: number for number, name in enumerate(matcher.names)}
-        #: (group, slot): what a matching key binds, and what it must agree with beyond its known prefix.
+        #: (group, slot): the slots that a matching key binds, and those that it must equal beyond its known prefix.
         self.assign = [(groups[name], numbers[name]) for name in matcher.names if name not in known]
-        #: (group, slot) of everything that a key shows.
+        #: (group, slot) of all slots of a key.
         self.bindings = [(groups[name], numbers[name]) for name in matcher.names]
         leading = {part.name for part in parts[:run] if isinstance(part, Slot)}
         trailing = [name for name in matcher.names if name in known and name not in leading]
         self.verify = [(groups[name], numbers[name]) for name in trailing]
-        #: Slots that earlier steps bind and this source's keys do not show.
+        #: Slots that earlier steps bind and that are not in this source's keys.
         self.extras = [
             number for name, number in numbers.items() if name in known - fixed and name not in matcher.names
         ]
         self.frame_key = self._compile_frame_key()
         self.frame_key_of = self._compile_frame_key_of(parts, run, groups)
-        #: (slot, width) if one slot is all that the key has beyond its known prefix.
+        #: (slot, width) if the key has exactly one slot, and nothing else, beyond its known prefix.
         self.single = _single_slot(parts[run:], numbers)
         self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
         self.known = known
-        #: How keys become tails by cutting alone, if they do; see `timeline`.
+        #: How tails are cut from keys, if cutting is enough; see `timeline`.
         self.splice = compile_splice(spec, depth, fixed, known, numbers)
 
     def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
@@ -95,7 +95,7 @@ class Step:
     def _compile_frame_key_of(
         self, parts: Sequence[bytes | Slot], run: int, groups: dict[str, int]
     ) -> Callable[[bytes, re.Match[bytes]], FrameKey]:
-        """Compile the way back: from a source key and its match to the frame key that it belongs to."""
+        """Compile the way back: from a source key and its match to its frame key."""
         if run == len(parts):
             return lambda key, _match: key
         unknown = parts[run]
@@ -130,18 +130,18 @@ class Plan:
     def __init__(self, spec: JoinSpec, level: int, numbers: dict[str, int], matchers: Sequence[Matcher]) -> None:
         names = list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level]
         self.level = level
-        #: Slot numbers that the read fixes, in output order.
+        #: The numbers of the slots that the read fixes, in output order.
         self.fixed = [numbers[name] for name in names]
         self.env_size = len(numbers)
         run = known_run(spec.output.parts, set(names))
         #: Environment -> the output key up to its first slot that is not fixed.
         self.prefix: Builder = compile_builder(spec.output.parts[:run], numbers)
-        #: The read fixes the whole output key.
+        #: Whether the read fixes the whole output key.
         self.is_point = run == len(spec.output.parts)
-        #: Environment -> the rest of the output key, the tail that rows are kept under.
+        #: Environment -> the rest of the output key, the tail under which rows are kept.
         self.tail_parts = spec.output.parts[run:]
         self.tail: Builder = compile_builder(self.tail_parts, numbers)
-        #: The slots that the rest shows.
+        #: The slots in that rest.
         self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
         self.value_depth = next(
             depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
@@ -149,9 +149,9 @@ class Plan:
         #: Environment -> the key of the value source.
         self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
-        #: The kernel for joins of the timeline's kind; None for others.
+        #: The kernel for timelines and similar joins; None for other joins.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
-        #: The same if it can apply logs.
+        #: The same if it can apply logs, else None.
         self.log_kernel = self.timeline if self.timeline is not None and self.timeline.is_whole else None
 
     def environment(self, values: Sequence[bytes]) -> list[bytes]:

@@ -1,9 +1,9 @@
-"""What is related to each table: the joins that compute its keys, the sites that read it, and who watches it.
+"""The relations of each table: the joins that compute its keys, the sites that read it, and the watches over it.
 
     b"p" -> Relations   table p|   outputs: none         readers: a site of the timeline join
     b"t" -> Relations   table t|   outputs: timeline     readers: none       watches: of t|ann|
 
-A table itself knows nothing of this. One look-up by name finds both (bench row: put, old key).
+A table itself knows none of these. One look-up by name finds both (bench row: put, old key).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pequod.engine.joins.watches import Watch, WatchIndex
 
 
 class Relations:
-    """One table, and what is related to it.
+    """One table, with its outputs, readers and watches.
 
     Invariants:
         1. ``is_owned`` is true if and only if clients may not write all keys: joins compute some, or a database owns
@@ -30,14 +30,14 @@ class Relations:
         self.table = table
         #: Joins that compute keys of this table, in the order of their installation.
         self.outputs: list[InstalledJoin] = []
-        #: The sites that read this table, a list per join and source.
+        #: The sites that read this table, a list for each join and source.
         self.readers: list[list[Site]] = []
-        #: Who follows changes of the table's keys, stored or computed.
+        #: The watches over the table's keys, stored or computed.
         self.watches = WatchIndex(table)
         self.is_owned = False
 
     def review(self) -> None:
-        """Bring up to date what follows from who is related; outputs, watches or the table's owner have changed."""
+        """Derive the other fields again, since outputs, watches or the table's owner have changed."""
         self.is_owned = bool(self.outputs) or self.table.presence is not None
         for join in self.outputs:
             join.is_followed = self.watches.count > 0 or bool(join.downstreams)
@@ -52,7 +52,7 @@ class Relations:
 
 
 class Directory:
-    """The tables of an engine with what is related to them.
+    """The tables of an engine with their relations.
 
     Invariants:
         1. It has exactly the tables of the store.
@@ -69,7 +69,7 @@ class Directory:
         self.watches: dict[Watch, None] = {}
 
     def at(self, name: bytes) -> Relations:
-        """Return what is related to the table of that name; both are made on first use."""
+        """Return the relations of the table of a name; both are made on first use."""
         relations = self.by_name.get(name)
         if relations is None:
             relations = self.by_name[name] = Relations(self._store.table(name))
@@ -78,7 +78,7 @@ class Directory:
         return relations
 
     def back(self, name: bytes) -> tuple[Relations, Presence]:
-        """Declare that a database owns the keys of a table; nothing of it is loaded."""
+        """Declare that a database owns the keys of a table; none of its ranges is loaded."""
         relations = self.at(name)
         assert not relations.outputs, "tables are declared backed before they are used"
         presence = self._store.back(name)
@@ -86,14 +86,14 @@ class Directory:
         return relations, presence
 
     def add_watch(self, watch: Watch) -> None:
-        """Let a watch hear of changes; joins over its range are materialised there and fresh."""
+        """Begin to deliver changes to a watch; the joins over its range are materialised there and fresh."""
         self.watches[watch] = None
         for relations in self._over(watch):
             relations.watches.add(watch)
             relations.review()
 
     def discard_watch(self, watch: Watch) -> None:
-        """Let a watch hear no more; nothing changes if it does not."""
+        """Deliver no more changes to a watch; nothing changes if it gets none."""
         if watch not in self.watches:
             return
         del self.watches[watch]
@@ -102,19 +102,19 @@ class Directory:
             relations.review()
 
     def tell_loose(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
-        """Note the change of a key that is in no table."""
+        """Note the change of a key without a table."""
         for watch in self.watches:
             if watch.covers(key):
                 watch.tell(key, old, new)
 
     def end_watches_over(self, join: InstalledJoin) -> None:
-        """End the watches over a join that came or went."""
+        """End the watches over the range of a join that was installed or dropped."""
         for watch in list(self.watches):
             if watch.first < join.last and (watch.last is None or join.first < watch.last):
                 self.end_watch(watch, f"the join {join.info.name!r} over this range came or went")
 
     def end_watch(self, watch: Watch, reason: str) -> None:
-        """Let a watch hear no more, and say why."""
+        """Deliver no more changes to a watch, and note the reason."""
         self.discard_watch(watch)
         watch.end(reason)
 

@@ -1,12 +1,12 @@
-"""Watches: ranges whose changes are told, computed keys included.
+"""Watches: ranges whose changes are delivered, computed keys included.
 
-    base key put or removed    --> told at once
-    computed row set           --> told at once
-    context stale              --> noted; `Following.settle` brings it up to date, which tells its rows
-    context dropped            --> its rows are kept aside; settling computes them anew and tells what differs
+    base key put or removed    --> delivered at once
+    computed row set           --> delivered at once
+    context stale              --> noted; `Following.settle` brings it up to date, which delivers its rows
+    context dropped            --> its rows are kept aside; settling computes them again and delivers the differences
 
-So what was told is what the watched contexts hold, at every moment. After settling, that is what a scan returns, and a
-watch that kept the rows of its start can follow every change from the old value to the new.
+So the delivered rows are those of the watched contexts, at every moment. After settling, they are what a scan returns,
+and a watch that kept the rows of its start can follow every change from the old value to the new.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Change(NamedTuple):
 
 
 class Watch:
-    """A range ``[first, last)`` (None: to the end) that somebody follows.
+    """A range ``[first, last)`` (None: to the end) whose changes are followed.
 
     Invariants:
-        1. Told are exactly the changes of the range, each key's from its last told value to the next.
-        2. ``stale`` and ``lost`` say what of the range is not yet as a scan would return it; both are empty after
-           settling.
+        1. Exactly the changes of the range are delivered, each key's from its last delivered value to the next.
+        2. ``stale`` and ``lost`` name the parts of the range that are not yet as a scan would return them; both are
+        empty after settling.
     """
 
     __slots__ = ("_is_awake", "_wake", "changes", "ended", "first", "last", "loss_count", "lost", "lost_rows", "stale")
@@ -45,20 +45,20 @@ class Watch:
         self.last = last
         self._wake = wake
         self._is_awake = False
-        #: What was told and not taken yet.
+        #: Changes that were delivered and not taken yet.
         self.changes: list[Change] = []
         self.stale: dict[Context, None] = {}
-        #: Ranges whose contexts were dropped or whose rows were forgotten, and the rows that were told of them: the
+        #: Ranges whose contexts were dropped or whose rows were forgotten, with the rows that were delivered of them:
         #: computed ones, or those of a backed table.
         self.lost: list[tuple[bytes, bytes]] = []
         self.lost_rows: dict[bytes, bytes] = {}
-        #: How often something was lost.
+        #: How often a range was lost.
         self.loss_count = 0
-        #: Why it tells no more; None while it does.
+        #: The reason for which it has ended; None while it has not.
         self.ended: str | None = None
 
     def covers(self, key: bytes) -> bool:
-        """Tell whether the key lies in the range."""
+        """Return whether the key lies in the range."""
         return self.first <= key and (self.last is None or key < self.last)
 
     def tell(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
@@ -67,9 +67,9 @@ class Watch:
         self.wake()
 
     def lose(self, first: bytes, last: bytes, rows: Mapping[bytes, bytes]) -> None:
-        """Note that a range is lost, and keep the rows that were told of it.
+        """Note that a range is lost, and keep its delivered rows.
 
-        What is forgotten piece by piece, in order, is one range.
+        If it is forgotten in pieces, in order, they become one range.
         """
         for key, value in rows.items():
             if not any(start <= key < stop for start, stop in self.lost):
@@ -81,19 +81,19 @@ class Watch:
         self.wake()
 
     def wake(self) -> None:
-        """Have the watch settled soon."""
+        """Ask for the watch to be settled soon."""
         if not self._is_awake:
             self._is_awake = True
             self._wake()
 
     def take(self) -> list[Change]:
-        """Return what was told since the last time."""
+        """Return the changes since the last call."""
         self._is_awake = False
         taken, self.changes = self.changes, []
         return taken
 
     def end(self, reason: str) -> None:
-        """Tell no more."""
+        """End: deliver nothing more."""
         if self.ended is None:
             self.ended = reason
             self.wake()
@@ -109,13 +109,13 @@ class WatchIndex(RangeTree):
         self._table = table
 
     def add(self, watch: Watch) -> None:
-        """Take in what of a watch lies in the table."""
+        """Add the part of a watch that lies in the table."""
         first, last = self._clip(watch)
         if first < last:
             self.put_in(first, last, watch)
 
     def discard(self, watch: Watch) -> None:
-        """Take out a watch."""
+        """Remove a watch."""
         first, last = self._clip(watch)
         if first < last:
             self.take_out(first, last, watch)
@@ -124,7 +124,7 @@ class WatchIndex(RangeTree):
         """Note the change of a client-written row.
 
         Cost:
-            O(log watches), plus the watches that cover the key.
+            O(log watches), plus the watches that hold the key.
         """
         for interval in self._tree.at(key):
             watch: Watch = interval.data
@@ -132,27 +132,27 @@ class WatchIndex(RangeTree):
                 watch.tell(key, old, new)
 
     def tell_computed(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
-        """Note the change of a computed row; where rows were lost, settling tells what differs in the end."""
+        """Note the change of a computed row; if rows were lost, settling delivers the difference at the end."""
         for interval in self._tree.at(key):
             watch: Watch = interval.data
             if not any(first <= key < last for first, last in watch.lost):
                 watch.tell(key, old, new)
 
     def note_stale(self, context: Context) -> None:
-        """Have a context brought up to date that watches cover."""
+        """Have a context brought up to date if watches share keys with it."""
         for watch in self._over(context.first, context.last):
             watch.stale[context] = None
             watch.wake()
 
     def over(self, first: bytes, last: bytes) -> Iterator[tuple[Watch, bytes, bytes]]:
-        """Yield the watches that share keys with ``[first, last)``, each with what it shares of it."""
+        """Yield the watches that share keys with ``[first, last)``, each with the shared part."""
         for watch in self._over(first, last):
             start, stop = max(watch.first, first), lower(watch.last, last)
             assert stop is not None
             yield watch, start, stop
 
     def note_forgotten(self, first: bytes, last: bytes) -> None:
-        """Keep the rows aside that were told of a range of the table which is about to be forgotten."""
+        """Keep the delivered rows of a range of the table that is about to be forgotten."""
         for watch, start, stop in self.over(first, last):
             rows = self._table.slice(start, stop)
             watch.lose(start, stop, dict(zip(rows.keys, rows.values, strict=True)))
@@ -167,5 +167,5 @@ class WatchIndex(RangeTree):
 
 
 def change_bytes(changes: Sequence[Change]) -> int:
-    """Return what changes take; of their values the old ones, since the new ones are what is stored."""
+    """Return the bytes of changes: of their values only the old ones, since the new ones are in the store."""
     return sum([CHANGE + len(key) + (0 if old is None else len(old)) for key, old, _ in changes])

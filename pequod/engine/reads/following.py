@@ -1,7 +1,7 @@
-"""Following ranges: watches begin at what a scan returns, and settle to what a scan would return now.
+"""Following ranges: a watch begins with the rows of a scan, and settles to those that a scan would return now.
 
-settle   stale contexts    brought up to date, which tells their changes
-         lost ranges       computed or loaded anew, and compared with what was told of them
+settle   stale contexts    brought up to date, which delivers their changes
+         lost ranges       computed or loaded again, and compared with the delivered rows
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Following:
 
 
 def refuse_unwatchable(join: InstalledJoin) -> None:
-    """Raise NotWatchableError unless all changes of a join's rows are told."""
+    """Raise NotWatchableError unless all changes of a join's rows can be delivered."""
     if join.is_pull:
         raise NotWatchableError(join.info.name, "it is computed on every read and keeps nothing")
     todo = [join]
@@ -86,7 +86,7 @@ def refuse_unwatchable(join: InstalledJoin) -> None:
 
 
 def settle_lost(watch: Watch, joins: Sequence[InstalledJoin], backed: Iterable[Table]) -> None:
-    """Tell how what was lost differs from what is there now, materialised and fresh."""
+    """Deliver the differences between lost rows and the present ones, which are materialised and fresh."""
     rows: dict[bytes, bytes] = {}
     for first, last in watch.lost:
         rows |= materialised_rows(joins, first, last)

@@ -1,12 +1,12 @@
-"""Reads of any range, over tables and joins: bring up what joins compute there, and merge it with what is stored.
+"""Reads of any range, over tables and joins: bring the joins' rows up to date, and merge them with the stored rows.
 
     any range        [p|, t|bob})    store   p|bob|100  p|liz|120  s|ann|bob ...
                                      joins   t: ensure [t|, t|bob})      karma: pulled
     in one table     [t|ann|100, t|ann|200)   its joins' contexts of level one, if each holds the range
-    up to one end    [t|ann|300, t|ann})      the contexts that answered a read up to there before (`hits`)
+    up to one end    [t|ann|300, t|ann})      the contexts that answered an earlier read up to this end (`hits`)
 
-The first way is right for every read. The others find the same rows sooner where little is to be done for them; they
-give up, and leave the read to the first, where it is more.
+The first way is right for every read. The others find the same rows sooner if they are simple to find; otherwise they
+give up, and the first way does the read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pequod.language.ranges import united
 
 
 class Scans:
-    """Reads of ranges, and what else brings ranges up to date."""
+    """Reads of ranges, and the parts of them that other calls use."""
 
     __slots__ = ("_catalog", "_changes", "_directory", "_hits", "_memory", "_reader", "_reads", "_store")
 
@@ -51,13 +51,13 @@ class Scans:
         self._hits = hits
 
     def scan_any_range(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
-        """Return the rows of ``[first, last)``, whatever there is to do for them."""
+        """Return the rows of ``[first, last)``, by the way that fits every read."""
         if last is not None and first >= last:
             return Rows([], [])
         if limit is None or reverse:
             return self._scan_whole(first, last, limit, reverse=reverse, read=read)
-        # Many contexts are brought up to date only as far as it takes: a large scan in pieces must not look at all of
-        # them for each piece (bench row: scan in pieces). Rows may go meanwhile; then it takes more.
+        # Contexts are brought up to date only up to the limit: a large scan in pieces must not look at all of them for
+        # each piece (bench row: scan in pieces). Rows may disappear meanwhile; then the read goes further.
         wanted = limit
         while True:
             bound = self._reach(first, last, wanted)
@@ -67,7 +67,7 @@ class Scans:
             wanted *= 2
 
     def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
-        """Return how far to read for so many rows, as far as what is materialised tells."""
+        """Return how far to read for ``limit`` rows, estimated from the materialised rows."""
         for join in self._catalog.over(first, last):
             start, stop = join.clip(first, last)
             if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:
@@ -89,11 +89,11 @@ class Scans:
     def bring_up(
         self, joins: list[InstalledJoin], first: bytes, last: bytes | None, read: Read
     ) -> dict[InstalledJoin, Rows]:
-        """Materialise a range of joins and bring it up to date; return the rows of those that keep nothing.
+        """Materialise a range of joins and bring it up to date; return the rows of the joins that keep nothing.
 
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded.
-            LimitExceededError: What it computes does not fit into memory.
+            LimitExceededError: Its rows do not fit into memory.
         """
         while True:
             read.begin_again(self._changes.serial)
@@ -111,20 +111,20 @@ class Scans:
                 return pulled
 
     def refuse_missing(self, read: Read) -> None:
-        """Raise MissingError with all that a read lacks, if it lacks anything."""
+        """Raise MissingError with all missing ranges of a read, if there are any."""
         if read.missing:
             self._memory.wait(read)
             raise MissingError(united(read.missing))
 
     def refresh(self, contexts: dict[Context, None], read: Read) -> dict[Context, None]:
-        """Bring contexts up to date; return those for which the read lacks something, noted in it."""
+        """Bring contexts up to date; return those that need missing ranges, which are noted in the read."""
         read.begin_again(self._changes.serial)
         for context in contexts:
             context.last_used = read.number
         return {context: None for context in contexts if not self._reader.refresh(context, read) and context.is_live}
 
     def count(self, first: bytes, last: bytes | None, read: Read) -> int:
-        """Return how many keys ``[first, last)`` has; see `Engine.count`."""
+        """Return the number of keys in ``[first, last)``; see `Engine.count`."""
         if last is not None and first >= last:
             return 0
         joins = self._catalog.over(first, last)
@@ -148,10 +148,10 @@ class Scans:
     def scan_in_table(
         self, related: Relations, first: bytes, last: bytes, limit: int | None, *, reverse: bool, now: float
     ) -> Rows:
-        """Return the rows of a range inside a table, and remember which contexts hold them.
+        """Return the rows of a range inside a table, and remember the contexts that hold them.
 
         Requires:
-            ``[first, last)`` is not empty and lies in the table, which joins compute.
+            ``[first, last)`` is not empty and lies in the table, and joins compute keys of the table.
         """
         if len(related.outputs) == 1 and not (reverse or related.table.entry_count):
             timeline = related.outputs[0].level_one(first)
@@ -174,11 +174,11 @@ class Scans:
     ) -> Rows | None:
         """Return the rows of a range inside a table, if each of its joins has them in one context of level one.
 
-        Joins that are computed on every read are computed; that is half of what they cost otherwise, and nothing of it
-        can be remembered for the next read (bench row: pull, celebrity).
+        Joins that are computed on every read are computed. That is half of their cost otherwise, and there is nothing
+        to remember for the next read (bench row: pull, celebrity).
 
         Returns:
-            None if a join does not hold the range so, or anything is missing.
+            None if a join does not have the range in one such context, or if a range is missing.
         """
         kept: list[Context] = []
         for join in related.outputs:
@@ -213,14 +213,14 @@ class Scans:
         return rows
 
     def _remember(self, related: Relations, first: bytes, last: bytes) -> None:
-        """Note which contexts answered a read inside a table, if each of its joins has what it keeps in one of them.
+        """Remember the contexts that answered a read inside a table, if each of its joins has its rows in one of them.
 
         Requires:
             The range is materialised and fresh.
         """
         context = related.outputs[0].level_one(first)
         if len(related.outputs) == 1 and context is not None and context.holds(first, last):
-            # It is found at once anyway, but by its end still sooner.
+            # This read is fast already, but found by its end it is faster still.
             if last == context.end:
                 self._hits.remember(View(related.table, first, last, (context,), context))
             return
@@ -237,12 +237,12 @@ class Scans:
                 continue
             context = join.holder(start, stop)
             if context is None:
-                # In several, of which a large scan in pieces would find thousands for each piece.
+                # In several contexts: a large scan in pieces would find thousands of them for each piece.
                 return
             contexts.append(context)
         timeline = None
         if len(related.outputs) == 1 and contexts and contexts[0].end == last:
-            # Reads from below its prefix on are not those that are to be found by its end.
+            # Reads that begin below the context's prefix are not among those that are found by their end.
             timeline, first = contexts[0], max(first, contexts[0].prefix)
         self._hits.remember(View(related.table, first, last, tuple(contexts), timeline))
 
