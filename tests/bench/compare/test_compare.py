@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from pequod_bench.compare import materialisation, newp, study
+from pequod_bench.compare import materialisation, newp, scale, study
 from pequod_bench.compare.comparison import (
     Comparison,
     Line,
@@ -61,9 +61,32 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
     assert "<svg" in (out / "compare.html").read_text()
 
 
+#: The quick run in everything but its sizes: each point of a curve starts a server for each line.
+TINY = replace(
+    scale.QUICK,
+    materialisation_users=60,
+    articles=60,
+    sessions=600,
+    active_percents=(1, 100),
+    vote_percents=(0, 100),
+    variant_users=60,
+    variant_ticks=2_000,
+    celebrity_posts=200,
+    latency_users=60,
+    rates=(200, 400),
+    rate_s=0.4,
+    freshness_posts=30,
+    records=300,
+    operations=600,
+)
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("section", study.SECTIONS)
-def test_the_quick_run_is_right_with_whatever_is_installed(section: str, tmp_path: Path) -> None:
+def test_the_quick_run_is_right_with_whatever_is_installed(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scale, "QUICK", TINY)
     arguments = ["--quick", "--figures", section, "--users", "100", "--ticks", "2000", "--repeat", "1"]
     result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.stderr
