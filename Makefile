@@ -33,12 +33,12 @@ $(ENVIRONMENT): pyproject.toml
 demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
-# Most tests wait for servers of their own, so that two at a time take little longer than one.
-PARALLEL := -n logical --maxprocesses 4 --no-loadscope-reorder
+# One process for each core and one more, which tests/conftest.py counts; each takes half a GiB.
+PARALLEL := -n logical --maxprocesses 4
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)
 
-QUICK := tests/engine tests/grammar tests/regress tests/client/test_clients.py tests/client/test_columns.py
+QUICK := tests/engine tests/grammar tests/native tests/regress tests/client/test_clients.py tests/client/test_columns.py
 test-quick: $(INSTALLED) ## run what an edit of the engine, the grammar or a client breaks first; under a minute
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(PARALLEL) $(QUICK)
 

@@ -13,12 +13,10 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # Servers and Spark's workers are started by the hundred; without this each would compile what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from pequod.engine.joins import timeline
 
@@ -60,22 +58,36 @@ _register("ci", 150, 50)
 _register("soak", 1_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
-_SPARK: Final = "tests/spark"
-
-
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests of a file in one process, since they share servers, and all of Spark's, which share a session."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _SPARK if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
+#: What takes longest comes first, so that the processes end at about the same time: the seconds of CPU on two cores.
+_LONG: Final = (
+    "tests/spark",  # 150
+    "tests/server/test_held.py",  # 45
+    "tests/engine/test_exactness.py",  # 45
+    "tests/bench/compare/test_compare.py",  # 40
+    "tests/backing/test_large_writes.py",  # 30
+    "tests/backing/chaos",  # 20
+    "tests/cli",  # 70, in files of which none takes long
+)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    """Hand out tests so; `make test` runs several processes."""
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one process more than there are cores: most tests wait for servers of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out tests file by file."""
+    from tests.scheduling import ByFile
+
     return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put Spark's tests first: they take longest, and the other processes have the rest meanwhile."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+    """Put the longest files first, and leave the others in their order."""
+
+    def place(item: pytest.Item) -> int:
+        return next((number for number, path in enumerate(_LONG) if item.nodeid.startswith(path)), len(_LONG))
+
+    items.sort(key=place)
