@@ -38,6 +38,8 @@ SETTINGS = {
     # Without a class compiled for every plan and expression, which takes longer than to run it; see `compiled`.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Python workers that have imported what they need; found because the suite runs in the folder that holds `tests`.
+    "spark.python.daemon.module": "tests.spark.daemon",
     # A job for each action, rather than one for each shuffle before it, with a plan made anew behind it.
     "spark.sql.adaptive.enabled": "false",
 }
