@@ -4,9 +4,11 @@
     Client        call after call, from one thread and from several; batches of 1 to 256 commands, each waited for,
                   and four of them under way at once
 
+    gRPC          unary calls by themselves, without a client of ours
+
 All read or write the same: posts, and timelines of three rows. A sample gives operations a second and the CPU of
-this process for each operation; the forms take turns, so that a noisy machine disturbs all alike, and the medians
-are what counts.
+this process and of the server for each operation; the forms take turns, so that a noisy machine disturbs all alike, and
+the medians are what counts.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+from grpc import aio
+from pequod_proto.pequod_pb2 import GetRequest, ScanRequest
+from pequod_proto.pequod_pb2_grpc import PequodStub
 from rich.console import Console
 from rich.table import Table
 
@@ -30,8 +34,9 @@ from pequod.client import AsyncClient, Client
 from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.loops import Loop, loop_factory
-from pequod_bench.process import started_server
+from pequod_bench.process import listening_pid, started_server, usage
 from pequod_bench.progress import ProgressBars
+from pequod_bench.twip import Stopwatch
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]
@@ -73,23 +78,36 @@ class Form:
     #: Carries out so many operations, a multiple of ``at_once``.
     work: Callable[[int], None]
 
-    def sample(self, settings: Settings) -> tuple[float, float]:
-        """Return operations a second, and µs of this process's CPU for each."""
+    def sample(self, settings: Settings, pid: int | None) -> Sample:
+        """Carry out a sample; ``pid`` is the server's process, if it is one of this machine."""
         wanted = settings.operations // 20 if self.at_once == 1 else settings.operations
         operations = max(1, wanted // self.at_once) * self.at_once
-        wall, cpu = time.perf_counter(), time.process_time()
+        server_s = 0.0 if pid is None else usage(pid).cpu_s
+        watch = Stopwatch()
         self.work(operations)
-        return operations / (time.perf_counter() - wall), (time.process_time() - cpu) / operations * 1e6
+        seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
+        return Sample(operations, seconds, cpu_s, None if pid is None else usage(pid).cpu_s - server_s)
+
+
+class Sample(NamedTuple):
+    """What some operations of one form took."""
+
+    operations: int
+    seconds: float
+    client_cpu_s: float
+    server_cpu_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The medians of one form."""
+    """The figures of one form: medians of its samples, and for an operation."""
 
     name: str
     at_once: int
     operations_per_s: float
     client_cpu_us: float
+    #: Of all samples together, since the system counts in steps of 10 ms; None if the server is on another machine.
+    server_cpu_us: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +123,11 @@ class Report:
     def print_table(self, console: Console) -> None:
         """Print the table for a person."""
         table = Table("form", box=None)
-        for column in ("operations/s", "client CPU an operation"):
+        for column in ("operations/s", "client CPU an operation", "server CPU"):
             table.add_column(column, justify="right")
         for form in self.forms:
-            table.add_row(form.name, f"{form.operations_per_s:,.0f}", f"{form.client_cpu_us:.2f} µs")
+            server = "" if form.server_cpu_us is None else f"{form.server_cpu_us:.1f} µs"
+            table.add_row(form.name, f"{form.operations_per_s:,.0f}", f"{form.client_cpu_us:.2f} µs", server)
         console.print(table)
 
 
@@ -118,38 +137,52 @@ def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
     Raises:
         WrongAnswerError: A call returned something other than what is there.
     """
-    with started_server() if target is None else nullcontext((target, 0)) as (address, _):
+    pid: int | None
+    with ExitStack() as stack:
+        if target is None:
+            address, pid = stack.enter_context(started_server())
+        else:
+            address, pid = target, listening_pid(target)
         with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
-            client = runner.run(_connect(address))
+            client, channel = runner.run(_connect(address))
             try:
-                figures = _measure(list(_asyncio_forms(runner, client)), settings, bars)
+                forms = [*_asyncio_forms(runner, client), *_unary_forms(runner, channel)]
+                figures = _measure(forms, settings, pid, bars)
             finally:
                 runner.run(client.close())
+                runner.run(channel.close())
         # Not None, which would mean the quickest loop there is.
         factory = loop_factory(settings.loop) or asyncio.new_event_loop
         with Client(address, timeout_s=60.0, loop_factory=factory) as sync_client:
-            figures += _measure(list(_sync_forms(sync_client)), settings, bars)
+            figures += _measure(list(_sync_forms(sync_client)), settings, pid, bars)
     return Report(figures)
 
 
-def _measure(forms: Sequence[Form], settings: Settings, bars: ProgressBars) -> list[Figures]:
+def _measure(forms: Sequence[Form], settings: Settings, pid: int | None, bars: ProgressBars) -> list[Figures]:
     forms = [form for form in forms if settings.only in form.name]
-    samples: dict[str, list[tuple[float, float]]] = {form.name: [] for form in forms}
+    samples: dict[str, list[Sample]] = {form.name: [] for form in forms}
     with bars.bar("running", settings.samples * len(forms)) as advance:
         for _ in range(settings.samples):
             for form in forms:
-                samples[form.name].append(form.sample(settings))
+                samples[form.name].append(form.sample(settings, pid))
                 advance(1)
-    return [
-        Figures(
-            form.name, form.at_once, *(statistics.median(column) for column in zip(*samples[form.name], strict=True))
-        )
-        for form in forms
-    ]
+    return [_figures(form, samples[form.name]) for form in forms]
 
 
-async def _connect(target: str) -> AsyncClient:
-    """Connect, and write what is read."""
+def _figures(form: Form, samples: Sequence[Sample]) -> Figures:
+    operations = sum(sample.operations for sample in samples)
+    server_s = [sample.server_cpu_s for sample in samples if sample.server_cpu_s is not None]
+    return Figures(
+        form.name,
+        form.at_once,
+        statistics.median(sample.operations / sample.seconds for sample in samples),
+        statistics.median(sample.client_cpu_s / sample.operations * 1e6 for sample in samples),
+        sum(server_s) / operations * 1e6 if server_s else None,
+    )
+
+
+async def _connect(target: str) -> tuple[AsyncClient, aio.Channel]:
+    """Connect, with a client and without one, and write what is read."""
     client = AsyncClient(target, timeout_s=60.0)
     await client.add_join(keys.PUSH_JOIN)
     batch = client.batch()
@@ -158,7 +191,7 @@ async def _connect(target: str) -> AsyncClient:
     for tick in range(_POSTS):
         batch.put(keys.post_key(_POSTER, tick), _TWEET)
     await batch.send()
-    return client
+    return client, aio.insecure_channel(target)
 
 
 def _arguments(call: Call) -> list[tuple[bytes, ...]]:
@@ -188,6 +221,37 @@ def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form
         for call in CALLS:
             name = f"AsyncClient.{call}, {at_once:,} at once"
             yield Form(name, at_once, partial(_gather, runner, client, call, _arguments(call), at_once))
+
+    rows = _USERS * _POSTS
+    yield Form("AsyncClient.scan_iter, a row", rows, lambda operations: runner.run(_scan_all(client, operations)))
+
+
+async def _scan_all(client: AsyncClient, operations: int) -> None:
+    rows = 0
+    while rows < operations:
+        async for _ in client.scan_iter(b"t|", b"t}"):
+            rows += 1
+    if rows != operations:
+        raise WrongAnswerError(f"scan_iter returned {rows} rows, not {operations}")
+
+
+def _unary_forms(runner: asyncio.Runner, channel: aio.Channel) -> Iterator[Form]:
+    stub = PequodStub(channel)  # type: ignore[no-untyped-call]
+
+    async def get(operations: int) -> None:
+        for number in range(operations):
+            reply = await stub.Get(GetRequest(key=keys.post_key(_POSTER, number % _POSTS)))
+        _expect("get", reply.value)
+
+    async def scan(operations: int) -> None:
+        for number in range(operations):
+            user = number % _USERS
+            request = ScanRequest(first=keys.timeline_first(user, 0), last=keys.timeline_last(user))
+            rows = [key async for chunk in stub.Scan(request) for key in chunk.keys]
+        _expect("scan", rows)
+
+    yield Form("gRPC, unary Get", 1, lambda operations: runner.run(get(operations)))
+    yield Form("gRPC, unary Scan", 1, lambda operations: runner.run(scan(operations)))
 
 
 def _gather(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
@@ -13,8 +12,7 @@ from rich.table import Table
 
 from pequod_bench.micro_engine import ENGINE, SIZES
 from pequod_bench.micro_frame import Result, Scale, Size, Workload, measure
-from pequod_bench.micro_wire import HALVES, OVER_THE_WIRE, Wire
-from pequod_bench.process import started_server
+from pequod_bench.micro_wire import HALVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +41,11 @@ class Report:
 
 def run(only: str, scale: Scale) -> Report:
     """Measure the rows whose names hold ``only``."""
-    results = [measure(workload, scale) for workload in without_server() if only in workload.name]
-    if any(only in row.name for row in OVER_THE_WIRE):
-        with started_server() as (target, _), closing(Wire(target)) as wire:
-            results += [measure(workload, scale) for workload in wire.workloads() if only in workload.name]
+    results = [measure(workload, scale) for workload in workloads() if only in workload.name]
     return Report(results, [size(scale) for name, size in SIZES.items() if only in name])
 
 
-def without_server() -> Iterator[Workload]:
+def workloads() -> Iterator[Workload]:
     """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
     yield from (*ENGINE, *HALVES)
     if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:

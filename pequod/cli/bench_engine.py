@@ -24,9 +24,9 @@ class Collector(StrEnum):
 
 @app.command(
     "micro",
-    short_help="Single operations of engine, wire, client.",
+    short_help="Single operations of engine and wire.",
     epilog=examples(
-        "pequod bench micro                  (two or three minutes)",
+        "pequod bench micro                  (a minute)",
         "pequod bench micro --only check     (only the rows whose names hold it)",
     ),
 )

@@ -20,11 +20,12 @@ def test_every_form_runs_and_reports() -> None:
     result = CliRunner().invoke(app, ["bench", "clients", "--smoke", "--json"])
     assert result.exit_code == 0, result.stderr
     forms = json.loads(result.stdout)["forms"]
-    assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 100, 256, 1000}
-    assert len({form["name"] for form in forms}) == len(forms) == 33
+    assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 100, 256, 1000, 3000}
+    assert len({form["name"] for form in forms}) == len(forms) == 36
     for form in forms:
         assert form["operations_per_s"] > 0
         assert form["client_cpu_us"] > 0
+        assert form["server_cpu_us"] >= 0
 
 
 def test_one_form_on_the_loop_of_asyncio() -> None:
