@@ -75,79 +75,89 @@ class _Sent(Generic[Post]):
     published: list[Post]
 
 
-async def check(message: Message[Post], user: int, since: int) -> int:
-    """Read a timeline with a message of its own."""
-    message.check(user, since)
-    return (await message.send()).row_count
+class ManagedSession(Generic[Post]):
+    """What every session does whose client keeps the timelines.
 
-
-async def post(
-    receivers: frozenset[int], new_message: Callable[[], Message[Post]], poster: int, tick: int, text: bytes
-) -> Awaitable[None]:
-    """Write a post and read the poster's followers; the task that comes back puts it into their timelines."""
-    message = new_message()
-    published = message.publish(poster, tick, text)
-    (followers,) = (await message.send()).followers
-
-    async def deliver() -> None:
-        message = new_message()
-        message.deliver(receivers.intersection(followers), published)
-        if message.command_count:
-            await message.send()
-
-    return asyncio.create_task(deliver())
-
-
-async def run(workload: Workload, new_message: Callable[[], Message[Post]]) -> Work:
-    """Carry out all operations; ``WINDOW`` messages of ``BATCH`` operations are under way at once.
-
-    Every message is carried out in the order of its sending, a subscription is written before posts are read and a
-    post before followers are. So each post reaches each follower, whoever comes first.
+    Args:
+        workload: What is carried out.
+        new_message: Returns an empty message.
     """
-    stream = workload.stream
-    receivers = workload.receivers
-    under_way: deque[_Sent[Post]] = deque()
-    row_count = command_count = message_count = 0
 
-    async def settle(message: Message[Post]) -> None:
-        """Wait for the oldest message, and write what its answers ask for."""
-        nonlocal row_count
-        sent = under_way.popleft()
-        answers = await sent.answers
-        row_count += answers.row_count
-        for user, posts in zip(sent.followers, answers.posts, strict=True):
-            if posts and user in receivers:
-                message.copy(user, posts)
-        for post, followers in zip(sent.published, answers.followers, strict=True):
-            message.deliver(receivers.intersection(followers), post)
+    def __init__(self, workload: Workload, new_message: Callable[[], Message[Post]]) -> None:
+        self._workload = workload
+        self._receivers = workload.receivers
+        self._new_message = new_message
 
-    def send(message: Message[Post], followers: list[int], published: list[Post]) -> None:
-        nonlocal command_count, message_count
-        if message.command_count:
-            command_count += message.command_count
-            message_count += 1
-            under_way.append(_Sent(message.send(), followers, published))
+    async def check(self, user: int, since: int) -> int:
+        """Read a timeline with its own message."""
+        message = self._new_message()
+        message.check(user, since)
+        return (await message.send()).row_count
 
-    kinds, users, details = stream.kinds.tolist(), stream.users.tolist(), stream.details.tolist()
-    for start in range(0, len(kinds), BATCH):
-        message = new_message()
-        if len(under_way) >= WINDOW:
+    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+        """Write a post and read the poster's followers; the task that comes back puts it into their timelines."""
+        message = self._new_message()
+        published = message.publish(poster, tick, text)
+        (followers,) = (await message.send()).followers
+
+        async def deliver() -> None:
+            message = self._new_message()
+            message.deliver(self._receivers.intersection(followers), published)
+            if message.command_count:
+                await message.send()
+
+        return asyncio.create_task(deliver())
+
+    async def run(self) -> Work:
+        """Carry out all operations; ``WINDOW`` messages of ``BATCH`` operations are under way at once.
+
+        Every message is carried out in the order of its sending, a subscription is written before posts are read and a
+        post before followers are. So each post reaches each follower, whoever comes first.
+        """
+        stream = self._workload.stream
+        receivers = self._receivers
+        under_way: deque[_Sent[Post]] = deque()
+        row_count = command_count = message_count = 0
+
+        async def settle(message: Message[Post]) -> None:
+            """Wait for the oldest message, and write what its answers ask for."""
+            nonlocal row_count
+            sent = under_way.popleft()
+            answers = await sent.answers
+            row_count += answers.row_count
+            for user, posts in zip(sent.followers, answers.posts, strict=True):
+                if posts and user in receivers:
+                    message.copy(user, posts)
+            for post, followers in zip(sent.published, answers.followers, strict=True):
+                message.deliver(receivers.intersection(followers), post)
+
+        def send(message: Message[Post], followers: list[int], published: list[Post]) -> None:
+            nonlocal command_count, message_count
+            if message.command_count:
+                command_count += message.command_count
+                message_count += 1
+                under_way.append(_Sent(message.send(), followers, published))
+
+        kinds, users, details = stream.kinds.tolist(), stream.users.tolist(), stream.details.tolist()
+        for start in range(0, len(kinds), BATCH):
+            message = self._new_message()
+            if len(under_way) >= WINDOW:
+                await settle(message)
+            followers: list[int] = []
+            published: list[Post] = []
+            for row in range(start, min(start + BATCH, len(kinds))):
+                kind, user = kinds[row], users[row]
+                if kind == CHECK:
+                    message.check(user, details[row])
+                elif kind == SUBSCRIBE:
+                    message.follow(user, details[row])
+                    followers.append(user)
+                elif kind != LOGOUT:
+                    tick = stream.first_tick + row
+                    published.append(message.publish(user, tick, tweet(tick, self._workload.tweet_bytes)))
+            send(message, followers, published)
+        while under_way:
+            message = self._new_message()
             await settle(message)
-        followers: list[int] = []
-        published: list[Post] = []
-        for row in range(start, min(start + BATCH, len(kinds))):
-            kind, user = kinds[row], users[row]
-            if kind == CHECK:
-                message.check(user, details[row])
-            elif kind == SUBSCRIBE:
-                message.follow(user, details[row])
-                followers.append(user)
-            elif kind != LOGOUT:
-                tick = stream.first_tick + row
-                published.append(message.publish(user, tick, tweet(tick, workload.tweet_bytes)))
-        send(message, followers, published)
-    while under_way:
-        message = new_message()
-        await settle(message)
-        send(message, [], [])
-    return Work(row_count, command_count, message_count)
+            send(message, [], [])
+        return Work(row_count, command_count, message_count)

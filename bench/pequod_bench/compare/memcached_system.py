@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pequod.engine import Rows
-from pequod_bench.compare import client_managed
-from pequod_bench.compare.client_managed import Answers
+from pequod_bench.compare.client_managed import Answers, ManagedSession
 from pequod_bench.compare.pipe import NOTHING_YET, Pipe, connect
 from pequod_bench.compare.server import find_program, free_port, running
-from pequod_bench.compare.system import PeerError, Presence, Server, Work, Workload
+from pequod_bench.compare.system import PeerError, Presence, Server, Workload
 from pequod_bench.keys import timeline_key
 
 _ID: Final = np.dtype(">u4")
@@ -119,12 +118,11 @@ def _append(key: bytes, value: bytes) -> bytes:
     return b"ms %b %d MA q\r\n%b\r\n" % (key, len(value), value)
 
 
-class _Session:
+class _Session(ManagedSession[bytes]):
     def __init__(self, pipe: Pipe, workload: Workload) -> None:
-        self._pipe = pipe
-        self._workload = workload
-        self._receivers = workload.receivers
         self._record = record_of(workload.tweet_bytes)
+        super().__init__(workload, lambda: _Message(pipe, self._record))
+        self._pipe = pipe
 
     async def load(self) -> None:
         graph = self._workload.stream.graph
@@ -143,18 +141,6 @@ class _Session:
         ]
         for i in range(0, len(sets), _LOAD_BATCH):
             await self._pipe.send(b"".join((*sets[i : i + _LOAD_BATCH], _END)), 1)
-
-    async def run(self) -> Work:
-        return await client_managed.run(self._workload, lambda: _Message(self._pipe, self._record))
-
-    async def check(self, user: int, since: int) -> int:
-        return await client_managed.check(_Message(self._pipe, self._record), user, since)
-
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        def message() -> _Message:
-            return _Message(self._pipe, self._record)
-
-        return await client_managed.post(self._receivers, message, poster, tick, text)
 
     async def clear(self) -> None:
         # Not flush_all, which goes by the second and also takes what is written in the second after it.

@@ -7,20 +7,19 @@ from typing import Final
 
 from pequod.client import AsyncBatch, AsyncClient, Result, Rows
 from pequod_bench import keys
-from pequod_bench.compare import client_managed
-from pequod_bench.compare.client_managed import Answers
+from pequod_bench.compare.client_managed import Answers, ManagedSession
 from pequod_bench.compare.pequod_results import empty, raise_first, timelines
-from pequod_bench.compare.system import Work, Workload
+from pequod_bench.compare.system import Workload
 
 _LOAD_BATCH: Final = 512
 
 
-class ClientSession:
+class ClientSession(ManagedSession[tuple[bytes, bytes]]):
     """Timelines that the client keeps, in base keys."""
 
     def __init__(self, client: AsyncClient, workload: Workload) -> None:
+        super().__init__(workload, lambda: _Message(client))
         self._client = client
-        self._workload = workload
 
     async def load(self) -> None:
         """Write the graph, by poster."""
@@ -32,21 +31,9 @@ class ClientSession:
                 batch.put(_follower_key(*edge), keys.FOLLOWS)
             raise_first(await batch.send())
 
-    async def run(self) -> Work:
-        """Let the client do what the join would."""
-        return await client_managed.run(self._workload, lambda: _Message(self._client))
-
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
         """Scan whole timelines."""
         return await timelines(self._client, users)
-
-    async def check(self, user: int, since: int) -> int:
-        """Scan a timeline."""
-        return await client_managed.check(_Message(self._client), user, since)
-
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        """Put a post, and later the followers' timelines."""
-        return await client_managed.post(self._workload.receivers, lambda: _Message(self._client), poster, tick, text)
 
     async def clear(self) -> None:
         """Remove all keys."""

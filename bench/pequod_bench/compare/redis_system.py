@@ -15,11 +15,10 @@ from typing import Final, cast
 import hiredis
 
 from pequod.engine import Rows
-from pequod_bench.compare import client_managed
-from pequod_bench.compare.client_managed import Answers
+from pequod_bench.compare.client_managed import Answers, ManagedSession
 from pequod_bench.compare.pipe import NOTHING_YET, Parser, Pipe, connect
 from pequod_bench.compare.server import find_program, free_port, running
-from pequod_bench.compare.system import Presence, Server, Work, Workload
+from pequod_bench.compare.system import Presence, Server, Workload
 from pequod_bench.keys import timeline_key
 
 #: Subscriptions a message while the graph is loaded.
@@ -84,11 +83,10 @@ def pack(*command: bytes | int) -> bytes:
     return packed
 
 
-class _Session:
+class _Session(ManagedSession[bytes]):
     def __init__(self, pipe: Pipe, workload: Workload) -> None:
+        super().__init__(workload, lambda: _Message(pipe))
         self._pipe = pipe
-        self._workload = workload
-        self._receivers = workload.receivers
 
     async def load(self) -> None:
         graph = self._workload.stream.graph
@@ -97,15 +95,6 @@ class _Session:
             rows = zip(users[i : i + _LOAD_BATCH], posters[i : i + _LOAD_BATCH], strict=True)
             commands = [pack(b"SADD", b"f:%08d" % poster, user) for user, poster in rows]
             await self._pipe.send(b"".join(commands), len(commands))
-
-    async def run(self) -> Work:
-        return await client_managed.run(self._workload, lambda: _Message(self._pipe))
-
-    async def check(self, user: int, since: int) -> int:
-        return await client_managed.check(_Message(self._pipe), user, since)
-
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        return await client_managed.post(self._receivers, lambda: _Message(self._pipe), poster, tick, text)
 
     async def clear(self) -> None:
         await self._pipe.send(pack(b"FLUSHALL", b"SYNC"), 1)

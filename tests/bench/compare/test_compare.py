@@ -26,10 +26,9 @@ from pequod_bench.compare.freshness import Freshness
 from pequod_bench.compare.goals import goals
 from pequod_bench.compare.machine import Machine
 from pequod_bench.compare.measure import Outcome, client_loop, run_twip
-from pequod_bench.compare.page import to_html
 from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
-from pequod_bench.compare.report import BEGIN, END, to_markdown
+from pequod_bench.compare.report import BEGIN, END, to_html, to_markdown
 from pequod_bench.compare.system import Workload
 from pequod_bench.compare.trials import Failure, Trials
 from pequod_bench.latency import Latencies
