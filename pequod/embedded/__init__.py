@@ -3,7 +3,7 @@
     with pequod.open() as client:                   the calls of `pequod.Client`
     async with pequod.open_async() as client:       those of `pequod.AsyncClient`
 
-store.py    the engine behind a lock
+shared.py   the engine behind a lock
 batch.py    commands that run with nothing in between
 aio.py      AsyncEmbedded
 sync.py     Embedded: the same for callers that wait
@@ -12,7 +12,7 @@ For tests and small programs. What a store holds is gone with the process, or wi
 """
 
 from pequod.embedded.aio import AsyncEmbedded
-from pequod.embedded.store import Store
+from pequod.embedded.shared import SharedEngine
 from pequod.embedded.sync import Embedded
 
 __all__ = ["AsyncEmbedded", "Embedded", "open", "open_async"]
@@ -29,4 +29,4 @@ def open(*, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20) -> Embedd
 
 def open_async(*, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20) -> AsyncEmbedded:
     """Return an empty store in this process, with the calls of `AsyncClient`; see `open`."""
-    return AsyncEmbedded(Store(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))
+    return AsyncEmbedded(SharedEngine(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))

@@ -7,16 +7,19 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from pequod_grammar import parse
 
 from pequod.calls import Join, Page, RangeRead, Result, WatchEvent
 from pequod.embedded.batch import AsyncEmbeddedBatch, Command, EngineCommands
-from pequod.embedded.store import ROWS_MAX, Store
+from pequod.embedded.shared import SharedEngine
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
 from pequod.errors import JoinError
 from pequod.interface import AsyncCalls
+
+#: Iterators and pages take so many rows at a time, so that other threads have their turn.
+ROWS_MAX: Final = 1000
 
 
 class News(Protocol):
@@ -63,44 +66,44 @@ class AsyncEmbedded(AsyncCalls):
             await client.put("p|bob|0000000100", "Hi")
     """
 
-    def __init__(self, store: Store, make_news: Callable[[], News] = LoopNews) -> None:
-        self._store = store
+    def __init__(self, shared: SharedEngine, make_news: Callable[[], News] = LoopNews) -> None:
+        self._shared = shared
         self._make_news = make_news
-        self._turn = partial(_Turn, store)
+        self._turn = partial(_Turn, shared)
 
     @property
     def server_id(self) -> int:
         """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
-        return self._store.server_id
+        return self._shared.server_id
 
     @property
     def revision(self) -> int:
         """The revision in the latest reply; it grows with every change of base data and of joins."""
-        return self._store.revision
+        return self._shared.revision
 
     async def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
-        self._store.close()
+        self._shared.close()
 
     def batch(self) -> AsyncEmbeddedBatch:
         """Return an empty batch of commands, to be sent together."""
-        return AsyncEmbeddedBatch(self._store.run)
+        return AsyncEmbeddedBatch(self._shared.run)
 
     async def statistics(self) -> Statistics:
         """Return counts of what is held and of what was done."""
-        return self._store.run(lambda engine: engine.statistics(now=time.monotonic()))
+        return self._shared.run(lambda engine: engine.statistics(now=time.monotonic()))
 
     # How the engine carries the calls of `AsyncCalls` out.
 
     async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]:
         now = time.monotonic()
-        return self._store.run(lambda engine: [engine.get(key, now=now) for key in keys])
+        return self._shared.run(lambda engine: [engine.get(key, now=now) for key in keys])
 
     async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
-        self._store.run(lambda engine: engine.put_all(keys, values))
+        self._shared.run(lambda engine: engine.put_all(keys, values))
 
     async def _remove_range(self, first: bytes, last: bytes | None) -> int:
-        return self._store.run(lambda engine: len(engine.remove_range(first, last)))
+        return self._shared.run(lambda engine: len(engine.remove_range(first, last)))
 
     async def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]:
         remaining = read.limit
@@ -131,12 +134,12 @@ class AsyncEmbedded(AsyncCalls):
 
     def _rows(self, read: RangeRead) -> Rows:
         first, last, limit, reverse, _ = read
-        return self._store.run(
+        return self._shared.run(
             lambda engine: engine.scan(first, last, limit=limit, reverse=reverse, now=time.monotonic())
         )
 
     async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
-        return self._store.run(lambda engine: engine.splits(first, last, count))
+        return self._shared.run(lambda engine: engine.splits(first, last, count))
 
     async def _watch(
         self,
@@ -149,55 +152,55 @@ class AsyncEmbedded(AsyncCalls):
         after: WatchEvent | None,
     ) -> AsyncGenerator[WatchEvent]:
         news = self._make_news()
-        watch, event = self._store.follow(first, last, news.set, rows=rows, after=after)
+        watch, event = self._shared.follow(first, last, news.set, rows=rows, after=after)
         try:
             yield event
             while True:
                 is_late = not await news.wait(progress_s)
-                event = self._store.settle(watch)
+                event = self._shared.settle(watch)
                 if event.changes or is_late:
                     yield event
         finally:
-            self._store.unfollow(watch)
+            self._shared.unfollow(watch)
 
     async def _add_join(self, text: str) -> list[Join]:
         try:
-            joins = self._store.run(lambda engine: engine.add_joins(parse(text)))
+            joins = self._shared.run(lambda engine: engine.add_joins(parse(text)))
         except JoinError as error:
             raise error.with_text(text) from None
         return [Join(join.name, str(join.spec), join.warnings) for join in joins]
 
     async def _drop_join(self, name: str) -> None:
-        self._store.run(lambda engine: engine.drop_join(name))
+        self._shared.run(lambda engine: engine.drop_join(name))
 
     async def _joins(self) -> list[Join]:
-        return [Join(join.name, str(join.spec), join.warnings) for join in self._store.run(Engine.joins)]
+        return [Join(join.name, str(join.spec), join.warnings) for join in self._shared.run(Engine.joins)]
 
     async def _explain_join(self, name: str) -> JoinExplanation:
-        return self._store.run(lambda engine: engine.explain_join(name))
+        return self._shared.run(lambda engine: engine.explain_join(name))
 
     async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation:
-        return self._store.run(lambda engine: engine.explain_range(first, last, now=time.monotonic()))
+        return self._shared.run(lambda engine: engine.explain_range(first, last, now=time.monotonic()))
 
     async def _invalidate_range(self, first: bytes, last: bytes | None) -> int:
-        return self._store.run(lambda engine: engine.invalidate(first, last))
+        return self._shared.run(lambda engine: engine.invalidate(first, last))
 
     async def _invalidate_join(self, name: str) -> int:
-        return self._store.run(lambda engine: engine.invalidate_join(name))
+        return self._shared.run(lambda engine: engine.invalidate_join(name))
 
 
 class _Turn(EngineCommands):
     """The command of one call."""
 
-    __slots__ = ("_command", "_store")
+    __slots__ = ("_command", "_shared")
     _command: Command
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, shared: SharedEngine) -> None:
+        self._shared = shared
 
     def _add(self, command: Command) -> None:
         self._command = command
 
     async def last_result(self, _argument_bytes: int) -> Result:
         """Run the command; its error is raised."""
-        return self._store.run(self._command)
+        return self._shared.run(self._command)

@@ -6,7 +6,7 @@ import threading
 
 from pequod.embedded.aio import AsyncEmbedded
 from pequod.embedded.batch import EmbeddedBatch
-from pequod.embedded.store import Store
+from pequod.embedded.shared import SharedEngine
 from pequod.engine import Statistics
 from pequod.interface import Calls
 from pequod.interface.waiting import Immediate
@@ -23,16 +23,16 @@ class Embedded(Calls):
     """
 
     def __init__(self, *, key_bytes_max: int, value_bytes_max: int) -> None:
-        self._store = Store(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
-        super().__init__(AsyncEmbedded(self._store, _ThreadNews), Immediate())
+        self._shared = SharedEngine(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
+        super().__init__(AsyncEmbedded(self._shared, _ThreadNews), Immediate())
 
     def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
-        self._store.close()
+        self._shared.close()
 
     def batch(self) -> EmbeddedBatch:
         """Return an empty batch of commands, to be sent together."""
-        return EmbeddedBatch(self._store.run)
+        return EmbeddedBatch(self._shared.run)
 
     def statistics(self) -> Statistics:
         """Return counts of what is held and of what was done."""

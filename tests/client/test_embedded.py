@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pequod
-from pequod.embedded.store import ROWS_MAX
+from pequod.embedded.aio import ROWS_MAX
 from pequod.engine import Rows
 from pequod.errors import ClosedError, ComputedKeyError, LimitExceededError, WatchCompactedError
 
@@ -68,7 +68,7 @@ def test_many_threads_share_a_store() -> None:
 
         assert max(pool.map(work, range(8))) == 8
         assert sum(int(value) for _, value in client.scan(prefix="karma|")) == 1600
-        client._store._engine._check()
+        client._shared._engine._check()
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -136,7 +136,7 @@ def test_a_watch_tells_what_happens() -> None:
         client.add_join("karma|<a>|<b>|x = copy other|<a>|<b>")
         with pytest.raises(WatchCompactedError):
             next(events)
-        assert not client._store._wakes
+        assert not client._shared._wakes
 
 
 def test_watches_hear_of_other_threads_and_of_the_end() -> None:
@@ -164,7 +164,7 @@ def test_watches_hear_of_other_threads_and_of_the_end() -> None:
     assert heard[-1] == [b"closed"]
     told = [value for values in heard[:-1] for value in values]
     assert told == [b"%d" % number for number in range(len(told))], "in order, as far as it was taken before the end"
-    assert not client._store._wakes
+    assert not client._shared._wakes
 
 
 async def test_an_asynchronous_watch() -> None:
@@ -205,7 +205,7 @@ def test_a_closed_store_refuses_calls_and_holds_nothing() -> None:
     for call in calls:
         with pytest.raises(ClosedError):
             call()
-    assert client._store._engine.count(b"", None) == 0
+    assert client._shared._engine.count(b"", None) == 0
 
 
 def test_the_open_that_opens_files_is_left_alone() -> None:

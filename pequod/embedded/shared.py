@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pequod.calls import WatchEvent
 from pequod.engine import Engine
@@ -15,11 +15,8 @@ from pequod.errors import ClosedError, WatchCompactedError
 
 T = TypeVar("T")
 
-#: Iterators and pages take so many rows at a time, so that other threads have their turn.
-ROWS_MAX: Final = 1000
 
-
-class Store:
+class SharedEngine:
     """An engine that many threads use, one at a time."""
 
     def __init__(self, *, key_bytes_max: int, value_bytes_max: int) -> None:
