@@ -7,7 +7,7 @@ r"""A range of keys as boxes: conditions on single columns that an index can ans
                                                      poster = an
                                                      poster = a
 
-The last two are there because keys are not ordered as rows are: `|` sorts above letters, so that `p|an|` comes after
+The last two are there because keys are not ordered as rows are: `|` sorts above letters, so `p|an|` comes after
 `p|ann|`. No box is an OR, each is one stretch of an index, and together they hold every row of the range and few
 others; the loader drops those by their keys.
 """
@@ -21,13 +21,13 @@ from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER, Slot
 from pequod_server.backing.columns import Column, Term
 
-#: The byte after the delimiter: `bob}` is above every key that goes on from `bob|`.
+#: The byte after the delimiter: `bob}` is above every key that begins with `bob|`.
 _AFTER = bytes((DELIMITER[0] + 1,))
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One term for each of the first slots; the rest is free."""
+    """One term for each of the first slots; the other columns are free."""
 
     terms: tuple[Term, ...]
 
@@ -49,7 +49,7 @@ class Cutter:
         return list(dict.fromkeys(Box(terms) for terms in self._cut(0, first, last)))
 
     def _cut(self, at: int, low: bytes, high: bytes | None) -> Iterator[tuple[Term, ...]]:
-        """Cut what is left of the pattern from part ``at``; the bounds hold for what is left of the key."""
+        """Cut the rest of the pattern from part ``at``; the bounds are for the rest of the key."""
         if high is not None and high <= low:
             return
         if at == len(self.parts):
@@ -133,7 +133,7 @@ class Cutter:
     def _one(
         self, slot: Slot, value: bytes, at: int | None = None, low: bytes = b"", high: bytes | None = None
     ) -> Iterator[tuple[Term, ...]]:
-        """Yield boxes in which the slot has one value, and what is left of the key lies in ``[low, high)``."""
+        """Yield boxes in which the slot has one value, and the rest of the key lies in ``[low, high)``."""
         term = self.columns[slot.name].equal(value)
         if term is None:
             return
@@ -153,6 +153,6 @@ class Cutter:
 
 
 def _edge(bound: bytes) -> bytes | None:
-    """Return what stands before the delimiter in ``bound``; None if the bound ends before it."""
+    """Return the bytes before the delimiter in ``bound``; None if it has none."""
     edge, delimiter, _ = bound.partition(DELIMITER)
     return edge if delimiter else None

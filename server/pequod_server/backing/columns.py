@@ -1,8 +1,8 @@
 r"""How the values of a column become the bytes of a slot, and back.
 
-Values travel as the text that the database writes for them, so that a row that is loaded and the same row in a
-change feed give the same bytes. Of each kind of column we need to know how its order and that of its packed bytes
-go together: `cut` turns a bound on bytes into the bound on the column that splits the rows at the same place.
+Values travel as the text that the database writes for them, so that a loaded row and the same row in a change feed give
+the same bytes. For each kind of column, `cut` relates its order to that of its packed bytes: it turns a bound on bytes
+into the bound on the column that splits the rows at the same place.
 
 >>> time = Padded(4)
 >>> time.pack("100"), time.cut(b"01"), time.cut(b"0099x")
@@ -30,7 +30,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]+").fullmatch
 _PLAIN: Final = re.compile(r"0|-?[1-9][0-9]*").fullmatch
 _BIGINT_END: Final = 1 << 63
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: Microseconds from the epoch to the end of the year 9999, the last that we can write.
+#: Microseconds from the epoch to the end of the year 9999, the last year that can be written.
 _TIME_END: Final = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 SqlType = Literal["text", "bigint", "timestamptz", "uuid"]
 
@@ -54,9 +54,9 @@ Term = Equal | Between
 
 
 class Column(ABC):
-    """The kind of one slot: how its values are packed, and how their order carries over."""
+    """The kind of one slot: how its values are packed, and how their order relates to that of the bytes."""
 
-    #: The type that values compare with in SQL.
+    #: The SQL type in which values are compared.
     sql_type: ClassVar[SqlType]
     #: The type whose order is that of the packed bytes; text orders by bytes.
     order_type: ClassVar[SqlType]
@@ -66,11 +66,11 @@ class Column(ABC):
         """Return the bytes of the slot.
 
         Raises:
-            PackError: The value has no such form; the place is left empty for the caller to fill in.
+            PackError: The value cannot be packed; the caller fills in its place.
         """
 
     def pack_sent(self, sent: bytes) -> bytes:
-        """Return the bytes of the slot for a value as a database sends its text; the same as `pack`, sooner.
+        """Return the bytes of the slot for a value as a database sends its text; the same as `pack`, but faster.
 
         Raises:
             PackError: As `pack` does.
@@ -79,19 +79,19 @@ class Column(ABC):
 
     @abstractmethod
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed as these bytes, None if there is none."""
 
     @abstractmethod
     def cut(self, bound: bytes) -> str | None:
         """Return the least value whose packed form is at or above ``bound``, None if all are below."""
 
     def equal(self, packed: bytes) -> Term | None:
-        """Return what selects the values that are packed like this; None if there are none."""
+        """Return the condition for the values that are packed as these bytes; None if there are none."""
         value = self.unpack(packed)
         return None if value is None else Equal(value)
 
     def between(self, low: bytes, high: bytes | None) -> Term | None:
-        """Return what selects the values packed into ``[low, high)``; None if there are none."""
+        """Return the condition for the values packed into ``[low, high)``; None if there are none."""
         if high is not None and high <= low:
             return None
         start = self.cut(low) if low else None
@@ -119,7 +119,7 @@ class Text(Column):
 
     def pack_sent(self, sent: bytes) -> bytes:
         """Return the bytes of the slot for a value as a database sends its text."""
-        # The usual cases of `_check_shape`; a database that sends texts has none with NUL.
+        # The usual cases of `_check_shape`; a database that sends text never sends a NUL.
         if len(sent) == self.width or (self.width is None and sent and DELIMITER not in sent):
             return sent
         return self.pack(sent.decode())
@@ -134,7 +134,7 @@ class Text(Column):
 
     def cut(self, bound: bytes) -> str | None:
         """Return the least value at or above ``bound`` when packed, None if all are below."""
-        # UTF-8 sorts as its code points do, so the place of any bytes among all texts can be found.
+        # UTF-8 sorts as its code points do, so any bytes have a place among all texts.
         valid = _valid_prefix(bound)
         rest = bound[len(valid.encode()) :]
         if not rest:
@@ -240,7 +240,7 @@ class Time(Column):
         return None if steps is None or int(steps) > self._end else self._text(int(steps))
 
     def equal(self, packed: bytes) -> Term | None:
-        """Return what selects the values that are packed like this."""
+        """Return the condition for the values that are packed as these bytes."""
         # A second holds many moments.
         if self.step_us == 1:
             return Column.equal(self, packed)

@@ -1,4 +1,4 @@
-"""What goes wrong with a database behind the cache."""
+"""Errors of a database behind the cache."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = [
 
 
 class MappingError(PequodError):
-    """The mapping of key patterns to relations is not right as it is written."""
+    """The mapping of key patterns to relations is malformed."""
 
     def __init__(self, mapping: str, reason: str) -> None:
         super().__init__(f"mapping {mapping!r}: {reason}")
-        #: The pattern that the mapping starts with, or what stands in its place.
+        #: The pattern of the mapping, or the name of its place in the file.
         self.mapping = mapping
         self.reason = reason
 
 
 class SlotNotDroppedError(PequodError):
-    """A replication slot that is not to be dropped; nothing was changed."""
+    """A replication slot that must not be dropped; nothing was changed."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"the slot {name} is not dropped: {reason}")

@@ -1,4 +1,4 @@
-"""How a change feed is, and how long to wait before it is tried again."""
+"""The state of a change feed, and the pauses before it is tried again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Backoff:
     most_s: float = 5.0
 
     def wait_s(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row."""
-        # Random numbers here only keep servers from knocking at once.
+        """Return the pause after ``failures`` failures in a row."""
+        # Random numbers here only keep servers from reconnecting at the same moment.
         return min(self.most_s, self.first_s * 2.0 ** min(failures - 1, 30)) * random.uniform(0.5, 1.0)  # noqa: S311
 
 
 class FeedBrokenError(Exception):
-    """The feed cannot go on; ``is_lost`` says that changes were or may have been missed."""
+    """The feed cannot continue; ``is_lost`` says that changes were or may have been missed."""
 
     def __init__(self, reason: str, *, is_lost: bool) -> None:
         super().__init__(reason)
@@ -58,12 +58,12 @@ class Health:
         return self._clock()
 
     def stands(self, fresh_s: float | None, lag: int | None = None) -> None:
-        """Note that the feed stands.
+        """Note that the feed is established.
 
         Args:
             fresh_s: When the database was asked for a position that the feed has passed since; None if there is none
-                since the last time. That the database answers is no reason to give another.
-            lag: How much the feed has not told yet; None if that is not known.
+                since the last call. An answer of the database alone is no reason for another value.
+            lag: How far the feed is behind; None if that is unknown.
         """
         if self.status.state == "closed":
             return
@@ -72,7 +72,7 @@ class Health:
         self.status = replace(self.status, state="ok", since_s=since_s, fresh_s=fresh_s, lag=lag)
 
     def down(self, error: str) -> None:
-        """Note that the feed broke, or could not be mended."""
+        """Note that the feed broke, or could not be restored."""
         if self.status.state == "closed":
             return
         since_s = self.status.since_s if self.status.state == "down" else self._clock()
@@ -80,7 +80,7 @@ class Health:
         self.status = replace(self.status, state="down", since_s=since_s, error=error, lag=None, failure_count=failures)
 
     def trouble(self, error: str) -> None:
-        """Note that the feed could not tell something, and goes on."""
+        """Note that the feed missed a change, and continues."""
         self.status = replace(self.status, error=error)
 
     def closed(self) -> None:
@@ -97,7 +97,7 @@ class Health:
         self.status = replace(self.status, unpackable_count=count, unpackable=str(error))
 
 
-#: Starts a feed after a position (None: from now on); its first event says that it stands.
+#: Starts a feed after a position (None: from now on); its first event says that it is established.
 Session = Callable[[int | None], AsyncGenerator[Event, None]]
 
 
@@ -109,7 +109,7 @@ async def mended(
     backoff: Backoff,
     closing: asyncio.Event,
 ) -> AsyncIterator[Event]:
-    """Yield the events of one session after another, with a `Reload` where they do not join."""
+    """Yield the events of one session after another, with a `Reload` if changes between them may be missing."""
     position, reason, failures = since, "", 0
     while not closing.is_set():
         try:
@@ -118,8 +118,8 @@ async def mended(
                     failures = 0
                     position = event.position
                     if reason:
-                        # The session stands: what is read from here on is followed by what happens after it. The
-                        # reload goes first, so that nobody takes the position for reached before it is done.
+                        # The session is established: loads from here on are followed by later changes. The reload comes
+                        # first, so that the position does not count as reached before the reload is done.
                         health.reloading()
                         yield Reload(position, everything, reason)
                         reason = ""

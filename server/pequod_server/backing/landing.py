@@ -1,16 +1,16 @@
-"""Bring loads and changes together: a change that comes while its range is loaded is neither lost nor applied twice.
+"""Unites loads and changes: a change that comes while its range is loaded is neither lost nor applied twice.
 
-A load may see further than the feed has come, or less far, and it may come back before or after the changes that it
-holds. So changes are kept for as long as a load of their key is under way, and told from what the load holds by its
-horizon, until the feed has passed the horizon.
+A load may see more or fewer commits than the feed has delivered, and it may come back before or after the changes that
+it holds. So changes are kept while a load of their key is under way; until the feed has passed the load's horizon, the
+horizon says which changes the load already holds.
 
-A feed may also tell of a change that a load which begins afterwards does not see yet: PostgreSQL sends a commit once it
+A feed may also deliver a change that a load which begins afterwards does not see yet: PostgreSQL sends a commit when it
 is logged, and makes it visible a moment later, or much later if it waits for a standby. Such changes are kept until
 loads are known to see them.
 
     token = landing.start(ranges)          before store.load(ranges)
-    rows = landing.land(token, loaded)     after it: these rows are right as of now
-    now = landing.arrive(changes)          for each `Changes` of the feed: these are to be applied
+    rows = landing.land(token, loaded)     after it: these rows are right for the present
+    now = landing.arrive(changes)          for each `Changes` of the feed: these have to be applied
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pequod_server.backing.rows import Clip, result_of, sorted_in_steps
 from pequod_server.backing.store import Change, Changes, Horizon, KeyRange, Loaded
 
 Rows = list[tuple[bytes, bytes]]
-#: Rows and changes that are looked at in one step: about a millisecond.
+#: Rows and changes that are examined in one step: about a millisecond.
 _STEP: Final = 1024
 
 
 @dataclass(slots=True)
 class _Unseen:
-    """Changes that loads may not see yet; those of ranges that were read again since are not wanted."""
+    """Changes that loads may not see yet, except those of ranges that were read again since."""
 
     changes: Changes
     but: tuple[Clip, ...] = ()
@@ -44,7 +44,7 @@ class _Flight:
 
 
 class Landing:
-    """The loads that are under way, and those that the feed has not caught up with.
+    """The loads under way, and the loads that see further than the feed has come.
 
     Invariants:
         1. The oldest landed load that is kept sees further than the feed has come.
@@ -56,11 +56,11 @@ class Landing:
         #: How far the feed has come.
         self.position = 0
         self._flights: dict[int, _Flight] = {}
-        #: Ranges in the order in which they landed, and what those loads hold. The last that holds a key decides on
-        #: it, so a load is kept for as long as an older one is, which it may have replaced with less recent rows.
+        #: Loaded ranges in the order of landing, with the loads' horizons. The last one with a key decides about it, so
+        #: a load is kept as long as an older one, whose rows it may have replaced with earlier ones.
         self._landed: deque[tuple[Clip, Horizon]] = deque()
         self._next = 0
-        #: Changes that came, and may not be in a load that begins now.
+        #: Changes that came, and that a load which begins now may not see.
         self._unseen: list[_Unseen] = []
 
     def start(self, ranges: Sequence[KeyRange]) -> int:
@@ -70,11 +70,11 @@ class Landing:
         return self._next
 
     def abandon(self, token: int) -> None:
-        """Note that a load failed or is not wanted any more; a token that is not known is fine."""
+        """Note that a load failed or is not wanted any more; an unknown token is no error."""
         self._flights.pop(token, None)
 
     def is_flying(self, key: bytes) -> bool:
-        """Tell whether a load of the key is under way."""
+        """Return whether a load of the key is under way."""
         return bool(self._flights) and any(flight.ranges.holds(key) for flight in self._flights.values())
 
     def land(self, token: int, loaded: Loaded) -> Rows | None:
@@ -117,9 +117,9 @@ class Landing:
         return rows
 
     def arrive(self, changes: Changes) -> list[Change]:
-        """Return what is to be applied of these changes: all but what landed loads hold already.
+        """Return the changes that have to be applied: all but those that landed loads already hold.
 
-        Keys that are being loaded are among them; it does no harm to skip those, since `land` has them too.
+        Keys that are being loaded are among them; it does no harm to skip these, since `land` applies them too.
         """
         self.note(changes)
         fresh = [change for change in changes.changes if not self.is_held(change.key, changes)]
@@ -127,10 +127,10 @@ class Landing:
         return fresh
 
     def note(self, changes: Changes) -> None:
-        """Keep changes for the loads that are under way, and for those to come that may not see them.
+        """Keep changes for the loads under way, and for later ones that may not see them.
 
-        From here on a change of a key that is not loaded may be dropped: a load that is under way has it, as has one
-        that begins later and does not see it. Ask for the others with `is_held`, apply them, and then `pass_by`.
+        From here on a change of a key that is not loaded may be dropped: a load that is under way gets it, and so does
+        a later one that does not see it. Check the others with `is_held`, apply them, and then call `pass_by`.
         """
         for flight in self._flights.values():
             flight.arrived.append(_Unseen(changes))
@@ -138,7 +138,7 @@ class Landing:
             self._unseen.append(_Unseen(changes))
 
     def is_held(self, key: bytes, changes: Changes) -> bool:
-        """Tell whether what is loaded of a key holds these changes already."""
+        """Return whether the loaded row of a key already holds these changes."""
         for ranges, horizon in reversed(self._landed):
             if ranges.holds(key):
                 return horizon.covers(changes)
@@ -150,21 +150,21 @@ class Landing:
         self._drop_passed()
 
     def start_over(self, position: int) -> None:
-        """Note that the feed goes on in another log, at a lower position, and that everything is read again."""
+        """Note that the feed continues in another log, at a lower position, and that everything is read again."""
         self.position = position
         self._landed.clear()
 
     def see(self, horizon: Horizon) -> None:
-        """Note that every load that begins from now on sees at least what this one did."""
+        """Note that every load that begins from now on sees at least as much as this one."""
         self._unseen = [unseen for unseen in self._unseen if not horizon.covers(unseen.changes)]
 
     def reload(self, ranges: Sequence[KeyRange]) -> None:
-        """Abandon the loads that touch these ranges: changes of theirs may have been missed."""
+        """Abandon the loads that touch these ranges: changes in them may have been missed."""
         clip = Clip(ranges)
         self._unseen = [
             _Unseen(unseen.changes, (*unseen.but, clip))
             for unseen in self._unseen
-            # To look at all changes of a large commit would take too long; they are kept until loads see them.
+            # Examining all changes of a large commit would take too long; they are kept until loads see them.
             if len(unseen.changes.changes) > _STEP or not all(clip.holds(one.key) for one in unseen.changes.changes)
         ]
         self._flights = {
@@ -184,7 +184,7 @@ class Landing:
 def _with_changes(
     rows: tuple[tuple[bytes, bytes], ...], changes: dict[bytes, bytes | None]
 ) -> Generator[None, None, Rows]:
-    """Return the rows with changes, in order; what lies between two changed keys is copied as a whole."""
+    """Return the rows with changes applied, in order; rows between two changed keys are copied in one slice."""
     if not changes:
         return list(rows)
     merged: Rows = []

@@ -48,7 +48,7 @@ class SlotColumn:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One pattern and the relation that its keys come from.
+    """One pattern and the relation of its keys.
 
     Invariants:
         1. ``slots`` has each slot of the pattern once, in the order of the key.
@@ -56,7 +56,7 @@ class Mapping:
     """
 
     pattern: Pattern
-    #: As it is written: a name, or a schema and a name.
+    #: As in the file: a name, or a schema and a name.
     table: str
     slots: tuple[SlotColumn, ...]
     #: The columns of the value.
@@ -64,10 +64,10 @@ class Mapping:
     as_object: bool
     #: An SQL condition on the columns of the table; rows that do not meet it have no key.
     condition: str | None
-    #: Hold the database to it that no two rows have one key.
+    #: Whether the database must ensure that no two rows have one key.
     is_unique: bool
     _matcher: Matcher = field(repr=False, compare=False)
-    #: Makes a key of its packed slots, in their order.
+    #: Makes a key from its packed slots, in their order.
     build: Callable[[Sequence[bytes]], bytes] = field(repr=False, compare=False)
     _cutter: Cutter = field(repr=False, compare=False)
 
@@ -76,7 +76,7 @@ class Mapping:
         """Return the mapping that a table of the configuration declares.
 
         Raises:
-            MappingError: Something is missing, unknown, or does not go together.
+            MappingError: A setting is missing or unknown, or settings contradict each other.
         """
         name = str(members.get("keys", "without keys"))
         unknown = set(members) - _MEMBERS
@@ -121,7 +121,7 @@ class Mapping:
 
     @property
     def identity(self) -> str:
-        """A short name for what triggers record under this mapping; another one when slots or table change."""
+        """A short name for the records of this mapping's triggers; it is another one when slots or table change."""
         definition = json.dumps([str(self.pattern), self.table, [slot.name for slot in self.slots]])
         return hashlib.sha256(definition.encode()).hexdigest()[:10]
 
@@ -129,7 +129,7 @@ class Mapping:
         """Return the key of a row, from the texts of its columns.
 
         Raises:
-            PackError: The row has no key: a value is NULL, too wide, or cannot stand in its slot.
+            PackError: The row has no key: a value is NULL, too wide, or not allowed in its slot.
         """
         packed = []
         for slot in self.slots:
@@ -155,7 +155,7 @@ class Mapping:
         return {name: text for name, text in texts.items() if text is not None}
 
     def boxes(self, first: bytes, last: bytes | None) -> list[Box]:
-        """Return conditions that together select every row with its key in ``[first, last)``, and few others."""
+        """Return conditions that together select every row with its key in ``[first, last)``, and few other rows."""
         return self._cutter.boxes(first, last)
 
     def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None] | None:
@@ -168,7 +168,7 @@ def parse_mappings(text: str) -> tuple[Mapping, ...]:
     """Return the mappings of a configuration in TOML: an array of tables named `mapping`.
 
     Raises:
-        MappingError: The text is not TOML, holds no mapping, or one that is not right; or two may share keys.
+        MappingError: The text is not TOML, has no mapping or a malformed one; or two mappings may share keys.
     """
     try:
         document = tomllib.loads(text)

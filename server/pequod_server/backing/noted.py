@@ -1,8 +1,8 @@
-"""The keys that triggers noted, as far as anybody has them: what a feed has to read, or to have read again.
+"""The keys that triggers noted and that are loaded: those that a feed has to read, or to have read again.
 
 notes   p|bob|1  p|bob|2  p|eve|7  p|bob|1  ...        p|eve| is not loaded
 keys    p|bob|1  p|bob|2                               read at one moment: one `Changes`
-ranges  p|                                             more than are worth telling apart: one `Reload`, of keys too
+ranges  p|                                             too many keys: one `Reload` of the pattern
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.store import IsWanted, KeyRange
 
-#: A feed reads more keys of a pattern than this again as the whole pattern: they take 10 µs each, and memory.
+#: If more keys of a pattern are noted, the feed has the whole pattern read again: a key takes 10 µs, and memory.
 KEYS_MAX: Final = 50_000
-#: Beside a whole pattern, more keys of another one than this are read again as a whole, too.
+#: If a whole pattern is read again, so is another one with more keys than this.
 _SINGLE_MAX: Final = 1_000
 
 
@@ -23,7 +23,7 @@ class Noted:
     """The keys of one or a few commits, by pattern.
 
     Args:
-        is_wanted: Loads that begin from here on see these commits, so who does not have a key now has no use for it.
+        is_wanted: Loads that begin from here on see these commits, so a key that is not loaded now is not needed.
     """
 
     def __init__(self, mappings: Sequence[Mapping], is_wanted: IsWanted) -> None:
@@ -48,12 +48,12 @@ class Noted:
 
     @property
     def keys(self) -> list[bytes]:
-        """The keys to read, each once; none if there are ranges."""
+        """The keys to read, each once; none if there are ranges to read again."""
         return [] if self._given_up else [key for keys in self._keys.values() for key in keys]
 
     @property
     def ranges(self) -> tuple[KeyRange, ...]:
-        """What has to be read again, if a pattern is among it: all of it in one event, so that commits stay whole."""
+        """The ranges to read again, if any: all of them in one event, so that commits stay whole."""
         if not self._given_up:
             return ()
         found: list[KeyRange] = []

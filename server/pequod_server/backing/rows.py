@@ -1,4 +1,4 @@
-"""From what a statement returned to rows in the order of their keys."""
+"""From the records of a statement to rows in key order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _slot_text(mapping: Mapping, name: str, cell: Cell) -> str | None:
 
 
 class Clip:
-    """Tells which keys lie in any of many ranges.
+    """Decides which keys lie in any of many ranges.
 
     Cost:
         O(log ranges) a key.
@@ -64,7 +64,7 @@ class Clip:
                 self._lasts.append(one.last)
 
     def holds(self, key: bytes) -> bool:
-        """Tell whether the key lies in one of the ranges."""
+        """Return whether the key lies in one of the ranges."""
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             return False
@@ -72,7 +72,7 @@ class Clip:
         return last is None or key < last
 
     def touches(self, one: KeyRange) -> bool:
-        """Tell whether the range shares a key with one of the ranges."""
+        """Return whether the range shares a key with one of the ranges."""
         at = bisect_right(self._firsts, one.first) - 1
         if at >= 0 and ((last := self._lasts[at]) is None or one.first < last):
             return True
@@ -86,7 +86,7 @@ def sorted_in_steps(items: Iterable[T]) -> Generator[None, None, list[T]]:
         None, after each step. The sorted list is what the generator returns.
 
     Cost:
-        Up to a step's size that of `sorted`, beyond 1 µs an item: one call for a million would take a second.
+        Up to the size of a step as `sorted`, above it 1 µs an item: one call for a million items would take a second.
     """
     rest = iter(items)
     pieces: list[list[T]] = []

@@ -1,4 +1,4 @@
-"""SQL for a mapping, shared by the databases: what differs between them is a `Dialect`.
+"""SQL for a mapping, shared by the databases, whose differences are in a `Dialect`.
 
 All ranges of a pattern are read by one statement. Boxes of one shape are rows of one parameter table, which is
 joined with the relation, so that the text of a statement depends on the shapes and not on the ranges:
@@ -22,7 +22,7 @@ from pequod_server.backing.store import KeyRange
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL takes it, whatever is in it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -33,24 +33,24 @@ def table_parts(table: str) -> tuple[str | None, str]:
 
 
 def quoted_table(table: str) -> str:
-    """Return the table of a mapping as SQL takes it."""
+    """Return the table of a mapping, quoted for SQL."""
     return ".".join(quoted(part) for part in table_parts(table) if part is not None)
 
 
 def place(mapping: Mapping, name: str) -> str:
-    """Return a column with its table, as SQL takes it."""
+    """Return a column with its table, quoted for SQL."""
     return f"{quoted(table_parts(mapping.table)[1])}.{quoted(name)}"
 
 
 class Dialect(Protocol):
-    """How one database says things."""
+    """The SQL of one database."""
 
     def read(self, mapping: Mapping, name: str) -> str:
-        """Return what reads a column in the form that the loader expects."""
+        """Return the expression that reads a column in the form that the loader expects."""
         ...
 
     def order(self, mapping: Mapping, name: str, column: Column) -> str:
-        """Return what orders rows as the packed bytes of a slot do."""
+        """Return the expression that orders rows as the packed bytes of a slot."""
         ...
 
     def boxes(self, number: int, types: Sequence[SqlType]) -> str:
@@ -58,7 +58,7 @@ class Dialect(Protocol):
         ...
 
     def parameter(self, rows: Sequence[Sequence[str]], types: Sequence[SqlType]) -> list[object]:
-        """Return the parameters that fill `boxes`."""
+        """Return the parameters for `boxes`."""
         ...
 
     #: The join that reads boxes first.
@@ -74,14 +74,14 @@ class Query:
 
 
 def select(dialect: Dialect, mapping: Mapping, boxes: Iterable[Box]) -> Query | None:
-    """Return the statement that reads the rows of all boxes; None if there is nothing to read."""
+    """Return the statement that reads the rows of all boxes; None if there are no boxes."""
     shapes: dict[tuple[str, ...], list[list[str]]] = {}
     for box in boxes:
         shapes.setdefault(_shape(box), []).append(_values(box))
     if not shapes:
         return None
     if () in shapes:
-        # A box without any term is the whole relation, and all others lie in it.
+        # A box without terms is the whole relation, and all others are inside it.
         shapes = {(): [[]]}
     table = quoted(table_parts(mapping.table)[1])
     columns = ", ".join(dialect.read(mapping, column) for column in mapping.columns)

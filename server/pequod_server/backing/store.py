@@ -1,13 +1,13 @@
-"""What a database behind the cache does for it: the protocol, and the values that pass through it.
+"""The protocol of a database behind the cache, and the values that pass through it.
 
     load(ranges)    -> Loaded(rows, horizon)         base data as of one moment
     changes(since)  -> Progress, Changes, Reload...  what happened after it, in commit order
     write(changes)  -> position                      write-through, in one transaction
-    mark, knows                                      whether what was known of it yesterday holds today
+    mark, knows                                      whether the database still has the history that it had yesterday
 
-A position is a number that grows with every commit. A writer that knows the position of its write waits until the
-feed has passed it. Which changes a load already holds is for its horizon to say: databases show commits to readers
-in another order than they log them, so that a position alone could not tell.
+A position is a number that grows with every commit. A writer that knows the position of its write waits until the feed
+has passed it. The horizon of a load says which changes the load holds: databases show commits to readers in another
+order than they log them, so a position alone is not enough.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class KeyRange:
     last: bytes | None
 
     def holds(self, key: bytes) -> bool:
-        """Tell whether the key lies in the range."""
+        """Return whether the key lies in the range."""
         return self.first <= key and (self.last is None or key < self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a key is now; None if it is gone."""
+    """The present value of a key; None if it is gone."""
 
     key: bytes
     value: bytes | None
@@ -41,13 +41,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one commit, or a few that are seen together, did to keys that are mapped."""
+    """The changes of mapped keys by one commit, or by a few that become visible together."""
 
     position: int
-    #: What a horizon tells these changes by: of meaning to the store that they come from only.
+    #: Identifies these changes to a horizon; it has a meaning only to the store that they come from.
     stamp: int
     changes: tuple[Change, ...]
-    #: Whether every load that begins now sees them. If not, a load tells by its horizon, and so does `Progress.seen`.
+    #: Whether every load that begins now sees them. If not, the horizon of a load says it, and `Progress.seen`.
     are_seen: bool = True
 
 
@@ -56,13 +56,13 @@ class Progress:
     """Every change up to here has been delivered."""
 
     position: int
-    #: What every load that begins now sees at least, if that is known.
+    #: A horizon that every load sees that begins now, if one is known.
     seen: Horizon | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """Changes in these ranges may have been missed: what is cached of them has to be read again."""
+    """Changes in these ranges may have been missed: cached rows of them have to be read again."""
 
     position: int
     ranges: tuple[KeyRange, ...]
@@ -77,11 +77,11 @@ class Horizon(Protocol):
 
     @property
     def position(self) -> int:
-        """No change after this position is in the load; some before it may not be, either."""
+        """A position after which no change is in the load; some changes before it may not be in it, either."""
         ...
 
     def covers(self, changes: Changes) -> bool:
-        """Tell whether the load already holds what these changes did."""
+        """Return whether the load already holds these changes."""
         ...
 
 
@@ -93,7 +93,7 @@ class SequenceHorizon:
     stamp: int
 
     def covers(self, changes: Changes) -> bool:
-        """Tell whether the load already holds what these changes did."""
+        """Return whether the load already holds these changes."""
         return changes.stamp <= self.stamp
 
 
@@ -108,26 +108,26 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How the change feed is."""
+    """The state of the change feed."""
 
     state: Literal["starting", "ok", "down", "closed"]
     #: When the state began, in seconds since 1970.
     since_s: float
-    #: The feed has told everything that was committed before this moment, in seconds since 1970; None before the first.
+    #: The feed has delivered everything that was committed before this moment, in seconds since 1970; None at first.
     fresh_s: float | None
-    #: What is wrong, or was last; empty if nothing ever was.
+    #: The present or last error; empty if there was none.
     error: str
-    #: What the database has that the feed has not passed yet, in its own unit; None if it is not known.
+    #: How far the database is beyond the feed, in its own unit; None if it is not known.
     lag: int | None
-    #: How often the feed broke, and how often that cost a reload.
+    #: How often the feed broke, and how often ranges were reloaded for that.
     failure_count: int
     reload_count: int
-    #: Rows met that have no key under their mapping, and why the last of them has none.
+    #: The number of rows that have no key under their mapping, and the reason of the last one.
     unpackable_count: int
     unpackable: str
 
 
-#: Tells whether changes of a key are wanted.
+#: Returns whether changes of a key are wanted.
 IsWanted = Callable[[bytes], bool]
 
 
@@ -146,11 +146,11 @@ class BackingStore(Protocol):
 
     @property
     def status(self) -> Status:
-        """How the change feed is."""
+        """The state of the feed."""
         ...
 
     async def check(self) -> list[str]:
-        """Compare the mappings with the real schema and return advice, such as an index that is missing.
+        """Compare the mappings with the real schema and return advice, such as a missing index.
 
         Raises:
             SchemaError: With everything that does not fit.
@@ -162,7 +162,7 @@ class BackingStore(Protocol):
         """Read ranges, of one pattern or several, as of one moment, with one statement for each pattern.
 
         Requires:
-            For a cache: the feed's first event has been received, so that what happens after the load is told.
+            For a cache: the feed's first event has been received, so that changes after the load are delivered.
 
         Raises:
             BackingUnavailableError: The database does not answer; nothing is known about the ranges.
@@ -171,15 +171,15 @@ class BackingStore(Protocol):
         ...
 
     def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
-        """Yield what happens after position ``since``, or (None) from now on, until the store is closed.
+        """Yield the events after position ``since``, or (None) from now on, until the store is closed.
 
         Args:
-            is_wanted: Tells whether a key is loaded, or may be in a load that has begun. Changes of other keys may be
+            is_wanted: Returns whether a key is loaded, or may be in a load that has begun. Changes of other keys may be
                 left out.
 
-        The first event says that the feed stands. Asking for the next event says that the last one is taken care
-        of. A break is not an error here: the feed mends itself, `status` tells of it, and a `Reload` follows if
-        changes may have been missed.
+        The first event says that the feed is established. Asking for the next event says that the last one is
+        processed. A break is not an error here: the feed recovers by itself, `status` shows it, and a `Reload` follows
+        if changes may have been missed.
 
         Requires:
             One feed at a time.
@@ -187,21 +187,21 @@ class BackingStore(Protocol):
         ...
 
     async def write(self, changes: Sequence[Change]) -> int:
-        """Carry changes out in one transaction and return a position that the feed passes after delivering them.
+        """Write changes in one transaction and return a position that the feed passes after delivering them.
 
         Raises:
             PackError: A key or value makes no row.
             WriteRefusedError: The database refuses; nothing is written.
-            BackingUnavailableError: The database does not answer; whether it was written is not known.
+            BackingUnavailableError: The database does not answer; whether it was written is unknown.
         """
         ...
 
     async def position(self) -> int:
-        """Return the position of the database now: a feed that has passed it has told everything until now."""
+        """Return the present position of the database: a feed that has passed it has delivered everything until now."""
         ...
 
     async def mark(self) -> str:
-        """Return a text by which the database knows itself again, as it is now; for `knows`.
+        """Return a text by which `knows` recognises the database with its present history.
 
         Raises:
             BackingUnavailableError: The database does not answer.
@@ -210,9 +210,9 @@ class BackingStore(Protocol):
         ...
 
     async def knows(self, mark: str) -> bool:
-        """Tell whether this is the database that gave the mark, with the past that it had then.
+        """Return whether this is the database that gave the mark, with the same history up to it.
 
-        If so, a feed that starts after a position of then tells all that happened since, or has everything reloaded.
+        If so, a feed that starts after a position of that time delivers all changes since, or has everything reloaded.
 
         Raises:
             BackingUnavailableError: The database does not answer.
@@ -221,5 +221,5 @@ class BackingStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the feed and let go of all connections."""
+        """End the feed and close all connections."""
         ...

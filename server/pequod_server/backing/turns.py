@@ -16,13 +16,13 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-#: How long a slice lasts. Several of them and the calls of clients share one turn of the loop, which is to be 20 ms.
+#: The length of a slice. Several of them and the calls of clients share one turn of the loop, which should be 20 ms.
 #: Tests make it small.
 SLICE_S = 0.003
 
 
 class Turns:
-    """Tells one long work when a slice of it is over."""
+    """Measures the slices of one long work."""
 
     __slots__ = ("_end_s",)
 
@@ -30,7 +30,7 @@ class Turns:
         self._end_s = time.perf_counter() + SLICE_S
 
     def are_due(self) -> bool:
-        """Tell whether the slice is over. It costs 0.1 µs: rows that cost less are looked at many at a time."""
+        """Return whether the slice is over. It costs 0.1 µs, so cheap rows are processed several at a time."""
         return time.perf_counter() >= self._end_s
 
     async def give(self) -> None:

@@ -34,7 +34,7 @@ class Cell:
 
 
 def compose(names: Sequence[str], as_object: bool, cells: Sequence[Cell]) -> bytes:  # noqa: FBT001 - a mapping's
-    """Return the value that the cells make; NULL as the only column, and no column at all, give an empty value."""
+    """Return the value of the cells; a single NULL, and no cells at all, give an empty value."""
     if as_object:
         members = (f"{json.dumps(name)}:{_fragment(cell)}" for name, cell in zip(names, cells, strict=True))
         return ("{" + ",".join(members) + "}").encode()
@@ -50,10 +50,10 @@ def compose(names: Sequence[str], as_object: bool, cells: Sequence[Cell]) -> byt
 
 
 def decompose(key: bytes, value: bytes, names: Sequence[str], as_object: bool) -> list[Cell]:  # noqa: FBT001
-    """Return the columns that make ``value``, for a write.
+    """Return the columns for ``value``, for a write.
 
     Raises:
-        PackError: The value is not what the mapping makes of columns.
+        PackError: The value does not have the form of the mapping.
     """
     place = f"the value of key {shown(key)}"
     if not as_object and not names:
