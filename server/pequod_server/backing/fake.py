@@ -1,12 +1,12 @@
-"""A database behind the cache that does what a test tells it to: delays, failures, commits between two steps.
+"""A database behind the cache that follows a test's script: delays, failures, commits between two steps.
 
-It is the owner of its keys as a real one is, in memory and with the whole protocol:
+It owns its keys as a real database does, in memory and with the whole protocol:
 
     store = FakeStore(mappings)
     store.commit({b"p|bob|0100": b"hi"})           an application wrote to the database
     async with store.held("load"): ...             loads have taken their snapshot and are not delivered
-    store.fail("load", times=2)                    the next two loads find the database away
-    store.break_feed("restarted", is_lost=True)    the feed breaks, mends itself and asks for a reload
+    store.fail("load", times=2)                    the next two loads find the database down
+    store.break_feed("restarted", is_lost=True)    the feed breaks, recovers and asks for a reload
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FakeStore:
 
     def __init__(self, mappings: Sequence[Mapping]) -> None:
         self.mappings = tuple(mappings)
-        #: What the database holds, for tests to compare with.
+        #: The rows of the database, for tests to compare with.
         self.rows: dict[bytes, bytes] = {}
-        #: What it knows itself by.
+        #: The name by which it recognises itself.
         self.name = "fake"
         #: The ranges of each load, in the order of their snapshots.
         self.loads: list[tuple[KeyRange, ...]] = []
@@ -84,7 +84,7 @@ class FakeStore:
         return len(self._log)
 
     def fail(self, step: Step, *, times: int = 1) -> None:
-        """Let the next ``times`` uses of a step find the database away."""
+        """Let the next ``times`` uses of a step find the database down."""
         self._failures[step] = self._failures.get(step, 0) + times
         self._moved.set()
 
@@ -99,7 +99,7 @@ class FakeStore:
             gate.set()
 
     def break_feed(self, reason: str, *, is_lost: bool) -> None:
-        """Break the feed; with ``is_lost`` it has everything read again when it is back."""
+        """Break the feed; with ``is_lost`` everything is read again when it is back."""
         self._broken = FeedBrokenError(reason, is_lost=is_lost)
         self._moved.set()
 
@@ -107,7 +107,7 @@ class FakeStore:
 
     @property
     def status(self) -> Status:
-        """How the change feed is."""
+        """The state of the change feed."""
         return self._health.status
 
     async def check(self) -> list[str]:
@@ -129,13 +129,13 @@ class FakeStore:
         since: int | None = None,
         is_wanted: IsWanted = every_key,  # noqa: ARG002 - all changes are told
     ) -> AsyncIterator[Event]:
-        """Yield what happens after a position."""
+        """Yield the events after a position."""
         everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
         backoff = Backoff(first_s=0.001, most_s=0.01)
         return mended(self._session, since, everything, self._health, backoff, self._closing)
 
     async def write(self, changes: Sequence[Change]) -> int:
-        """Carry changes out in one transaction."""
+        """Write changes in one transaction."""
         if self._failures.get("write"):
             await self._pass("write")
         position = self.commit({change.key: change.value for change in changes})
@@ -153,7 +153,7 @@ class FakeStore:
         return self.name
 
     async def knows(self, mark: str) -> bool:
-        """Tell whether the mark is the name of the store."""
+        """Return whether the mark is the name of the store."""
         return mark == self.name
 
     async def close(self) -> None:

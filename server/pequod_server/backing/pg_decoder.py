@@ -1,16 +1,16 @@
-"""From the messages of a slot to events: the changes of a commit, and what has to be read again after it.
+"""From the messages of a slot to events: the changes of a commit, and the ranges to read again after it.
 
     Begin                     the commit is logged, and perhaps visible by now
-    Insert, Update, Delete    a change, or nothing if nobody has the key (below), or a row to be judged, in pieces
-    Commit                    one `Changes` with all of it; a `Reload` of what could not be told
+    Insert, Update, Delete    a change, or nothing if the key is not loaded (below), or a row to be judged, in pieces
+    Commit                    one `Changes` with all of it; a `Reload` of the ranges whose changes could not be kept
 
-What is held of a commit is bounded: beyond that, a mapping is read again as a whole.
+The memory for a commit is bounded: beyond the bound, a mapping is read again as a whole.
 
-**Rows that nobody has are dropped** before they are unpacked, once reads see the commit. Until then, a load that begins
-later may still not hold it, and has to be followed by all of its rows. From then on every load that begins later holds
-all of it; so if the key is neither loaded nor being loaded when its row comes, nobody will ever need that row. An
-earlier row of the same key, which came when somebody had it, is dropped as well: whoever has it again later, has
-loaded it again.
+**Rows that are not loaded are dropped** before they are unpacked, once reads see the commit. Until then, a load that
+begins later may not hold the commit, and needs all of its rows. From then on every load that begins later holds all of
+it; so if the key is neither loaded nor being loaded when its row comes, the row will never be needed. An earlier row of
+the same key, which came when the key was loaded, is dropped as well: if the key is loaded again later, that load has
+it.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ from pequod_server.backing.pgoutput import (
 )
 from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload
 
-#: How often it is looked whether a commit is visible.
+#: How often the feed checks whether a commit is visible.
 _UNSEEN_S: Final = 0.01
-#: The same while its rows come: after so many of them.
+#: It also checks each time after this many rows of the commit.
 UNSEEN_ROWS: Final = 256
-#: What a change takes beside its key and value.
+#: The bytes of a change without its key and value.
 CHANGE_BYTES: Final = 250
-#: More keys of one mapping are not read again one by one.
+#: If more keys of one mapping have to be read again, the whole mapping is.
 _KEYS_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
 class _Part:
-    """What a commit does to the keys of one mapping."""
+    """The changes of a commit to the keys of one mapping."""
 
-    #: By key; the last change of a key counts.
+    #: By key; only the last change of a key counts.
     changes: dict[bytes, Change] = field(default_factory=dict)
     held_bytes: int = 0
     #: Keys that have to be read again.
     keys: dict[bytes, None] = field(default_factory=dict)
-    #: Whether all of the mapping has to be, and nothing more is noted.
+    #: Whether the whole mapping has to be read again; then nothing more is noted.
     is_given_up: bool = False
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Note what a key is now."""
+        """Note the present value of a key."""
         self.drop(key)
         self.held_bytes += len(key) + len(value or b"") + CHANGE_BYTES
         self.changes[key] = Change(key, value)
 
     def drop(self, key: bytes) -> None:
-        """Forget what a key is."""
+        """Drop what was noted of a key."""
         old = self.changes.pop(key, None)
         if old is not None:
             self.held_bytes -= len(key) + len(old.value or b"") + CHANGE_BYTES
 
     def give_up(self) -> None:
-        """Hold nothing, and have all of the mapping read again."""
+        """Drop everything, and have the whole mapping read again."""
         self.is_given_up = True
         self.changes, self.keys, self.held_bytes = {}, {}, 0
 
     def ranges(self, mapping: Mapping) -> list[KeyRange]:
-        """Return what has to be read again."""
+        """Return the ranges that have to be read again."""
         if self.is_given_up:
             return [KeyRange(mapping.first, mapping.last)]
         return [KeyRange(key, key + b"\0") for key in self.keys]
@@ -104,9 +104,9 @@ class _Commit:
     is_seen: bool
     #: One for each mapping.
     parts: tuple[_Part, ...]
-    #: Rows that came since it was asked whether reads see it.
+    #: Rows that came since the last check whether reads see it.
     row_count: int = 0
-    #: Why anything has to be read again.
+    #: The reason why ranges have to be read again.
     reasons: dict[str, None] = field(default_factory=dict)
 
     def give_up(self, number: int, reason: str) -> None:
@@ -129,11 +129,11 @@ class Decoder:
     """Turns the messages of a stream into events.
 
     Args:
-        is_wanted: Tells whether a key is loaded or being loaded.
+        is_wanted: Returns whether a key is loaded or being loaded.
 
     Invariants:
-        1. What is held of a commit is bounded by the session's ``held_bytes_max`` and a piece for its judge, for each
-           mapping, and by a message.
+        1. The memory for a commit is bounded, for each mapping, by the session's ``held_bytes_max``, a piece for its
+        judge, and a message.
     """
 
     def __init__(
@@ -166,15 +166,15 @@ class Decoder:
         return self._open is not None
 
     def pass_by(self, position: int) -> None:
-        """Note how far the database has told its log; that is past what is open only once that is complete."""
+        """Note how far the database has sent its log; an open commit ends after that, unless it is complete."""
         if self._open is None:
             self.position = max(self.position, position)
 
     def note(self, data: bytes) -> bool:
-        """Take in a message of a row; tell whether it is done with. If not, `events` is to be awaited.
+        """Take in a message of a row; return whether it is processed. If not, await `events`.
 
         Cost:
-            3 µs for a row that nobody has (bench row: feed, dropped).
+            3 µs for a row that is not loaded (bench row: feed, dropped).
         """
         kind = data[0]
         if kind not in ROWS:
@@ -197,7 +197,7 @@ class Decoder:
         return not self._is_piece_full and (commit.is_seen or commit.row_count < UNSEEN_ROWS)
 
     async def events(self, data: bytes) -> list[Event]:
-        """Do what a message completes, and return the events that this makes."""
+        """Process a message that completes something, and return the resulting events."""
         commit = self._open
         if data[0] in ROWS:
             assert commit is not None, "a row follows its begin"
@@ -238,7 +238,7 @@ class Decoder:
         changes = tuple(chain.from_iterable(part.changes.values() for part in commit.parts))
         events: list[Event] = []
         if ranges:
-            # Only the last event of a commit says that it is over.
+            # Only the last event of a commit has the position after it.
             reached = self.position if changes else end
             await self._wait_until_seen(commit)
             events.append(Reload(reached, tuple(ranges), "; ".join(commit.reasons)))
@@ -288,7 +288,7 @@ class Decoder:
             self._forget(commit, rows, key)
             return
         row, _ = read_columns(data, at, len(rows.columns))
-        # With REPLICA IDENTITY FULL, large values that stayed are in the old row; else that has the key alone.
+        # With REPLICA IDENTITY FULL, unchanged large values are in the old row; otherwise that has the key alone.
         row = row if old is None else _merged(row, old)
         if not rows.is_whole(row):
             self._forget(commit, rows, key)
@@ -301,7 +301,7 @@ class Decoder:
             self._is_piece_full |= judge.is_full
 
     def _forget(self, commit: _Commit, rows: MappedRows, key: bytes) -> None:
-        """Forget what the key was in this commit so far."""
+        """Drop the changes of a key in this commit so far."""
         part = commit.parts[rows.number]
         if part.changes:
             part.drop(key)
@@ -319,14 +319,14 @@ class Decoder:
         return key
 
     def _give_up(self, commit: _Commit, number: int) -> None:
-        """Hold nothing more of a mapping that has too many rows in the commit."""
+        """Hold no more rows of a mapping that has too many in the commit."""
         text = f"a commit has changed more than {self._held_bytes_max} bytes of what is loaded at once"
         commit.give_up(number, text)
         if number in self._judges:
             self._judges[number].clear()
 
     async def _judge(self, commit: _Commit, *, is_last: bool) -> None:
-        """Ask the database which rows meet their conditions, if there are enough of them or no more come."""
+        """Ask the database which rows meet their conditions, if there are enough of them or no more will come."""
         self._is_piece_full = False
         for number, judge in self._judges.items():
             if not judge.is_full and not is_last:
@@ -338,14 +338,14 @@ class Decoder:
                 for key, value in await judge.judge():
                     commit.parts[number].put(key, value)
             except UnjudgedError as error:
-                # Whoever reads one of the keys has it loaded, and is told of the error if it is that row's.
+                # A read of one of the keys loads it, and gets the error if it is that row's.
                 reason = f"the condition of {judge.mapping.pattern} fails: {error}"
                 self._session.health.trouble(reason)
                 commit.read_again(number, judge.keys, reason)
             judge.clear()
 
     async def _wait_until_seen(self, commit: _Commit) -> None:
-        """Wait until reads see a commit that is logged: what is read again is not to be what was there before it."""
+        """Wait until reads see a logged commit, so that ranges that are read again are not as they were before it."""
         while not commit.is_seen:
             commit.is_seen = (await self._lookout.ask()).seen.covers(Changes(0, commit.transaction, ()))
             if not commit.is_seen:
@@ -353,5 +353,5 @@ class Decoder:
 
 
 def _merged(row: list[Field], old: list[Field]) -> list[Field]:
-    """Return a new row with what was not sent of it taken from the old one."""
+    """Return a new row whose missing columns are taken from the old one."""
     return [before if value is UNCHANGED else value for value, before in zip(row, old, strict=False)]

@@ -10,17 +10,17 @@ import asyncpg
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.sql import quoted, quoted_table, table_parts
 
-#: What one statement asks of: PostgreSQL holds up to a gigabyte, and joining the rows is a millisecond for this much.
+#: The rows of one statement: PostgreSQL holds up to a gigabyte, and joining rows of this size takes a millisecond.
 PIECE_ROWS_MAX: Final = 1_000
 PIECE_BYTES_MAX: Final = 2 << 20
 
 
 class UnjudgedError(Exception):
-    """The database cannot tell: the condition fails for one of the rows."""
+    """The database cannot decide: the condition fails for one of the rows."""
 
 
 class Judge:
-    """Rows of one mapping that have their key only if they meet its condition.
+    """Rows of one mapping that have a key only if they meet its condition.
 
     Args:
         fetch: Runs a statement.
@@ -43,20 +43,20 @@ class Judge:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many rows as are asked for at once."""
+        """Whether there are enough rows for one statement."""
         return len(self._rows) >= PIECE_ROWS_MAX or self._bytes >= PIECE_BYTES_MAX
 
     def add(self, key: bytes, value: bytes, row: str) -> None:
-        """Take in a row, instead of an earlier one of its key."""
+        """Add a row, in place of an earlier one of its key."""
         self._rows[key] = value, row
         self._bytes += len(row)
 
     def drop(self, key: bytes) -> None:
-        """Forget the row of a key, if there is one."""
+        """Remove the row of a key, if there is one."""
         self._rows.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._rows.clear()
         self._bytes = 0
 
@@ -71,7 +71,7 @@ class Judge:
         Raises:
             UnjudgedError: The condition fails for one of them.
             BackingUnavailableError: The database does not answer.
-            SchemaError: It has no longer what the condition needs.
+            SchemaError: It no longer has what the condition needs.
         """
         if not self._rows:
             return []

@@ -1,6 +1,6 @@
-"""What the feed of a slot asks the database beside the stream, over a connection of its own.
+"""The questions that the feed of a slot asks the database beside the stream, over a second connection.
 
-A sign of life on the stream says nothing of how fresh the cache is: the database answers while it is still busy with a
+A keepalive message on the stream does not show how fresh the cache is: the database sends it even while it works on a
 large commit. So the feed asks how far the log is, and is as fresh as the last such position that it has passed:
 
     asked          at 10:00:00, the log is at 500     at 10:00:01, it is at 900
@@ -23,7 +23,7 @@ from pequod_server.backing.pg_schema import check_installed, check_schema
 from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon, told
 
 ASK_S: Final = 1.0
-#: A sender that waits for the log or for its client has nothing to do; one that reads or decodes waits for neither.
+#: A sender that waits for the log or for its client is idle; one that reads or decodes waits for neither.
 _ASK: Final = """
 SELECT pg_current_snapshot()::text AS seen, (pg_current_wal_flush_lsn() - '0/0')::bigint AS position,
        EXISTS (SELECT FROM pg_stat_activity
@@ -33,11 +33,11 @@ SELECT pg_current_snapshot()::text AS seen, (pg_current_wal_flush_lsn() - '0/0')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How the database was at a moment."""
+    """The state of the database at one moment."""
 
     #: When it was asked, in seconds since 1970.
     asked_s: float
-    #: How far its log was.
+    #: The position of its log.
     position: int
     seen: SnapshotHorizon
     #: Whether the process that streams the slot was busy.
@@ -48,9 +48,9 @@ class Lookout:
     """Asks the database once a second.
 
     Args:
-        fingerprint: Of what the feed needs; the feed ends when there is another.
+        fingerprint: The fingerprint of what the feed needs; the feed ends when it is another.
         sender: The database's process that streams the slot.
-        wake: Called at each answer, and when there will be no more.
+        wake: Called at each answer, and when no more will come.
 
     Invariants:
         1. ``_asked`` is in the order of time, and so in that of positions.
@@ -78,20 +78,20 @@ class Lookout:
 
     @property
     def seen(self) -> SnapshotHorizon | None:
-        """What every read that begins from now on sees at least, as far as it was asked."""
+        """What every read that begins from now on sees at least, by the answers so far."""
         return self._asked[-1].seen if self._asked else None
 
     @property
     def is_behind(self) -> bool:
-        """Whether the feed has not passed all that was asked."""
+        """Whether the feed has not passed the last answer."""
         return bool(self._asked) and self._asked[-1].position > self._position
 
     def take(self) -> Answer | None:
-        """Return the last answer, if it was not taken yet.
+        """Return the last answer, unless it was taken before.
 
         Raises:
             BackingUnavailableError: The database does not answer any more.
-            SchemaError: It has no longer what the feed needs.
+            SchemaError: It no longer has what the feed needs.
             FeedBrokenError: What the feed needs was changed.
         """
         if self._error is not None:
@@ -100,10 +100,10 @@ class Lookout:
         return answer
 
     def passed(self, position: int) -> None:
-        """Note that every change up to here has been told and taken care of."""
+        """Note that every change up to a position has been delivered and processed."""
         self._position = max(self._position, position)
         fresh_s = None
-        # The last answer stays: it says how far there is to go.
+        # The last answer stays: it says how far the feed has to go.
         while self._asked and self._asked[0].position <= self._position:
             fresh_s = self._asked[0].asked_s
             if len(self._asked) == 1:
@@ -113,19 +113,19 @@ class Lookout:
         self._session.health.stands(fresh_s, lag)
 
     async def fetch(self, query: str, *parameters: object) -> Sequence[asyncpg.Record]:
-        """Ask something else over the same connection."""
+        """Run another statement over the same connection."""
         async with told(self._session.name), self._lock:
             return await self._connection.fetch(query, *parameters)
 
     async def ask(self) -> Answer:
-        """Ask how the database is."""
+        """Ask for the state of the database."""
         asked_s = self._session.health.now()
         (row,) = await self.fetch(_ASK, self._sender)
         position = row["position"]
         return Answer(asked_s, position, SnapshotHorizon.parse(row["seen"], position), row["is_at_work"])
 
     async def run(self) -> None:
-        """Ask for as long as the database answers."""
+        """Ask once a second while the database answers."""
         try:
             while True:
                 self._new = await self.ask()
@@ -135,7 +135,7 @@ class Lookout:
                 await asyncio.sleep(ASK_S)
         except Exception as error:
             self._error = error
-            # Loads look at the tables anew from here on, too.
+            # Loads read the facts about the tables again from here on, too.
             self._session.forget_facts()
             self._wake()
 
@@ -154,7 +154,7 @@ class Lookout:
 async def looking_out(
     session: PostgresSession, fingerprint: str, sender: int, wake: Callable[[], None]
 ) -> AsyncIterator[Lookout]:
-    """Ask the database once a second beside what runs in the context."""
+    """Ask the database once a second while the context is open."""
     connection: Any = await session.open_alone()
     lookout = Lookout(session, connection, fingerprint, sender, wake)
     running = asyncio.create_task(lookout.run(), name="pequod database lookout")

@@ -1,8 +1,8 @@
-"""Changes from triggers that NOTIFY: keys only, and the feed reads what they are now.
+"""Changes from triggers that NOTIFY: they send keys only, and the feed reads their present values.
 
-Notifications come in commit order, and never before their commit can be seen. Reads of this store are numbered in
-the order of their snapshots, which tells whether a load has seen what a batch tells. What happens while the
-connection is away is not told to anybody: then everything is read again.
+Notifications come in commit order, and never before their commit is visible. Reads of this store are numbered in the
+order of their snapshots; the numbers say whether a load has seen the changes of a batch. Notifications are lost while
+the connection is down: then everything is read again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_r
 from pequod_server.backing.store import Change, Changes, Event, IsWanted, Progress, Reload
 from pequod_server.backing.turns import Turns
 
-#: How often the feed asks how far the database is, and whether the triggers are still there.
+#: How often the feed asks for the position of the database, and checks that the triggers exist.
 _PROGRESS_S: Final = 0.1
 _CHECK_S: Final = 1.0
-#: Notifications that wait in the database for its slowest listener; writers fail when the queue is full.
+#: Notifications that wait in the database for its slowest listener; when the queue is full, writers fail.
 _QUEUE_USAGE_MAX: Final = 0.5
 #: Characters of notes that are kept until they are read: keys of a million rows or so.
 _NOTES_SIZE_MAX: Final = 32 << 20
@@ -34,9 +34,9 @@ _MANY: Final = "a table was truncated, or more rows changed than are worth telli
 
 
 async def notify_feed(session: PostgresSession, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
-    """Yield what triggers tell from now on; after ``since`` everything has to be read again."""
+    """Yield the events of triggers from now on; after ``since`` everything has to be read again."""
     async with _listening(session) as listener:
-        # What is compared is read after the feed listens: a trigger that goes later changes the fingerprint.
+        # The fingerprint is read after the feed listens: if a trigger goes later, the fingerprint changes.
         _, fingerprint = await session.check_installed()
         position = await listener.progress()
         if since is None:
@@ -52,7 +52,7 @@ async def notify_feed(session: PostgresSession, since: int | None, is_wanted: Is
             yield event
             session.health.stands(asked_s, 0)
             if isinstance(event, Reload):
-                # A trigger may have failed, and for a reason that the status should tell.
+                # A trigger may have failed, for a reason that the status should show.
                 checked = 0.0
             if asyncio.get_running_loop().time() - checked >= _CHECK_S:
                 checked = asyncio.get_running_loop().time()
@@ -63,7 +63,7 @@ async def notify_feed(session: PostgresSession, since: int | None, is_wanted: Is
 
 
 async def _event(session: PostgresSession, notes: list[str], position: int, is_wanted: IsWanted) -> Event:
-    """Return what the notes tell, whole commits in one event."""
+    """Return the changes of the noted keys, whole commits in one event."""
     noted, failure = await _noted(session, notes, is_wanted)
     ranges = noted.ranges
     if ranges:
@@ -74,13 +74,13 @@ async def _event(session: PostgresSession, notes: list[str], position: int, is_w
     try:
         rows, moment = await session.read(keys_as_ranges(keys))
     except BackingUnavailableError as error:
-        # The notes are taken and would be forgotten.
+        # The notes are taken already and would be lost.
         raise FeedBrokenError(str(error), is_lost=True) from error
     return Changes(position, moment.number, tuple([Change(key, rows.get(key)) for key in keys]))
 
 
 async def _noted(session: PostgresSession, notes: list[str], is_wanted: IsWanted) -> tuple[Noted, str]:
-    """Return the keys of notes, and why a trigger failed; empty if none did."""
+    """Return the keys of notes, and the reason why a trigger failed; empty if none did."""
     failure = ""
     by_identity = {mapping.identity: mapping for mapping in session.mappings}
     noted = Noted(session.mappings, is_wanted)
@@ -125,9 +125,9 @@ class _Listener:
             await self._connection.add_listener(self._session.feed_name, self._note)
 
     async def progress(self) -> int:
-        """Return a position; whatever was committed before it has been noted when this returns.
+        """Return a position; everything that was committed before it has been noted when this returns.
 
-        The database sends what is due on a connection before it ends a statement there.
+        The database sends pending notifications on a connection before it ends a statement there.
         """
         try:
             async with told(self._session.name):
@@ -136,10 +136,10 @@ class _Listener:
             raise FeedBrokenError(str(error), is_lost=True) from error
 
     async def check_queue(self) -> None:
-        """See that the database's queue of notifications is not filling up.
+        """Check that the database's queue of notifications is not filling up.
 
         Raises:
-            FeedBrokenError: It is; somebody else listens and does not read.
+            FeedBrokenError: It is, because another listener does not read.
         """
         async with told(self._session.name):
             usage = float(await self._connection.fetchval("SELECT pg_notification_queue_usage()"))
@@ -151,13 +151,13 @@ class _Listener:
             )
 
     def take(self) -> list[str]:
-        """Return the notes that came since the last time."""
+        """Return the notes since the last call."""
         notes, self._notes, self._notes_size = self._notes, {}, 0
         self._woken.clear()
         return list(notes)
 
     async def wait(self) -> None:
-        """Wait for a note, or for a moment."""
+        """Wait for a note, for a limited time."""
         closing = asyncio.ensure_future(self._session.closing.wait())
         woken = asyncio.ensure_future(self._woken.wait())
         try:
@@ -183,7 +183,7 @@ class _Listener:
 
 
 def _whole(note: str) -> str:
-    """Return a note that has the pattern of another one read again."""
+    """Return a note that has the pattern of another note read again."""
     return f"{note.partition(' ')[0]} {EVERYTHING}"
 
 

@@ -1,7 +1,7 @@
-"""What `backing install` made in a PostgreSQL, found in its catalog, and the statements that take it out.
+"""The statements that remove what `backing install` made in a PostgreSQL, which its catalog shows.
 
 The mapping is not needed, and may be gone: triggers of earlier mappings are found by their functions. Install notes the
-replica identities that it changes in the comment of its publication, so that they can be put back.
+replica identities that it changes in the comment of its publication, so that they can be set back.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ SELECT EXISTS (SELECT FROM pg_depend
 
 
 async def replica_identities(connection: Connection, mappings: Sequence[Mapping]) -> dict[str, str]:
-    """Return how each mapped table tells old rows, as ALTER TABLE ... REPLICA IDENTITY says it."""
+    """Return the replica identity of each mapped table, as ALTER TABLE ... REPLICA IDENTITY has it."""
     tables = dict.fromkeys(quoted_table(mapping.table) for mapping in mappings)
     return {table: await connection.fetchval(_IDENTITY, table) for table in tables}
 
 
 async def note_identities(connection: Connection, name: str, before: AnyMapping[str, str]) -> list[str]:
-    """Return the statement that notes the identities of tables, as they were before; nothing if there is none to note.
+    """Return the statement that notes the previous identities of tables; nothing if there is none to note.
 
-    What an earlier install noted stays: it was the first.
+    The notes of an earlier install stay: they are the original ones.
     """
     comment = await _comment(connection, name)
     if not before or (comment and not comment.startswith(_NOTE)):
@@ -86,9 +86,9 @@ async def drop_slot(connection: Connection, name: str) -> list[str]:
 
 
 async def uninstall(connection: Connection, name: str) -> list[str]:
-    """Return the statements that take out what install made for a feed of this name, whichever kind it is.
+    """Return the statements that remove everything that install made for a feed of this name, of either kind.
 
-    The slot comes first: it can only be dropped by itself.
+    The slot comes first, because dropping it cannot be part of a transaction.
 
     Raises:
         SlotNotDroppedError: As `drop_slot`.
@@ -110,7 +110,7 @@ async def uninstall(connection: Connection, name: str) -> list[str]:
 
 
 async def _may_be_put_back(connection: Connection, name: str, table: str) -> bool:
-    """Tell whether a table is as install left it, and no other publication needs it so."""
+    """Return whether a table is as install left it, and no other publication needs it so."""
     if await connection.fetchval(_IDENTITY, table) != "FULL":
         return False
     return not await connection.fetchval(

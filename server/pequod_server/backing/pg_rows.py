@@ -1,4 +1,4 @@
-"""The rows of a table in a slot's messages, as a mapping reads them: the key first, the rest only if it is wanted."""
+"""The rows of a table in a slot's messages, as a mapping reads them: the key first, the rest only if it is needed."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pequod_server.backing.pg_schema import TableFacts
 from pequod_server.backing.pgoutput import UNCHANGED, Field
 from pequod_server.backing.values import Cell, Kind, compose
 
-#: Kinds of columns whose bytes are the value as they are.
+#: Kinds of columns whose bytes are the value.
 _AS_SENT: frozenset[Kind] = frozenset(["text", "number", "json"])
 
 
 @dataclass(frozen=True, slots=True)
 class MappedRows:
-    """How one mapping reads the rows of a table that has these columns, in the order of the stream."""
+    """The plan by which one mapping reads the rows of a table with these columns, in the order of the stream."""
 
     mapping: Mapping
-    #: Its place among the mappings.
+    #: The number of the mapping.
     number: int
     columns: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    #: What packs each slot, and the place of its column.
+    #: The packing function of each slot, and the place of its column.
     packs: tuple[tuple[Callable[[bytes], bytes], int], ...]
-    #: How many columns have to be read for a key.
+    #: The number of columns to read for a key.
     key_count: int
-    #: The places of the columns that the value needs, and of all that have to be there.
+    #: The places of the columns that the value needs, and of all columns that are needed.
     value_at: tuple[int, ...]
     needed_at: tuple[int, ...]
 
     @staticmethod
     def of(mapping: Mapping, number: int, columns: tuple[str, ...], facts: TableFacts) -> MappedRows:
-        """Return how a mapping reads rows with these columns, which have all that it needs."""
+        """Return the plan of a mapping for rows with these columns, which include all that it needs."""
         packs = tuple((slot.column.pack_sent, columns.index(slot.name)) for slot in mapping.slots)
         value_at = tuple(columns.index(name) for name in mapping.value)
         return MappedRows(
@@ -50,7 +50,7 @@ class MappedRows:
         )
 
     def key(self, row: list[Field]) -> bytes | None:
-        """Return the key of a row of which at least the first ``key_count`` columns are known.
+        """Return the key of a row whose first ``key_count`` columns, at least, are known.
 
         Returns:
             None if a column of the key was not sent.
@@ -59,18 +59,18 @@ class MappedRows:
             PackError: The row has no key.
         """
         try:
-            # What is not bytes has no such text, and is told apart below.
+            # A value that is not bytes has no such text, and is handled below.
             return self.mapping.build([pack(row[at]) for pack, at in self.packs])  # type: ignore[arg-type]
         except (PackError, TypeError, AttributeError):
             fields = [row[at] for _, at in self.packs]
         if UNCHANGED in fields:
             return None
         texts = [field.decode() if isinstance(field, bytes) else None for field in fields]
-        # This says which column it is.
+        # This call raises with the name of the column.
         return self.mapping.key({slot.name: text for slot, text in zip(self.mapping.slots, texts, strict=True)})
 
     def is_whole(self, row: list[Field]) -> bool:
-        """Tell whether all columns that the value and the condition need were sent."""
+        """Return whether all columns that the value and the condition need were sent."""
         return all(row[at] is not UNCHANGED for at in self.needed_at)
 
     def value(self, row: list[Field]) -> bytes:
@@ -83,7 +83,7 @@ class MappedRows:
         return compose(mapping.value, mapping.as_object, [Cell(_text(row[at]), self.kinds[at]) for at in self.value_at])
 
     def as_json(self, row: list[Field]) -> str:
-        """Return a whole row as `json_populate_recordset` takes it."""
+        """Return a whole row in the form for `json_populate_recordset`."""
         members = (
             f"{json.dumps(name)}:{_fragment(_text(field), kind)}"
             for name, kind, field in zip(self.columns, self.kinds, row, strict=True)

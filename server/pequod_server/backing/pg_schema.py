@@ -1,7 +1,7 @@
 """What PostgreSQL must have for a mapping, and the statements that make it.
 
-`slot` needs a publication of the mapped tables, and old rows that have the columns of the key. `notify` needs
-triggers. A fingerprint of all that is compared while the feed runs: what was away for a moment may have cost changes.
+`slot` needs a publication of the mapped tables, and old rows that have the columns of the key. `notify` needs triggers.
+A fingerprint of all this is compared while the feed runs: if a part was missing for a moment, changes may be lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pequod_server.backing.values import Kind
 
 Mode = Literal["slot", "notify"]
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
-#: The session settings that decide how values are written as text: the same for loads and feeds.
+#: The session settings that control how values are written as text: the same for loads and feeds.
 SETTINGS: Final = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, MDY",
@@ -61,28 +61,28 @@ _CAST_IS_OUTPUT: Final = frozenset(
     ]
 )
 _PAYLOAD_BYTES_MAX: Final = 7800
-#: A statement that touches more rows of a table than this has the whole pattern read again.
+#: After a statement that changes more rows of a table, the whole pattern is read again.
 _NOTED_MAX: Final = 10_000
-#: Stands in a note in the place of keys: read the whole pattern again. The reason follows if the trigger failed.
+#: In a note in place of keys: read the whole pattern again. The reason follows if the trigger failed.
 EVERYTHING: Final = "*"
 _REASON_CHARACTERS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column as it really is."""
+    """A column of the real table."""
 
     type: str
     kind: Kind
-    #: Whether it orders by bytes without being told to.
+    #: Whether it sorts by bytes without a COLLATE.
     is_bytewise: bool
-    #: Another one when the column is altered, which may rewrite its values without telling anybody.
+    #: Changes when the column is altered, which may rewrite its values without an event.
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table as it really is."""
+    """A real table."""
 
     oid: int
     schema: str
@@ -124,7 +124,7 @@ GROUP BY i.indexrelid, i.indisunique, i.indpred, i.indexprs, i.indimmediate, i.i
 
 
 class PostgresDialect:
-    """How PostgreSQL says things; every parameter is an array of texts, cast to what it stands for."""
+    """The SQL of PostgreSQL; every parameter is an array of texts, cast to its type."""
 
     join = "JOIN"
 
@@ -132,7 +132,7 @@ class PostgresDialect:
         self._facts = facts or {}
 
     def read(self, mapping: Mapping, name: str) -> str:
-        """Return what reads a column as the text that a feed sends for it."""
+        """Return the expression that reads a column as the text that a feed sends for it."""
         column = place(mapping, name)
         table = self._facts.get(mapping.table)
         if table is None or table.columns[name].type in _CAST_IS_OUTPUT:
@@ -140,7 +140,7 @@ class PostgresDialect:
         return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
 
     def order(self, mapping: Mapping, name: str, column: Column) -> str:
-        """Return what orders rows as the packed bytes of a slot do."""
+        """Return the expression that sorts rows as the packed bytes of a slot."""
         where = place(mapping, name)
         if column.order_type != column.sql_type:
             where = f"{where}::text"
@@ -160,7 +160,7 @@ class PostgresDialect:
 
 
 async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dict[str, TableFacts]:
-    """Return the mapped tables as they are; those that do not exist are not among them."""
+    """Return the facts about the mapped tables that exist."""
     facts = {}
     for table in dict.fromkeys(mapping.table for mapping in mappings):
         row = await connection.fetchrow(
@@ -280,7 +280,7 @@ async def _condition_problems(connection: Connection, mapping: Mapping, facts: F
 
 
 def advice(mappings: Sequence[Mapping], facts: Facts) -> list[str]:
-    """Return what would make loads quick."""
+    """Return advice that would make loads faster."""
     found = []
     for mapping in mappings:
         leading, table = mapping.slots[0], facts[mapping.table]
@@ -298,7 +298,7 @@ def _index_column(name: str, column: Column) -> str:
 
 
 def check_identity(store: str, mappings: Sequence[Mapping], facts: Facts) -> None:
-    """See that old rows have the columns of the key, so that a feed can tell which key went.
+    """Check that old rows have the columns of the key, so that a feed knows which key was removed.
 
     Raises:
         SchemaError: Some have not.
@@ -315,7 +315,7 @@ def check_identity(store: str, mappings: Sequence[Mapping], facts: Facts) -> Non
 
 
 def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_there: bool) -> Iterator[str]:
-    """Yield the statements that publish the mapped tables; the slot is made by the feed itself."""
+    """Yield the statements that publish the mapped tables; the feed itself makes the slot."""
     for table in dict.fromkeys(mapping.table for mapping in mappings):
         needed = {slot.name for mapping in mappings if mapping.table == table for slot in mapping.slots}
         if needed - facts[table].identity:
@@ -326,7 +326,7 @@ def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_the
     else:
         yield f"CREATE PUBLICATION {quoted(name)} FOR TABLE {tables}"
     if any(facts[mapping.table].is_partitioned for mapping in mappings):
-        # Else changes are told of partitions, which no mapping names.
+        # Otherwise changes would name partitions, which no mapping does.
         yield f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
 
 
@@ -359,7 +359,7 @@ _NOTIFY_EVENTS: Final = (
 
 
 def notify_function(channel: str, mapping: Mapping) -> str:
-    """Return the trigger function of a mapping; another one when its body would differ."""
+    """Return the trigger function of a mapping; its name changes with its body."""
     digest = hashlib.sha256(_notify_body(channel, mapping).encode()).hexdigest()[:8]
     return f"pequod.note_{mapping.identity}_{digest}()"
 
@@ -429,7 +429,7 @@ WHERE t.tgname = ANY($1::text[]) AND NOT t.tgisinternal ORDER BY t.oid
 async def check_installed(
     connection: Connection, store: str, mode: Mode, name: str, mappings: Sequence[Mapping], facts: Facts
 ) -> str:
-    """See that everything that the feed needs is installed, and return a fingerprint of it.
+    """Check that everything that the feed needs is installed, and return a fingerprint of it.
 
     Raises:
         SchemaError: Something is missing.

@@ -48,14 +48,14 @@ _AWAY: Final = (
 )
 _CHANGED: Final = (asyncpg.SyntaxOrAccessError, asyncpg.CannotCoerceError, asyncpg.FeatureNotSupportedError)
 _HALF: Final = 1 << 31
-#: Ranges in one statement; and ranges or rows between two looks at the clock.
+#: Ranges in one statement; and ranges or rows that are processed between two looks at the clock.
 _RANGES_MAX: Final = 1000
 _DECODED: Final = 128
 
 
 @asynccontextmanager
 async def told(name: str) -> AsyncIterator[None]:
-    """Turn what asyncpg raises into what a store raises."""
+    """Turn asyncpg's exceptions into those of a store."""
     try:
         yield
     except _AWAY as error:
@@ -66,12 +66,12 @@ async def told(name: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHorizon:
-    """What a snapshot of PostgreSQL sees: exactly the transactions that had ended when it was taken.
+    """The view of a snapshot of PostgreSQL: exactly the transactions that had ended when it was taken.
 
-    Commits become visible in another order than they are logged, so that no position could say the same.
+    Commits become visible in another order than they are logged, so no position could describe this.
     """
 
-    #: Nothing that the snapshot sees was logged after this.
+    #: No transaction that the snapshot sees was logged after this.
     position: int
     #: Transactions from ``ended`` up to ``begun`` are seen unless they are in ``running``; those below are.
     ended: int
@@ -87,7 +87,7 @@ class SnapshotHorizon:
         )
 
     def covers(self, changes: Changes) -> bool:
-        """Tell whether the snapshot sees the transaction; feeds tell only the low 32 bits of its number."""
+        """Return whether the snapshot sees the transaction; feeds have only the low 32 bits of its number."""
         number = (self.begun & ~0xFFFFFFFF) | changes.stamp
         if number - self.begun >= _HALF:
             number -= 1 << 32
@@ -98,7 +98,7 @@ class SnapshotHorizon:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a read was: the snapshot, the position of the log, and its number among the reads of this store."""
+    """The moment of a read: its snapshot, the position of the log, and its number among the reads of this store."""
 
     snapshot: SnapshotHorizon
     number: int
@@ -124,7 +124,7 @@ class PostgresSession:
         #: The publication and the slot, or the channel.
         self.feed_name = feed_name
         self.timeout_s = timeout_s
-        #: How much of one commit the feed holds.
+        #: The memory that the feed may use for one commit.
         self.held_bytes_max = held_bytes_max
         self.health = Health()
         self.closing = asyncio.Event()
@@ -132,7 +132,7 @@ class PostgresSession:
         self._pool: Pool | None = None
         self._opening = asyncio.Lock()
         self._facts: Facts | None = None
-        #: Of what the last feed needed: what was away for a while may have cost changes.
+        #: The fingerprint of what the last feed needed: if a part was missing since, changes may be lost.
         self.fingerprint: str | None = None
         #: How often in a row the feed broke within one commit, or at one that the database cannot send.
         self.broken_commits = 0
@@ -153,11 +153,11 @@ class PostgresSession:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Lend a connection.
+        """Lend a connection for a context.
 
         Raises:
             BackingUnavailableError: The database does not answer.
-            SchemaError: It has no longer what a statement names.
+            SchemaError: It no longer has what a statement names.
         """
         if self.closing.is_set():
             raise BackingUnavailableError(self.name, "the store has been closed")
@@ -176,7 +176,7 @@ class PostgresSession:
                 yield connection
 
     async def open_alone(self) -> asyncpg.Connection[asyncpg.Record]:
-        """Return a connection of its own, for the feed to close."""
+        """Return a separate connection, which the feed closes."""
         async with told(self.name):
             connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
                 self.dsn,
@@ -209,13 +209,13 @@ class PostgresSession:
         return facts, fingerprint
 
     async def facts(self, connection: Connection) -> Facts:
-        """Return what is known of the tables, read when it is first asked for or after a change."""
+        """Return the facts about the tables, read at the first call and after a change."""
         if self._facts is None:
             self._facts = await check_schema(connection, self.name, self.mappings)
         return self._facts
 
     def forget_facts(self) -> None:
-        """Read the facts anew next time: a table may have been altered."""
+        """Have the facts read again: a table may have been altered."""
         self._facts = None
 
     async def read(self, ranges: Sequence[KeyRange]) -> tuple[dict[bytes, bytes], Moment]:
@@ -230,8 +230,8 @@ class PostgresSession:
                 try:
                     rows = await self._rows(connection, facts, ranges)
                 except BaseException:
-                    # Cancellation too: the connection goes back to the pool without a transaction.
-                    # One that was cut says something else about that than what went wrong.
+                    # At a cancellation too: the connection goes back to the pool without a transaction.
+                    # On a broken connection, this fails with an error that hides the first one.
                     with suppress(*_AWAY):
                         await transaction.rollback()
                     raise
@@ -245,12 +245,12 @@ class PostgresSession:
             raise SchemaError(self.name, [str(error)]) from error
 
     async def seen(self) -> SnapshotHorizon:
-        """Return what every read that begins from now on sees at least."""
+        """Return a horizon that every read that begins from now on sees."""
         async with self.connection() as connection:
             return SnapshotHorizon.parse(await connection.fetchval("SELECT pg_current_snapshot()::text"), 0)
 
     async def _moment(self, connection: Connection) -> Moment:
-        # The position is read after the snapshot is taken: what the snapshot sees was logged before it.
+        # The position is read after the snapshot is taken: all that the snapshot sees was logged before it.
         row = await connection.fetchrow(
             "SELECT pg_current_snapshot()::text, (pg_current_wal_insert_lsn() - '0/0')::bigint"
         )

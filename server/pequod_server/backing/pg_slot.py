@@ -19,12 +19,12 @@ from pequod_server.backing.pg_stream import SenderError, streaming
 from pequod_server.backing.store import Event, IsWanted, Progress, Reload
 from pequod_server.backing.turns import Turns
 
-#: When the feed breaks so often at one commit, everything is read again.
+#: When the feed has broken this often at one commit, everything is read again.
 _ATTEMPTS: Final = 3
 
 
 async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
-    """Yield what the slot tells after ``since``; None starts it anew."""
+    """Yield the events of the slot after ``since``; None starts it anew."""
     facts, fingerprint, first = await _begin(session, since)
     yield first
     async with (
@@ -63,7 +63,7 @@ async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWa
                 else:
                     await turns.give()
         except BackingUnavailableError as error:
-            # The connection may have told the database of a position by itself, and the slot goes on from there.
+            # psycopg2 may have confirmed a position by itself, and the slot continues from there.
             if decoder.position > position:
                 yield Progress(decoder.position)
             _give_up(session, error, is_open=decoder.is_open)
@@ -71,7 +71,7 @@ async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWa
 
 
 def _give_up(session: PostgresSession, error: BackingUnavailableError, *, is_open: bool) -> None:
-    """Raise FeedBrokenError if this has happened at one commit too often."""
+    """Raise FeedBrokenError if the feed has broken too often at one commit."""
     session.broken_commits += is_open or isinstance(error, SenderError)
     if session.broken_commits >= _ATTEMPTS:
         session.broken_commits = 0
@@ -79,19 +79,19 @@ def _give_up(session: PostgresSession, error: BackingUnavailableError, *, is_ope
 
 
 async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, str, Progress | Reload]:
-    """Return what the tables are, a fingerprint of that, and the first event."""
+    """Return the facts about the tables, their fingerprint, and the first event."""
     facts, fingerprint = await session.check_installed()
     is_altered = session.fingerprint not in {None, fingerprint}
     session.fingerprint = fingerprint
     start, lost = await _place(session, since)
     if since is not None and is_altered and not lost:
-        # A standby that took over may lack commits that its primary told of, whatever slots it has.
+        # A standby that took over may lack commits of its primary that were delivered, whatever slots it has.
         lost = "the tables, the publication or the timeline of the log have changed"
     return facts, fingerprint, Reload(start, session.everything, lost) if lost else Progress(start)
 
 
 async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]:
-    """Return where the slot starts, and why changes before that are lost, if they are."""
+    """Return the position at which the slot starts, and the reason why changes before it are lost, if they are."""
     async with session.connection() as connection:
         slot = await connection.fetchrow(
             "SELECT plugin, active, wal_status, database = current_database() AS is_here, "
@@ -115,8 +115,8 @@ async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]
             lost = f"the log of this database has not come to {since}"
         if since is not None and not lost:
             return since, ""
-        # What is not wanted or not usable any more is made anew. Creation waits for transactions that are under
-        # way, so that a load either sees a transaction or is followed by it.
+        # An unusable or unwanted slot is made again. Making one waits for transactions that are under way, so that a
+        # load either sees a transaction or is followed by it.
         if slot is not None:
             await connection.execute("SELECT pg_drop_replication_slot($1)", session.feed_name)
         try:

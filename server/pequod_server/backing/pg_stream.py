@@ -1,6 +1,6 @@
 """The replication connection of a slot, as an asyncio reader.
 
-It is streamed by psycopg2, which speaks the replication protocol; asyncpg does not.
+psycopg2 streams it, which has the replication protocol; asyncpg does not.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pequod_server.backing.pg_schema import SETTINGS
 from pequod_server.backing.pg_session import PostgresSession
 from pequod_server.backing.sql import quoted
 
-#: How often the database is told how far the feed is, and asked whether it is still there.
+#: How often the database is told the position of the feed, and asked for a sign of life.
 _CONFIRM_S: Final = 0.05
 _PING_S: Final = 1.0
-#: The same, while it is not known that the feed has passed what the log was.
+#: The same, while the feed may not have passed the last known position of the log.
 _PING_AGAIN_S: Final = 0.1
 
 
-#: Classes of errors that say nothing of the commit: the connection, resources, an operator, the state of the server.
+#: Classes of errors that do not concern the commit: the connection, resources, an operator, the state of the server.
 _AWAY: Final = frozenset(["08", "53", "55", "57"])
 
 
 class SenderError(BackingUnavailableError):
-    """The database says that it cannot go on with the stream."""
+    """The database cannot continue the stream."""
 
 
 class Stream:
@@ -44,16 +44,16 @@ class Stream:
         self._woken = asyncio.Event()
         self._pinged = self._confirmed_at = self._loop.time()
         self._confirmed = self._wanted = start
-        #: Whether the database said something since it was last asked, and for how long it has been waited for.
+        #: Whether the database has answered since it was last asked, and how long the feed has waited for it.
         self._is_heard = self._is_asked = False
         self._silent_s = 0.0
-        # One of our own for the same socket: a connection that breaks closes its number, and another may get that.
+        # A descriptor of our own for the same socket: a broken connection closes its number, which may then be reused.
         self._fileno = os.dup(cursor.connection.fileno())
         self._loop.add_reader(self._fileno, self._hear)
 
     @property
     def wal_end(self) -> int:
-        """How far the database has told its log, as of its last message: it sends all of a commit, or is before it."""
+        """How far the database has sent its log, by its last message: it sends a commit whole, or is before it."""
         return int(getattr(self._cursor, "wal_end", 0))
 
     @property
@@ -62,7 +62,7 @@ class Stream:
         return int(self._cursor.connection.info.backend_pid)
 
     def read(self) -> bytes | None:
-        """Return the next message, None if nothing is there."""
+        """Return the next message, None if there is none yet."""
         try:
             message: Any = self._cursor.read_message()
         except psycopg2.Error as error:
@@ -73,15 +73,15 @@ class Stream:
         return payload
 
     def confirm(self, position: int, *, is_asked: bool) -> None:
-        """Say that everything up to here is taken care of, if it was not said a moment ago.
+        """Tell the database that everything up to a position is processed, unless it was told a moment ago.
 
         Args:
-            is_asked: The database is to say how far it is, too.
+            is_asked: Ask the database for its position, too.
         """
         self._wanted = max(self._wanted, position)
         self._is_asked = is_asked
         now = self._loop.time()
-        # What it does not read now must not pile up: a question that it has not heard is not repeated soon.
+        # Messages that it does not read must not pile up: a question that it has not read is not repeated soon.
         if now - self._pinged >= _PING_S or (is_asked and self._is_heard and now - self._pinged >= _PING_AGAIN_S):
             self._pinged, self._is_heard = now, False
             self._send(reply=True)
@@ -89,7 +89,7 @@ class Stream:
             self._send(reply=False)
 
     async def wait(self) -> None:
-        """Wait for a message, until something else has happened, or until it is time to say something."""
+        """Wait for a message, for a call of `wake`, or until a message to the database is due."""
         wait_s = _CONFIRM_S if self._wanted > self._confirmed else _PING_AGAIN_S if self._is_asked else _PING_S / 2
         before = self._loop.time()
         closing = asyncio.ensure_future(self._session.closing.wait())
@@ -99,7 +99,7 @@ class Stream:
         finally:
             closing.cancel()
             woken.cancel()
-        # A loop that was busy with something else has not waited.
+        # If the loop was busy with other work, the feed has not waited.
         self._silent_s += min(wait_s, self._loop.time() - before)
         self._woken.clear()
 
@@ -109,7 +109,7 @@ class Stream:
             raise BackingUnavailableError(self._session.name, f"no sign of life for {self._session.timeout_s:g} s")
 
     def excuse_silence(self) -> None:
-        """Note that the database lives and works, though it does not say anything here."""
+        """Note that the database lives and works, though it sends nothing."""
         self._silent_s = 0.0
 
     def wake(self) -> None:
@@ -149,7 +149,7 @@ async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Strea
             connection_factory=LogicalReplicationConnection,
             options=settings,
             connect_timeout=max(2, int(session.timeout_s)),
-            # A host that is gone without a word is found by the network, however long the sender may be silent.
+            # The network detects a dead host, however long the sender may be silent.
             keepalives_idle=max(1, int(session.timeout_s)),
             keepalives_interval=max(1, int(session.timeout_s / 4)),
             keepalives_count=4,

@@ -14,7 +14,7 @@ from typing import Final
 
 
 class _Unchanged:
-    """Stands for a large value that an update left as it was, and that is not sent again."""
+    """Stands for a large value that an update did not change and that is not sent again."""
 
     def __repr__(self) -> str:
         return "UNCHANGED"
@@ -33,7 +33,7 @@ class Begin:
     """A transaction that committed; its changes follow."""
 
     transaction: int
-    #: Where its commit is: all that was committed before has been sent.
+    #: The position of its commit: everything that was committed before has been sent.
     position: int
 
 
@@ -46,7 +46,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What a table looks like, before its first change and after it was altered."""
+    """The columns of a table, sent before its first change and after it was altered."""
 
     oid: int
     schema: str
@@ -65,20 +65,20 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Something that says nothing about rows."""
+    """A message that does not concern rows."""
 
 
 Message = Begin | Commit | Relation | Truncate | Other
-#: The kinds of messages that tell of one row: an insert has no old one, a delete no new one, and an update an old one
-#: if its identity changed. They are read by `read_columns`, and only as far as need be, since there are so many.
+#: The kinds of messages about one row: an insert has no old row, a delete no new one, and an update an old one if its
+#: identity changed. `read_columns` reads them, and only the needed columns, since they are many.
 INSERT, UPDATE, DELETE, NEW_ROW, WHOLE_ROW = b"IUDNO"
 ROWS: Final = frozenset([INSERT, UPDATE, DELETE])
-#: Where the first row of such a message begins, after its kind, its table and the kind of row.
+#: The place of the first row in such a message, after its kind, its table and the kind of row.
 ROW_AT: Final = 6
 
 
 def parse_message(data: bytes) -> Message:
-    """Return the message in ``data``, which is not of a row."""
+    """Return the message in ``data``, which is not about a row."""
     reader = _Reader(data)
     match reader.byte():
         case b"B":
@@ -97,7 +97,7 @@ def parse_message(data: bytes) -> Message:
 
 
 def table_of(data: bytes) -> int:
-    """Return the number of the table that a message of a row is about."""
+    """Return the number of the table of a message about a row."""
     number: int = _TABLE(data, 1)[0]
     return number
 

@@ -1,6 +1,6 @@
 """PostgreSQL behind the cache.
 
-Loads run in a REPEATABLE READ snapshot and say what it sees. Changes come from a replication slot (`slot`: durable,
+Loads run in a REPEATABLE READ snapshot and return its horizon. Changes come from a replication slot (`slot`: durable,
 resumed at its position) or from triggers (`notify`: nothing to configure, everything read again after a break).
 """
 
@@ -57,14 +57,14 @@ from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.backing.values import Cell, decompose
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
-#: A write meets a row that another one has just inserted: look again.
+#: If a write meets a row that was inserted a moment ago, it is tried again.
 _ATTEMPTS = 3
-#: Rows that are written or looked for in one statement: they are encoded in one go.
+#: Rows that one statement writes or looks up: they are encoded in one step.
 _TOGETHER = 250
 
 
 class _OneByOneError(Exception):
-    """Rows are not there once they have been written: refused by a condition, or gone in between."""
+    """Rows are missing after they have been written: a condition refused them, or they were deleted meanwhile."""
 
 
 class PostgresStore:
@@ -98,7 +98,7 @@ class PostgresStore:
 
     @property
     def status(self) -> Status:
-        """How the change feed is."""
+        """The state of the change feed."""
         return self._session.health.status
 
     async def check(self) -> list[str]:
@@ -108,7 +108,7 @@ class PostgresStore:
             level = await connection.fetchval("SHOW wal_level")
             if session.mode == "slot" and level != "logical":
                 problems.append(f"wal_level is {level}; a slot needs wal_level = logical in postgresql.conf, a restart")
-            # All is told at once: what is not installed, too, for the tables that are there.
+            # All problems are reported together, also missing installations for the tables that exist.
             facts = await read_facts(connection, self.mappings)
             there = [mapping for mapping in self.mappings if mapping.table in facts]
             for check in (
@@ -153,7 +153,7 @@ class PostgresStore:
         return statements
 
     async def removal(self) -> list[str]:
-        """Return the statements that take out what `install` and feeds of this name made; none if nothing is there.
+        """Return the statements that remove what `install` and feeds of this name made; none if there is nothing.
 
         Raises:
             SlotNotDroppedError: A server uses the slot.
@@ -171,7 +171,7 @@ class PostgresStore:
             return await pg_removal.drop_slot(connection, self._session.feed_name)
 
     async def carry_out(self, statements: Sequence[str]) -> None:
-        """Run statements of `removal`: a slot is dropped first and by itself, the rest is one transaction."""
+        """Run the statements of `removal`: a slot is dropped first and separately, the rest is one transaction."""
         async with self._session.connection() as connection:
             rest = list(statements)
             while rest and rest[0].startswith("SELECT pg_drop_replication_slot"):
@@ -191,7 +191,7 @@ class PostgresStore:
         return Loaded(tuple(await in_turns(sorted_in_steps(rows.items()), Turns())), horizon)
 
     def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
-        """Yield what happens after a position."""
+        """Yield the events after a position."""
         session = self._session
 
         def feed(since: int | None) -> AsyncGenerator[Event, None]:
@@ -200,7 +200,7 @@ class PostgresStore:
         return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
     async def write(self, changes: Sequence[Change]) -> int:
-        """Carry changes out in one transaction."""
+        """Write changes in one transaction."""
         turns = Turns()
         plans: list[Mapping] = []
         for change in changes:
@@ -234,11 +234,11 @@ class PostgresStore:
             return await flushed(connection)
 
     async def mark(self) -> str:
-        """Return what tells the cluster, its timeline, the slot and the tables from others."""
+        """Return a text that identifies the cluster, its timeline, the slot and the tables."""
         return (await self._mark())[0]
 
     async def knows(self, mark: str) -> bool:
-        """Tell whether the slot may still tell what happened since; notifications are not kept for anybody."""
+        """Return whether the slot may still have all changes since; notifications are not kept."""
         if self._session.mode == "notify":
             return False
         present, self._session.fingerprint = await self._mark()
@@ -285,10 +285,10 @@ class PostgresStore:
     async def _write_many(
         self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[Change]
     ) -> None:
-        """Write rows in a few round trips, if nothing is in the way; only the last change of a key counts.
+        """Write rows in a few round trips, if there is no conflict; only the last change of a key counts.
 
         Raises:
-            _OneByOneError: Something is; what it is shows when they are written one by one.
+            _OneByOneError: There is one, which writing the rows one by one will show.
         """
         last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
         put = [key for key, (_, change) in last.items() if change.value is not None]
@@ -332,7 +332,7 @@ class PostgresStore:
 
 
 def _statements(mapping: Mapping, facts: Facts, change: Change) -> list[Query]:
-    """Return statements of which the first that touches a row is the last to be run."""
+    """Return statements, of which the first that changes a row is the last to run."""
     slots = mapping.columns_of(change.key)
     assert slots is not None, "the mapping was found by the key"
     types: dict[str, SqlType] = {slot.name: slot.column.sql_type for slot in mapping.slots}
@@ -360,5 +360,5 @@ def _statements(mapping: Mapping, facts: Facts, change: Change) -> list[Query]:
 
 
 def _primary(error: asyncpg.PostgresError) -> str:
-    """Return what went wrong, with the name of a constraint, and without the detail, which may show other rows."""
+    """Return the error's text with the name of a constraint, and without the detail, which may show other rows."""
     return str(error.args[0]) if error.args else type(error).__name__

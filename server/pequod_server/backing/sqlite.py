@@ -1,9 +1,9 @@
 """SQLite behind the cache: embedded, nothing to install.
 
-There is one writer at a time, so the numbers that triggers give to changes are in the order of commits. The feed
-watches `PRAGMA data_version`, and reads the list of touched keys and what they are now in one snapshot.
+There is one writer at a time, so the numbers that triggers give to changes are in the order of commits. The feed polls
+`PRAGMA data_version`, and reads the list of changed keys and their present values in one snapshot.
 
-Each of loads, feed and writes has a connection in a thread of its own.
+Loads, feed and writes each have a connection in a thread of their own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: Notes of changes that are kept for a feed that comes back.
 _KEPT: Final = 100_000
-#: Stands among the changes in the place of a mapping's name.
+#: In place of a mapping's name among the changes.
 _MARK: Final = "mark"
 #: Notes that are read at a time, and ranges in one statement.
 _NOTES_MAX: Final = 2000
@@ -56,17 +56,17 @@ _RANGES_MAX: Final = 1000
 
 
 class SqliteDialect:
-    """How SQLite says things; parameters are one JSON text, so their number has no limit."""
+    """The SQL of SQLite; parameters are one JSON text, so their number has no limit."""
 
     #: SQLite never puts the right side of a CROSS JOIN first.
     join = "CROSS JOIN"
 
     def read(self, mapping: Mapping, name: str) -> str:
-        """Return what reads a column: the value as it is."""
+        """Return the expression that reads a column: the value unchanged."""
         return place(mapping, name)
 
     def order(self, mapping: Mapping, name: str, column: Column) -> str:
-        """Return what orders rows as the packed bytes of a slot do."""
+        """Return the expression that sorts rows as the packed bytes of a slot."""
         column_place = place(mapping, name)
         if column.order_type != column.sql_type:
             column_place = f"CAST({column_place} AS TEXT)"
@@ -97,7 +97,7 @@ class SqliteStore:
         self._backoff = backoff or Backoff()
         self._health = Health()
         self._closing = asyncio.Event()
-        #: The version of the schema that the last feed saw: what was away for a while may have cost changes.
+        #: The version of the schema that the last feed saw: if a part was missing since, changes may be lost.
         self._schema: int | None = None
         self._loads = _Line(self._path)
         self._feed = _Line(self._path, is_feed=True)
@@ -105,7 +105,7 @@ class SqliteStore:
 
     @property
     def status(self) -> Status:
-        """How the change feed is."""
+        """The state of the change feed."""
         return self._health.status
 
     async def check(self) -> list[str]:
@@ -148,7 +148,7 @@ class SqliteStore:
         return await self._writes.run(install)
 
     async def removal(self) -> list[str]:
-        """Return the statements that take out what `install` made; none if nothing is there."""
+        """Return the statements that remove what `install` made; none if there is nothing."""
         return await self._loads.run(lambda connection: list(sqlite_schema.uninstall(connection)))
 
     async def carry_out(self, statements: Sequence[str]) -> None:
@@ -168,13 +168,13 @@ class SqliteStore:
             with _transaction(connection):
                 seq = _seq(connection)
                 rows = self._read(connection, ranges)
-            # In steps here, too: while a list is sorted, no other thread has the interpreter.
+            # In steps here, too: while a list is sorted, no other thread can run Python.
             return Loaded(tuple(result_of(sorted_in_steps(rows.items()))), SequenceHorizon(seq, seq))
 
         return await self._loads.run(load)
 
     def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
-        """Yield what happens after a position."""
+        """Yield the events after a position."""
 
         def session(since: int | None) -> AsyncGenerator[Event, None]:
             return self._session(since, is_wanted)
@@ -182,7 +182,7 @@ class SqliteStore:
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
     async def write(self, changes: Sequence[Change]) -> int:
-        """Carry changes out in one transaction."""
+        """Write changes in one transaction."""
         turns = Turns()
         plans: list[list[Query]] = []
         #: The keys that have a row afterwards.
@@ -215,7 +215,7 @@ class SqliteStore:
         return await self._loads.run(_seq)
 
     async def mark(self) -> str:
-        """Leave a note among the changes, which copies of the file from before do not have."""
+        """Leave a note among the changes, which earlier copies of the file do not have."""
 
         def mark(connection: sqlite3.Connection) -> str:
             note = secrets.token_hex(8)
@@ -226,7 +226,7 @@ class SqliteStore:
         return await self._writes.run(mark)
 
     async def knows(self, mark: str) -> bool:
-        """Tell whether the note is there, and the schema is that of then."""
+        """Return whether the note is there, and the schema is the same."""
 
         def knows(connection: sqlite3.Connection) -> bool:
             with _transaction(connection):
@@ -267,7 +267,7 @@ class SqliteStore:
             asked_s = self._health.now()
             seen = await self._feed.run(_data_version)
             if seen != version:
-                # Asked before the batch is read, so that a commit in between is seen the next time.
+                # Read before the batch, so that a commit in between is noticed the next time.
                 version = seen
                 event = await self._event(position, schema, is_wanted)
                 if event.position > position:
@@ -293,7 +293,7 @@ class SqliteStore:
             return now if oldest is None else int(oldest), now, schema
 
     async def _event(self, position: int, schema: int, is_wanted: IsWanted) -> Event:
-        """Return what happened after a position, as one snapshot has it."""
+        """Return the events after a position, from one snapshot."""
         noted, turns = Noted(self.mappings, is_wanted), Turns()
         try:
             seq, cursor = await self._feed.run(self._begin, position, schema)
@@ -315,13 +315,13 @@ class SqliteStore:
     def _begin(self, connection: sqlite3.Connection, position: int, schema: int) -> tuple[int, sqlite3.Cursor]:
         connection.execute("BEGIN")
         if _schema_version(connection) != schema:
-            # A trigger may have been away for a while, and be back.
+            # A trigger may have been missing for a while.
             raise FeedBrokenError("the schema has changed", is_lost=True)
         seq = _seq(connection)
         return seq, connection.execute(f"SELECT DISTINCT mapping, slots FROM {CHANGES} WHERE seq > ?", (position,))
 
     def _noted_keys(self, _connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> list[tuple[str, bytes]]:
-        """Return the next keys that are noted; none at the end."""
+        """Return the next noted keys; none at the end."""
         by_identity = {mapping.identity: mapping for mapping in self.mappings}
         found: list[tuple[str, bytes]] = []
         while not found and (notes := cursor.fetchmany(_NOTES_MAX)):
@@ -362,7 +362,7 @@ class SqliteStore:
         return rows
 
     def _plan(self, change: Change) -> tuple[Mapping, list[Query]]:
-        """Return statements for one change; the first that touches a row is the last that is run."""
+        """Return statements for one change; the first that changes a row is the last to run."""
         for mapping in self.mappings:
             slots = mapping.columns_of(change.key)
             if slots is not None:
@@ -384,13 +384,13 @@ class SqliteStore:
             f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})",
             (*slots.values(), *values.values()),
         )
-        # Without a column to set, an update still tells whether the row is there.
+        # Without a column to set, the update only shows whether the row exists.
         targets = ", ".join(f"{quoted(name)} = ?" for name in values) or "{0} = {0}".format(quoted(names[0]))
         update = Query(f"UPDATE {table} SET {targets} WHERE {where}", (*values.values(), *slots.values()))
         return mapping, [update, insert]
 
     def _check_written(self, connection: sqlite3.Connection, written: dict[bytes, Mapping]) -> None:
-        """See that the rows of keys are there."""
+        """Check that the rows of keys exist."""
         there = self._read(connection, [KeyRange(key, key + b"\0") for key in written])
         for key, mapping in written.items():
             if key not in there:
@@ -400,7 +400,7 @@ class SqliteStore:
 
 
 class _Line:
-    """One connection, used in one thread, and opened again when the file is another one."""
+    """One connection, used in one thread, and opened again when the file was replaced."""
 
     def __init__(self, path: Path, *, is_feed: bool = False) -> None:
         self._path = path
@@ -413,8 +413,8 @@ class _Line:
         """Run ``work`` with the connection in the thread.
 
         Raises:
-            BackingUnavailableError: The file is away or locked, or the disk fails.
-            FeedBrokenError: The file is another one than before.
+            BackingUnavailableError: The file does not exist or is locked, or the disk fails.
+            FeedBrokenError: The file was replaced.
         """
         name = f"sqlite:{self._path}"
 
@@ -431,7 +431,7 @@ class _Line:
             raise BackingUnavailableError(name, "the store has been closed") from error
 
     async def rollback(self) -> None:
-        """End the transaction of earlier work, if there is one, without a look at the file: the next work has it."""
+        """End the transaction of earlier work, if there is one; the next work checks the file."""
 
         def rollback() -> None:
             if self._connection is not None:
@@ -444,7 +444,7 @@ class _Line:
             await asyncio.get_running_loop().run_in_executor(self._thread, rollback)
 
     async def close(self) -> None:
-        """Close the connection and end the thread, after what it is doing."""
+        """Close the connection and end the thread, after its present work."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
         except RuntimeError:
@@ -474,7 +474,7 @@ class _Line:
 
 
 def quoted_name(mapping: Mapping) -> str:
-    """Return the table of a mapping as SQLite takes it."""
+    """Return the table of a mapping, quoted for SQL."""
     return quoted(table_parts(mapping.table)[1])
 
 
@@ -507,7 +507,7 @@ def _data_version(connection: sqlite3.Connection) -> int:
 
 
 def _forget(connection: sqlite3.Connection, position: int) -> None:
-    """Delete notes that no feed will come back for, in large pieces."""
+    """Delete notes that no feed will need, in large pieces."""
     (oldest,) = connection.execute(f"SELECT min(seq) FROM {CHANGES}").fetchone()
     if oldest is not None and position - oldest > 2 * _KEPT:
         connection.execute(f"DELETE FROM {CHANGES} WHERE seq <= ?", (position - _KEPT,))

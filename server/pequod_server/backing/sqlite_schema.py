@@ -1,8 +1,8 @@
 """What SQLite must have for a mapping: the right columns, a change table, and triggers that fill it.
 
-Triggers write down which keys a statement touched; the feed reads what those keys are in the same snapshot as the
+Triggers note the keys that a statement changed; the feed reads the keys' present values in the same snapshot as the
 list, so that a batch is the database at one moment. `INSERT OR REPLACE` deletes rows without firing delete triggers:
-one trigger looks, before an insert or an update, for rows that share a unique index with the new one.
+before an insert or an update, one trigger looks for rows that share a unique index with the new one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check_schema(connection: sqlite3.Connection, store: str, mappings: Sequence[
 
 
 def check_triggers(connection: sqlite3.Connection, store: str, mappings: Sequence[Mapping]) -> None:
-    """See that the change table and the triggers of all mappings are there as we would make them.
+    """Check that the change table and the triggers of all mappings are as `install` makes them.
 
     Raises:
         SchemaError: Something is missing or different.
@@ -95,7 +95,7 @@ def triggers(connection: sqlite3.Connection, mapping: Mapping) -> dict[str, str]
 
 
 def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iterator[str]:
-    """Yield the statements that make the change table and the triggers; old ones of ours go first."""
+    """Yield the statements that make the change table and the triggers; they drop old ones of ours first."""
     yield CREATE_CHANGES
     wanted = {name: text for mapping in mappings for name, text in triggers(connection, mapping).items()}
     yield from _drop_triggers(connection)
@@ -103,7 +103,7 @@ def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iter
 
 
 def uninstall(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield the statements that take out what install made, with whatever mapping."""
+    """Yield the statements that remove what install made, for any mapping."""
     yield from _drop_triggers(connection)
     if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (CHANGES,)).fetchone():
         yield f"DROP TABLE {CHANGES}"
