@@ -18,8 +18,6 @@ LONG_FILES = {
     "pequod/cli/bench.py": "one command each, most of it options and help",
     "pequod/client/aio.py": "one class, whose methods are the calls",
     "pequod/engine/engine.py": "the facade: one method for each call",
-    "pequod/engine/joins/contexts.py": "one class, and everything that may change it",
-    "pequod/engine/reads/reader.py": "the worklist of a read, which calls itself through the sources of joins",
     "server/pequod_server/backing/pg_schema.py": "the statements of two feeds, which share their checks",
     "server/pequod_server/backing/sqlite.py": "one store: its three connections share one state",
     "tests/backing/test_postgres.py": "one fixture: a PostgreSQL",

@@ -312,11 +312,7 @@ class Frames:
         return bool(self._by_key)
 
     def get(self, frame_key: FrameKey) -> Updaters | None:
-        """Return who waits at a frame key.
-
-        Cost:
-            O(key length), whatever the number of frames.
-        """
+        """Return the updaters at a frame key; O(key length), however many frames there are."""
         return self._by_key.get(frame_key)
 
     def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
@@ -387,11 +383,7 @@ class Frames:
             self._order.remove(frame_key)
 
     def count_bytes(self) -> int:
-        """Return what the ledger has of this site.
-
-        Cost:
-            O(frames).
-        """
+        """Return what the ledger has of these frames, in O(frames)."""
         held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
         return sum(
             UPDATERS + tail_bytes + sum(HOLD if extras is None else HOLD + len(extras) * EXTRAS for extras in waiting)

@@ -6,7 +6,7 @@
     apply   the log of t|ann|          s|ann|eve came: her posts go in, t|ann| waits for more; who went takes theirs out
             the write of p|bob|120     appended to every timeline that waits at p|bob|
 
-What it does is what `Execution` (fill), `Reader.differences` with `Changes.apply` (a log), and `Changes._update` (a
+What it does is what `Execution` (fill), `differences` with `Changes.apply` (a log), and `Changes._update` (a
 write) do for any join, in a half to a quarter of the time (bench rows: check, first; check after subscribe; fan-out).
 Whether a join is of this kind is decided when its plan is compiled: `compile_splice`, `compile_timeline`. Nothing here
 calls back: it takes rows, contexts and those who wait, and changes or returns these.
@@ -26,9 +26,6 @@ from pequod.language.narrowing import Narrowed
 from pequod.language.patterns import Builder, Environment, compile_builder
 from pequod.language.slots import known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Slot
-
-#: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
-Log = Mapping[tuple[int, bytes], bytes | None]
 
 #: Plans that are compiled while this is not so do without the kernel.
 is_on = True
@@ -209,7 +206,12 @@ class Timeline:
         return len(prefixes)
 
     def apply_log(
-        self, context: Materialised, env: list[bytes], log: Log, selecting: Table, copied: Table
+        self,
+        context: Materialised,
+        env: list[bytes],
+        log: Mapping[tuple[int, bytes], bytes | None],
+        selecting: Table,
+        copied: Table,
     ) -> tuple[list[bytes], list[bytes]]:
         """Bring the rows of a context up to date with its log.
 

@@ -30,6 +30,7 @@ from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.timeline import Around
 from pequod.engine.memory.eviction import Memory
 from pequod.engine.read import Read
+from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
 from pequod.engine.reads.reader import Reader, SourceReader
 from pequod.engine.writes.backfill import Backfill, Loaded, Piece
@@ -176,9 +177,9 @@ class Backfills:
         take_frames(context, execution.run())
         context.aim(*bounds)
         _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
-        differences = self._reader.differences(context, sources.changed, SourceReader(self._reader, join, read))
+        found = differences(context, sources.changed, SourceReader(self._reader, join, read))
         try:
-            for sign, batch in differences:
+            for sign, batch in found:
                 apply_batch(context, sign, batch, None)
         except NeverAddedError as error:
             reason = f"they are not those of the sources at revision {backfill.revision}"

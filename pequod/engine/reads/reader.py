@@ -21,8 +21,8 @@ from pequod.engine.base.presence import Presence
 from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.rows import Rows, SortedRows, merge_layers
 from pequod.engine.joins.aggregates import State
-from pequod.engine.joins.batches import Batch, take_frames
-from pequod.engine.joins.contexts import Context, Log
+from pequod.engine.joins.batches import combine, take_frames
+from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
@@ -31,7 +31,8 @@ from pequod.engine.memory.ledger import COMPUTING, UNLIMITED
 from pequod.engine.memory.story import Reason
 from pequod.engine.read import Read
 from pequod.engine.reads import execution
-from pequod.engine.reads.execution import Execution, Frame
+from pequod.engine.reads.differences import differences
+from pequod.engine.reads.execution import Execution
 from pequod.engine.writes.changes import Changes
 from pequod.language.ranges import Range, prefix_end
 
@@ -249,7 +250,7 @@ class Reader:
             for context in sources.upstreams:
                 reader.depend_on(context)
         join.counters.computed_ranges += 1
-        tails, values = _combine(join, batch, {})
+        tails, values = combine(join, batch, {})
         join.counters.rows_computed += len(tails)
         return Rows([prefix + tail for tail in tails], values)
 
@@ -283,7 +284,7 @@ class Reader:
         if not sources.is_steady:
             return True
         states: dict[bytes, State] = {}
-        rows = _combine(join, batch, states)
+        rows = combine(join, batch, states)
         aggregate = join.aggregate
         context.take_rows(rows.keys, rows.values, 0 if join.is_unique else aggregate.value_bytes)
         if join.is_push:
@@ -343,7 +344,7 @@ class Reader:
             else:
                 join = join_of(context)
                 sources = SourceReader(self, join, read)
-                batches = self.differences(context, context.log, sources)
+                batches = differences(context, context.log, sources)
                 if sources.is_lacking:
                     return False
                 if not sources.is_steady:
@@ -353,68 +354,3 @@ class Reader:
                 self.changes.apply(join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh
-
-    def differences(self, context: Context, log: Log, sources: SourceReader) -> list[tuple[int, Batch]]:
-        """Return what the changes of a log add to a context's rows and take away.
-
-        The deepest source comes first: its frames still are those of the earlier sources as they were, and the
-        sources after it are done. So each tuple of source keys that came or went is met exactly once, at the
-        shallowest of its changed keys.
-        """
-        plan, join = context.plan, context.join
-
-        def value_of(key: bytes) -> bytes:
-            logged = (plan.value_depth, key)
-            value = log[logged] if logged in log else sources.get(*logged)
-            assert value is not None, "a frame below the value source knows a key of it"
-            return value
-
-        batches = []
-        entries = list(log.items())
-        if len(entries) > 1:
-            entries.sort(key=_depth_of, reverse=True)
-        for (depth, key), old in entries:
-            new = sources.get(depth, key)
-            step = plan.steps[depth]
-            if old == new or (not step.is_value and (old is None) == (new is None)):
-                continue
-            match = step.match(key)
-            assert match is not None, "only keys of the pattern are logged"
-            updaters = context.frames[depth].get(step.frame_key_of(key, match))
-            waiting = () if updaters is None else updaters.contexts.get(context, ())
-            for extras in (None,) if waiting is None else tuple(waiting):
-                frame = Frame(depth, extras, match, value_of)
-                execution = Execution(
-                    plan,
-                    context.environment.copy(),
-                    context.first,
-                    context.last,
-                    sources,
-                    is_unique=join.is_unique,
-                    has_frames=True,
-                )
-                if old is not None:
-                    batches.append((-1, execution.resume(frame, key, old)))
-                if new is not None:
-                    batches.append((1, execution.resume(frame, key, new)))
-        return batches
-
-
-def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:
-    return entry[0][0]
-
-
-def _combine(join: InstalledJoin, batch: Batch, states: dict[bytes, State]) -> Rows:
-    """Combine contributions into rows in the order of their tails; leave the aggregate states in ``states``."""
-    if join.is_unique:
-        values = dict(zip(batch.tails, batch.values, strict=True))
-    else:
-        aggregate = join.aggregate
-        for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
-            state = aggregate.add(states.get(tail), source_key, value)
-            if state is not None:
-                states[tail] = state
-        results = {tail: aggregate.result(state) for tail, state in states.items()}
-        values = {tail: value for tail, value in results.items() if value is not None}
-    tails = sorted(values)
-    return Rows(tails, [values[tail] for tail in tails])
