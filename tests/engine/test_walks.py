@@ -13,7 +13,7 @@ from pequod_grammar import parse
 from pequod.engine.joins import timeline
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.timeline import Timeline
-from pequod.engine.reads import reader
+from pequod.engine.reads import differences
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.engine.random_walk import Step, Walker, small_limits
 
@@ -90,7 +90,7 @@ def test_walks_over_an_application_agree(joins: str) -> None:
 def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
     grown: list[int] = []
     by_loops: list[Context] = []
-    apply_log, differences = Timeline.apply_log, reader.differences
+    apply_log, apply_by_loops = Timeline.apply_log, differences.differences
 
     def note(kernel: Timeline, context: Context, *arguments: Any) -> object:
         was = len(context.rows)
@@ -100,10 +100,10 @@ def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def note_loops(context: Context, *arguments: Any) -> object:
         by_loops.append(context)
-        return differences(context, *arguments)
+        return apply_by_loops(context, *arguments)
 
     monkeypatch.setattr(Timeline, "apply_log", note)
-    monkeypatch.setattr(reader, "differences", note_loops)
+    monkeypatch.setattr("pequod.engine.reads.reader.differences", note_loops)
     test_walks_over_an_application_agree(SELECTED)
     assert min(grown) < 0 < max(grown)
     assert any(context.plan.log_kernel is None for context in by_loops), "of contexts that fix a moment"
