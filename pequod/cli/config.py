@@ -39,12 +39,12 @@ def check(file: File = None) -> None:
     from pequod_server.settings import ConfigError, misspelt_variables
     from pequod_server.tls import server_credentials
 
-    from pequod.engine import Engine, Join
+    from pequod.engine import Engine, JoinInfo
     from pequod.errors import SettingError
 
     for variable, meant in misspelt_variables().items():
         print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
-    joins: list[Join] = []
+    joins: list[JoinInfo] = []
     problems: list[str] = []
     for one in (
         lambda: server_credentials(settings.config),

@@ -27,7 +27,7 @@ from pequod.calls import (
 from pequod.client import decode
 from pequod.client.backfills import AsyncBackfills
 from pequod.client.columns import Columns
-from pequod.client.connection import Connection
+from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
 from pequod.client.gathering import Deliver, Gathering
 from pequod.client.retry import RETRIES
@@ -78,7 +78,7 @@ class AsyncClient(AsyncCalls):
         insecure: bool = False,
     ) -> None:
         credentials = Credentials(tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure)
-        self._connection = Connection(target, credentials, timeout_s, retries)
+        self._connection = ServerConnection(target, credentials, timeout_s, retries)
         self._gathering = Gathering(self._connection)
         self._turn = self._gathering.open
         self._unary = self._connection.unary

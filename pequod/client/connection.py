@@ -32,7 +32,7 @@ _OPTIONS = [
 ]
 
 
-class Connection:
+class ServerConnection:
     """The way to one server, for one event loop.
 
     Args:

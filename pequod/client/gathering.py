@@ -14,7 +14,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import Result
 from pequod.client.columns import Columns, decode
-from pequod.client.connection import Connection
+from pequod.client.connection import ServerConnection
 from pequod.client.lane import Lane
 from pequod.errors import ClosedError, PequodError, UnavailableError
 
@@ -55,7 +55,7 @@ class Gathered(Columns):
 class Gathering:
     """Gathers commands into batches, and sends batches."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
         self._lane = Lane(
             lambda: connection.stub().Execute(), connection.target, connection.timeout_s, connection.retries

@@ -14,7 +14,7 @@ from typing import Any
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import WatchEvent
-from pequod.client.connection import Connection
+from pequod.client.connection import ServerConnection
 from pequod.client.retry import pause_s
 from pequod.engine.base.rows import Rows
 from pequod.engine.joins.watches import Change
@@ -25,7 +25,7 @@ log = logging.getLogger("pequod.client")
 
 
 async def follow(
-    connection: Connection, request: pb.WatchRequest, reconnect_s: float
+    connection: ServerConnection, request: pb.WatchRequest, reconnect_s: float
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield what happens in a range, the first event as soon as the watch stands.
 

@@ -2,7 +2,7 @@
 
 from pequod.engine.base.rows import Rows
 from pequod.engine.engine import Engine
-from pequod.engine.joins.compiled import Join
+from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.timeline import general_way
 from pequod.engine.joins.watches import Change, Watch, change_bytes
 from pequod.engine.memory.eviction import PINNED
@@ -19,7 +19,7 @@ from pequod.engine.shown.explain import (
     Upkeep,
 )
 from pequod.engine.shown.statistics import JoinStatistics, Statistics, TableStatistics
-from pequod.engine.writes.backfill import Backfill, Loaded, Piece
+from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
 from pequod.language.errors import (
     BackedKeyError,
     BackfillEndedError,
@@ -62,14 +62,14 @@ __all__ = [
     "Engine",
     "InvalidKeyError",
     "InvalidPieceError",
-    "Join",
     "JoinError",
     "JoinExplanation",
+    "JoinInfo",
     "JoinSpec",
     "JoinStatistics",
     "Ledger",
     "LimitExceededError",
-    "Loaded",
+    "LoadCounts",
     "Maintenance",
     "MemoryStatistics",
     "MissingError",

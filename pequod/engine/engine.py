@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pequod.engine.base.presence import Part
 from pequod.engine.base.rows import Rows
 from pequod.engine.base.store import Store
-from pequod.engine.joins.compiled import Join
+from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.relations import Directory
@@ -36,7 +36,7 @@ from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason, Story
 from pequod.engine.read import Reads
 from pequod.engine.reads.following import Following
-from pequod.engine.reads.loading import Backfills
+from pequod.engine.reads.loading import Loading
 from pequod.engine.reads.reader import Reader
 from pequod.engine.reads.scans import Scans
 from pequod.engine.shown import splits
@@ -48,7 +48,7 @@ from pequod.engine.shown.explain import (
     explain_join,
 )
 from pequod.engine.shown.statistics import Statistics, collect
-from pequod.engine.writes.admission import Admission
+from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Changes
@@ -98,7 +98,7 @@ class Engine:
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
         self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
-        self._admission = Admission(self._store, self._directory, self._memory, key_bytes_max, value_bytes_max)
+        self._admission = PutAdmission(self._store, self._directory, self._memory, key_bytes_max, value_bytes_max)
         self._hits = Hits(memory_limit)
         self._view_by_last = self._hits.by_last
         self._story = Story()
@@ -119,7 +119,7 @@ class Engine:
         )
         self._following = Following(self._store, self._directory, self._catalog, self._scans)
         #: Ranges of joins taken in as somebody else computed them.
-        self.backfills = Backfills(self._catalog, self._changes, self._reader, self._memory)
+        self.backfills = Loading(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
             self._backed.declare(name)
 
@@ -430,7 +430,7 @@ class Engine:
         """
         return splits.find(self._store, self._catalog.over(first, last), first, last, count)
 
-    def add_joins(self, specs: Sequence[JoinSpec]) -> list[Join]:
+    def add_joins(self, specs: Sequence[JoinSpec]) -> list[JoinInfo]:
         """Install joins, all or none; one that is installed already is left as it is.
 
         Raises:
@@ -462,7 +462,7 @@ class Engine:
         self.revision += 1
         self._directory.end_watches_over(dropped)
 
-    def joins(self) -> list[Join]:
+    def joins(self) -> list[JoinInfo]:
         """Return the installed joins, the earliest first."""
         return [join.info for join in self._catalog]
 

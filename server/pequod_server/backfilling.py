@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Backfill, InvalidPieceError, Loaded, Piece
+from pequod.engine import Backfill, InvalidPieceError, LoadCounts, Piece
 from pequod_server.batch import ROW_BYTES
 from pequod_server.handlers import Context
 from pequod_server.leases import LeasedBackfills
@@ -60,7 +60,7 @@ class BackfillCalls:
         """Load pieces; other calls have their turn between two of them."""
         leased = self._backfills.renew(request.id, request.join)
         pieces = _pieces(leased.backfill, request)
-        total = Loaded()
+        total = LoadCounts()
         turn_s = time.monotonic()
         for piece in pieces:
             total.add(self._engine.backfills.load(leased.backfill, [piece], now=time.monotonic()))

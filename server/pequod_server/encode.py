@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Join, JoinExplanation, RangeExplanation, Statistics
+from pequod.engine import JoinExplanation, JoinInfo, RangeExplanation, Statistics
 
 
-def join(info: Join) -> pb.Join:
+def join(info: JoinInfo) -> pb.Join:
     """Encode an installed join."""
     return pb.Join(name=info.name, text=str(info.spec), warnings=info.warnings)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pequod_grammar import parse
 
-from pequod.engine import Engine, Join, JoinError, JoinSpec, LimitExceededError
+from pequod.engine import Engine, JoinError, JoinInfo, JoinSpec, LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.settings import ConfigError
 
@@ -44,7 +44,7 @@ class JoinLimits:
             raise LimitExceededError(setting, size, maximum)
 
 
-def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "joins") -> list[Join]:
+def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "joins") -> list[JoinInfo]:
     """Install the joins of the files in their order, then those of the text; return them.
 
     Args:

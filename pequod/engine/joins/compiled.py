@@ -18,7 +18,7 @@ from pequod.language.spec import JoinSpec, Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinInfo:
     """An installed join as users see it."""
 
     #: The output's table, with a number for all but the first of a table: ``page``, ``page.2``.
@@ -67,7 +67,7 @@ class CompiledJoin:
     )
 
     def __init__(
-        self, info: Join, order: int, source_tables: list[Table], watched: RangeTree, ledger: Ledger, priority: int
+        self, info: JoinInfo, order: int, source_tables: list[Table], watched: RangeTree, ledger: Ledger, priority: int
     ) -> None:
         spec = info.spec
         self.info = info

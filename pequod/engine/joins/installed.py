@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pequod.engine.base.rows import Rows
 from pequod.engine.base.table import Table
 from pequod.engine.joins import timeline
-from pequod.engine.joins.compiled import CompiledJoin, Join
+from pequod.engine.joins.compiled import CompiledJoin, JoinInfo
 from pequod.engine.joins.contexts import Context, Frames, Updaters
 from pequod.engine.joins.coverage import Coverage
 from pequod.engine.joins.plan import FrameKey, Plan, Step
@@ -104,7 +104,7 @@ class InstalledJoin(CompiledJoin):
 
     def __init__(
         self,
-        info: Join,
+        info: JoinInfo,
         order: int,
         source_tables: list[Table],
         outputs: list[InstalledJoin],

@@ -33,7 +33,7 @@ from pequod.engine.read import Read
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
 from pequod.engine.reads.reader import Reader, SourceReader
-from pequod.engine.writes.backfill import Backfill, Loaded, Piece
+from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Changes
 from pequod.escapes import shown
@@ -44,7 +44,7 @@ from pequod.language.slots import fix_slots
 from pequod.language.spec import Operator
 
 
-class Backfills:
+class Loading:
     """The backfills of an engine.
 
     Invariants:
@@ -59,7 +59,7 @@ class Backfills:
         self._reader = reader
         self._memory = memory
         #: By all backfills so far.
-        self.loaded = Loaded()
+        self.loaded = LoadCounts()
 
     def __iter__(self) -> Iterator[Backfill]:
         return iter(self._changes.backfills)
@@ -99,7 +99,7 @@ class Backfills:
         self._changes.backfills.append(backfill)
         return backfill
 
-    def load(self, backfill: Backfill, pieces: Sequence[Piece], *, now: float = 0.0) -> Loaded:
+    def load(self, backfill: Backfill, pieces: Sequence[Piece], *, now: float = 0.0) -> LoadCounts:
         """Take in pieces; what is materialised already is skipped.
 
         Raises:
@@ -113,7 +113,7 @@ class Backfills:
         """
         backfill.refuse_ended()
         placed = [(piece, _place(backfill, piece)) for piece in pieces]
-        loaded = Loaded()
+        loaded = LoadCounts()
         for piece, environment in placed:
             # Each is a read of its own: the next may evict what the last one brought.
             read = self._memory.reads.begin(now)

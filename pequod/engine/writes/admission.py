@@ -26,7 +26,7 @@ from pequod.language.spec import DELIMITER
 _TABLE_END: Final = bytes((DELIMITER[0] + 1,))
 
 
-class Run(NamedTuple):
+class RowRun(NamedTuple):
     """Rows of one table that follow each other in a list of rows; or one row without a table."""
 
     #: The name of the table, without the delimiter; None: the key has no table.
@@ -35,7 +35,7 @@ class Run(NamedTuple):
     stop: int
 
 
-class Admission:
+class PutAdmission:
     """Refuses writes that clients may not do, and writes for which there is no memory."""
 
     __slots__ = ("_directory", "_ledger", "_memory", "_store", "key_bytes_max", "value_bytes_max", "value_bytes_quick")
@@ -86,7 +86,7 @@ class Admission:
         if revision >= self._ledger.weigh_at:
             self._memory.admit(revision, self._growth(key, value))
 
-    def admit_all(self, keys: Sequence[bytes], values: Sequence[bytes], revision: int) -> list[Run]:
+    def admit_all(self, keys: Sequence[bytes], values: Sequence[bytes], revision: int) -> list[RowRun]:
         """Admit many puts, all or none; return them table by table if the keys ascend, else one by one.
 
         Raises:
@@ -97,11 +97,11 @@ class Admission:
                 self._refuse_sizes(key, value)
         ascends = all(map(lt, keys, islice(keys, 1, None)))
         start = 0
-        runs: list[Run] = []
+        runs: list[RowRun] = []
         while start < len(keys):
             name, delimiter, _ = keys[start].partition(DELIMITER)
             stop = bisect_left(keys, name + _TABLE_END, start) if delimiter and ascends else start + 1
-            runs.append(Run(name if delimiter else None, start, stop))
+            runs.append(RowRun(name if delimiter else None, start, stop))
             relations = self._directory.by_name.get(name) if delimiter else None
             if relations is not None and relations.is_owned:
                 for key in keys[start:stop]:

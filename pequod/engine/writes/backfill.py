@@ -49,7 +49,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadCounts:
     """The result of loading pieces."""
 
     #: Ranges that are materialised now, with their rows, and pieces that were materialised before.
@@ -57,7 +57,7 @@ class Loaded:
     row_count: int = 0
     skipped_count: int = 0
 
-    def add(self, other: Loaded) -> None:
+    def add(self, other: LoadCounts) -> None:
         """Add another result."""
         self.range_count += other.range_count
         self.row_count += other.row_count
@@ -87,7 +87,7 @@ class Backfill:
         #: Source key -> its value at the revision, None if it was absent; only keys that have changed since.
         self.record: SortedDict[bytes, bytes | None] = SortedDict()
         self.record_bytes = 0
-        self.loaded = Loaded()
+        self.loaded = LoadCounts()
         #: Why no more rows can be loaded; None while they can.
         self.ended: str | None = None
         #: The number of recorded keys when the backfill ended, and their bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pequod.engine.base.table import Cut, Table
-from pequod.engine.joins.compiled import Join
+from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.ledger import Ledger
@@ -59,7 +59,7 @@ class Catalog:
         """Return the joins whose outputs may lie in ``[first, last)``, the earliest first."""
         return [join for join in self._installed.values() if first < join.last and (last is None or join.first < last)]
 
-    def add(self, specs: Sequence[JoinSpec]) -> tuple[list[Join], bool]:
+    def add(self, specs: Sequence[JoinSpec]) -> tuple[list[JoinInfo], bool]:
         """Install joins, all or none; one that is installed already stays as it is.
 
         Returns:
@@ -124,7 +124,7 @@ class Catalog:
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         output = self._related_to(spec.output)
         sources = [self._related_to(source.pattern) for source in spec.sources]
-        info = Join(self._new_name(output.table), spec, _warnings(spec))
+        info = JoinInfo(self._new_name(output.table), spec, _warnings(spec))
         join = InstalledJoin(
             info,
             self._next_order,
