@@ -33,8 +33,7 @@ from rich.table import Table
 from pequod.client import AsyncClient, Client
 from pequod.errors import PequodError
 from pequod_bench import keys
-from pequod_bench.loops import Loop, loop_factory
-from pequod_bench.process import listening_pid, started_server, usage
+from pequod_bench.process import Loop, listening_pid, loop_factory, started_server, usage
 from pequod_bench.progress import ProgressBars
 from pequod_bench.twip import Stopwatch
 

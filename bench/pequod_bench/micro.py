@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from rich.console import Console
 from rich.table import Table
 
-from pequod_bench.micro_engine import ENGINE, SIZES
+from pequod_bench.micro_engine import ENGINE
 from pequod_bench.micro_frame import Result, Scale, Size, Workload, measure
+from pequod_bench.micro_sizes import SIZES
 from pequod_bench.micro_wire import HALVES
 
 

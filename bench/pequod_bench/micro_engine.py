@@ -5,8 +5,6 @@ Comments of the engine cite these rows by their names.
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable
 from itertools import count
 from typing import Final
@@ -15,9 +13,9 @@ from pequod_grammar import parse
 
 from pequod.engine import Engine, general_way
 from pequod_bench import keys
-from pequod_bench.micro_frame import RUN, Samples, Scale, Size, Workload, clock, over_and_over, timed
+from pequod_bench.micro_frame import RUN, Samples, Scale, Workload, clock, over_and_over, timed
 
-_TWEET: Final = b"x" * 140
+TWEET: Final = b"x" * 140
 #: Rows of a table that is large.
 _MANY: Final = 100_000
 #: Subscriptions that wait in a log together, and posts of each.
@@ -32,20 +30,20 @@ _PAGE_JOINS: Final = """
 _COMMENTS: Final = 5
 
 
-def _twip(user_count: int = 0, poster_count: int = 0, post_count: int = 0, joins: str = keys.PUSH_JOIN) -> Engine:
+def twip_engine(user_count: int = 0, poster_count: int = 0, post_count: int = 0, joins: str = keys.PUSH_JOIN) -> Engine:
     """Return an engine in which every user follows every poster and has checked; then poster 1 has posted."""
     engine = Engine()
     engine.add_joins(parse(joins))
     for user in range(user_count):
         for poster in range(1, poster_count + 1):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-        engine.scan(*_timeline(user))
+        engine.scan(*timeline(user))
     for tick in range(post_count):
-        engine.put(keys.post_key(1, tick), _TWEET)
+        engine.put(keys.post_key(1, tick), TWEET)
     return engine
 
 
-def _timeline(user: int, tick: int = 0) -> tuple[bytes, bytes]:
+def timeline(user: int, tick: int = 0) -> tuple[bytes, bytes]:
     """Return the range of a user's timeline from a tick on."""
     return keys.timeline_first(user, tick), keys.timeline_last(user)
 
@@ -66,13 +64,13 @@ def put_new(_: Scale) -> Samples:
     """Put ascending keys that no join reads."""
     engine = Engine()
     for start in count(0, RUN):
-        yield RUN, timed(engine.put, [(b"x|%010d" % i, _TWEET) for i in range(start, start + RUN)])
+        yield RUN, timed(engine.put, [(b"x|%010d" % i, TWEET) for i in range(start, start + RUN)])
 
 
 def put_again(scale: Scale) -> Samples:
     """Overwrite keys of a large table that no join reads."""
     engine, present = _plain(scale)
-    return over_and_over(engine.put, [(key, _TWEET) for key in present], stride=104_729)
+    return over_and_over(engine.put, [(key, TWEET) for key in present], stride=104_729)
 
 
 def put_run(_: Scale) -> Samples:
@@ -80,14 +78,14 @@ def put_run(_: Scale) -> Samples:
     engine, size = Engine(), 1_000
     for start in count(0, size):
         new = [b"x|%010d" % i for i in range(start, start + size)]
-        yield size, timed(engine.put_all, [(new, [_TWEET] * size)])
+        yield size, timed(engine.put_all, [(new, [TWEET] * size)])
 
 
 def load(_: Scale) -> Samples:
     """Load ranges of 100 rows of a table that a database owns."""
     engine, size = Engine(backed=[b"x"]), 100
     for number in count():
-        rows = [(b"x|%010d|%03d" % (number, i), _TWEET) for i in range(size)]
+        rows = [(b"x|%010d|%03d" % (number, i), TWEET) for i in range(size)]
         begun = clock()
         engine.load(b"x|%010d|" % number, b"x|%010d}" % number, rows)
         yield size, clock() - begun
@@ -96,28 +94,28 @@ def load(_: Scale) -> Samples:
 def fan_out(scale: Scale) -> Samples:
     """Post to 100 followers who all have their timeline materialised."""
     followers = scale.of(100)
-    engine = _twip(followers, 1)
+    engine = twip_engine(followers, 1)
     for tick in count():
-        yield followers, timed(engine.put, [(keys.post_key(1, tick), _TWEET)])
+        yield followers, timed(engine.put, [(keys.post_key(1, tick), TWEET)])
 
 
 def fan_out_watched(scale: Scale) -> Samples:
     """Post to 100 followers, one watch over all of whose timelines is told."""
     followers = scale.of(100)
-    engine = _twip(followers, 1)
+    engine = twip_engine(followers, 1)
     watch = engine.watch(b"t|", b"t}", lambda: None)
     for tick in count():
-        yield followers, timed(engine.put, [(keys.post_key(1, tick), _TWEET)])
+        yield followers, timed(engine.put, [(keys.post_key(1, tick), TWEET)])
         engine.settle(watch)
 
 
 def post_unread(scale: Scale) -> Samples:
     """Post where timelines wait for 10,000 posters, but not for this one."""
     poster_count = scale.of(10_000)
-    engine = _twip(2, poster_count)
+    engine = twip_engine(2, poster_count)
     for tick in count():
         strangers = (poster_count + 1 + (tick * 7919 + i * 104_729) % poster_count for i in range(RUN))
-        yield RUN, timed(engine.put, [(keys.post_key(poster, tick), _TWEET) for poster in strangers])
+        yield RUN, timed(engine.put, [(keys.post_key(poster, tick), TWEET) for poster in strangers])
 
 
 def replace(scale: Scale) -> Samples:
@@ -131,7 +129,7 @@ def replace(scale: Scale) -> Samples:
 def subscribe(scale: Scale) -> Samples:
     """Follow one more poster, with the timeline materialised: noted in the log, applied later."""
     user_count = scale.of(1_000)
-    engine = _twip(user_count)
+    engine = twip_engine(user_count)
     for poster in count(1):
         new = [(keys.subscription_key(user % user_count, poster), keys.FOLLOWS) for user in range(RUN)]
         yield RUN, timed(engine.put, new)
@@ -149,7 +147,7 @@ def get_base(scale: Scale) -> Samples:
 def get_computed(scale: Scale) -> Samples:
     """Get single rows of timelines of 100 that are materialised."""
     user_count = scale.of(1_000)
-    engine = _twip(user_count, 2, 100)
+    engine = twip_engine(user_count, 2, 100)
     rows = [(keys.timeline_key(user, user % 100, 1), None) for user in range(user_count)]
     return over_and_over(_get_of(engine), rows)
 
@@ -170,28 +168,28 @@ def scan_loaded(scale: Scale) -> Samples:
     engine = Engine(backed=[b"x"])
     ranges = [(b"x|%010d|" % number, b"x|%010d}" % number) for number in range(scale.of(1_000))]
     for first, last in ranges:
-        engine.load(first, last, [(first + b"%03d" % i, _TWEET) for i in range(50)])
+        engine.load(first, last, [(first + b"%03d" % i, TWEET) for i in range(50)])
     return over_and_over(engine.scan, ranges)
 
 
 def check_incremental(scale: Scale) -> Samples:
     """Check with three new rows in a timeline of 100 that is up to date."""
     user_count = scale.of(1_000)
-    engine = _twip(user_count, 1, 100)
-    return over_and_over(engine.scan, [_timeline(user, 97) for user in range(user_count)])
+    engine = twip_engine(user_count, 1, 100)
+    return over_and_over(engine.scan, [timeline(user, 97) for user in range(user_count)])
 
 
 def scan_inside(scale: Scale) -> Samples:
     """Scan three rows out of the middle of timelines of 100 that are up to date."""
     user_count = scale.of(1_000)
-    engine = _twip(user_count, 1, 100)
+    engine = twip_engine(user_count, 1, 100)
     ranges = [(keys.timeline_first(user, 50), keys.timeline_first(user, 53)) for user in range(user_count)]
     return over_and_over(engine.scan, ranges)
 
 
 def scan_in_pieces(scale: Scale) -> Samples:
     """Scan 1,000 timelines of 20 rows in pieces of 100 rows."""
-    engine = _twip(scale.of(1_000), 1, 20)
+    engine = twip_engine(scale.of(1_000), 1, 20)
     while True:
         first = b"t|"
         while True:
@@ -215,10 +213,10 @@ def _pages(page_count: int) -> Engine:
     engine = Engine()
     engine.add_joins(parse(_PAGE_JOINS))
     for number in range(page_count):
-        engine.put(b"article|ann|%d" % number, _TWEET)
+        engine.put(b"article|ann|%d" % number, TWEET)
         for i in range(_COMMENTS):
             engine.put(b"vote|ann|%d|%d" % (number, i), b"1")
-            engine.put(b"comment|ann|%d|%d|%d" % (number, i, i), _TWEET)
+            engine.put(b"comment|ann|%d|%d|%d" % (number, i, i), TWEET)
             engine.put(b"karma|%d" % i, b"1")
     for number in range(page_count):
         engine.scan(*_page(number))
@@ -232,18 +230,18 @@ def _page(number: int) -> tuple[bytes, bytes]:
 def pull_celebrity(scale: Scale) -> Samples:
     """Check a timeline of 100 rows, of which one by a celebrity is new and computed by the check."""
     user_count = scale.of(1_000)
-    engine = _twip(user_count, 2, 100, keys.CELEBRITY_JOINS)
-    engine.put(keys.celebrity_key(2, 100), _TWEET)
-    return over_and_over(engine.scan, [_timeline(user, 97) for user in range(user_count)])
+    engine = twip_engine(user_count, 2, 100, keys.CELEBRITY_JOINS)
+    engine.put(keys.celebrity_key(2, 100), TWEET)
+    return over_and_over(engine.scan, [timeline(user, 97) for user in range(user_count)])
 
 
 def check_first(scale: Scale) -> Samples:
     """Check for the first time: 100 followed, 100 posts each."""
     followed, each = scale.of(100), scale.of(100)
-    engine = _twip()
+    engine = twip_engine()
     for poster in range(followed):
         for i in range(each):
-            engine.put(keys.post_key(poster, i * followed + poster), _TWEET)
+            engine.put(keys.post_key(poster, i * followed + poster), TWEET)
     return _first_checks(engine, followed, operation_count=1)
 
 
@@ -259,14 +257,14 @@ def check_first_general(scale: Scale) -> Samples:
 def add_waiting(scale: Scale) -> Samples:
     """Check for the first time: 100 followed without posts, for each of whom others wait already."""
     followed = scale.of(100)
-    return _first_checks(_twip(scale.of(100), followed), followed, operation_count=followed)
+    return _first_checks(twip_engine(scale.of(100), followed), followed, operation_count=followed)
 
 
 def _first_checks(engine: Engine, followed: int, operation_count: int) -> Samples:
     for user in count(10_000):
         for poster in range(followed):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-        yield operation_count, timed(engine.scan, [_timeline(user)])
+        yield operation_count, timed(engine.scan, [timeline(user)])
 
 
 # Logs.
@@ -274,34 +272,34 @@ def _first_checks(engine: Engine, followed: int, operation_count: int) -> Sample
 
 def check_after_subscribe(_: Scale) -> Samples:
     """Check after following one more poster with one post: the log of one entry is applied."""
-    engine = _twip(RUN)
+    engine = twip_engine(RUN)
     for poster in count(1):
-        engine.put(keys.post_key(poster, poster), _TWEET)
+        engine.put(keys.post_key(poster, poster), TWEET)
         for user in range(RUN):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-        yield RUN, timed(engine.scan, [_timeline(user, poster) for user in range(RUN)])
+        yield RUN, timed(engine.scan, [timeline(user, poster) for user in range(RUN)])
 
 
 def apply_log(scale: Scale) -> Samples:
     """Check after following ten more posters with ten posts each, together."""
     user_count = scale.of(RUN)
-    engine = _twip(user_count, 2)
+    engine = twip_engine(user_count, 2)
     for start in count(1_000, _LOGGED):
         for poster in range(start, start + _LOGGED):
             _post(engine, poster, start)
             for user in range(user_count):
                 engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-        checks = [_timeline(user, start * _LOGGED) for user in range(user_count)]
+        checks = [timeline(user, start * _LOGGED) for user in range(user_count)]
         yield user_count * _LOGGED, timed(engine.scan, checks)
 
 
 def unfollow(scale: Scale) -> Samples:
     """Check after no longer following a poster with ten posts."""
     user_count = scale.of(RUN)
-    engine = _twip(user_count, 2)
+    engine = twip_engine(user_count, 2)
     for poster in count(1_000):
         _post(engine, poster, poster)
-        checks = [_timeline(user, poster * _LOGGED) for user in range(user_count)]
+        checks = [timeline(user, poster * _LOGGED) for user in range(user_count)]
         for user, check in enumerate(checks):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
             engine.scan(*check)
@@ -311,7 +309,7 @@ def unfollow(scale: Scale) -> Samples:
 
 def _post(engine: Engine, poster: int, start: int) -> None:
     for tick in range(start * _LOGGED, start * _LOGGED + _LOGGED):
-        engine.put(keys.post_key(poster, tick), _TWEET)
+        engine.put(keys.post_key(poster, tick), TWEET)
 
 
 # Aggregates.
@@ -380,50 +378,3 @@ ENGINE: Final = (
     *(aggregate(operator) for operator in ("count", "sum", "min", "max")),
     Workload("aggregate min, least removed", "a remove of one source key", remove_least),
 )
-
-
-# Sizes, by tracemalloc.
-
-
-def entry_size(scale: Scale) -> Size:
-    """Return what an entry of a first check takes beside the tweet: 200 timelines, updaters and status ranges too."""
-    users, followed, each = scale.of(200), scale.of(50), scale.of(20)
-    engine = _twip()
-    for poster in range(followed):
-        for i in range(each):
-            engine.put(keys.post_key(poster, i * followed + poster), _TWEET)
-        for user in range(users):
-            engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
-
-    def check_all() -> None:
-        for user in range(users):
-            engine.scan(*_timeline(user))
-
-    return Size("a timeline entry beside its tweet", _grown_bytes(check_all) / (users * followed * each))
-
-
-def fan_out_entry_size(scale: Scale) -> Size:
-    """Return what an entry takes that came with a post; its tail is shared by all timelines."""
-    users, posts = scale.of(200), scale.of(1_000)
-    engine = _twip(users, 1)
-    rendered = [(keys.post_key(1, tick), keys.tweet(tick, 140)) for tick in range(posts)]
-
-    def post_all() -> None:
-        for key, value in rendered:
-            engine.put(key, value)
-
-    return Size("a timeline entry of a fan-out", _grown_bytes(post_all) / (users * posts))
-
-
-def _grown_bytes(work: Callable[[], None]) -> int:
-    gc.collect()
-    tracemalloc.start()
-    work()
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    return grown
-
-
-#: What has a size worth knowing, by a part of its name.
-SIZES: Final = {"timeline entry": entry_size, "timeline entry of a fan-out": fan_out_entry_size}

@@ -1,25 +1,30 @@
-"""The server process of a run: starting it, finding it, and what it costs.
+"""The processes of a run: starting the server, finding it, what it costs, and the event loops of both sides.
 
 CPU seconds and memory come from the operating system's account of the process, in steps of 10 ms on Linux.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from tempfile import TemporaryFile
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 import psutil
 
 from pequod.errors import PequodError
+
+Loop = Literal["uvloop", "asyncio"]
 
 #: How the server tells its address when it listens.
 _SERVING: Final = re.compile(r"serving on (\S+)\n")
@@ -126,3 +131,16 @@ def _wait_until_listening(server: subprocess.Popen[bytes], said: IO[bytes]) -> s
             raise ServerStartError(f"the server ended at once, with exit code {exit_code}:\n{text}")
         time.sleep(0.02)
     raise ServerStartError(f"the server did not listen within {START_S_MAX:.0f} s:\n{text}")
+
+
+def loop_factory(loop: Loop = "uvloop") -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the loop, None for asyncio's own; that it is too where uvloop is not installed."""
+    if loop == "asyncio" or find_spec("uvloop") is None:
+        return None
+    make: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return make
+
+
+def server_arguments(loop: Loop) -> tuple[str, ...]:
+    """Return what makes `pequod serve` run on this loop."""
+    return ("--no-uvloop",) if loop == "asyncio" else ()

@@ -29,8 +29,7 @@ from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.commands import Batch
 from pequod_bench.latency import Latencies, latencies, open_loop
-from pequod_bench.loops import loop_factory
-from pequod_bench.process import started_server, usage
+from pequod_bench.process import loop_factory, started_server, usage
 from pequod_bench.progress import Advance, ProgressBars
 from pequod_bench.scanner import Scanned, Way, scanning
 from pequod_bench.wire_twip import execute_all

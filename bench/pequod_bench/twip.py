@@ -13,8 +13,7 @@ from pequod_proto.commands import SCAN
 
 from pequod_bench.commands import Batch, timed_batches, timeline_scans
 from pequod_bench.keys import Mode
-from pequod_bench.loops import Loop
-from pequod_bench.process import Usage
+from pequod_bench.process import Loop, Usage
 from pequod_bench.recompute import Posts
 from pequod_bench.report import Report
 from pequod_bench.stream import LOGOUT, POST, SUBSCRIBE, Stream, make_stream

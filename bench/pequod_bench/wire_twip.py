@@ -19,8 +19,7 @@ from pequod.client import AsyncClient, Result
 from pequod.errors import PequodError
 from pequod_bench.commands import Batch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
-from pequod_bench.loops import loop_factory, server_arguments
-from pequod_bench.process import Usage, listening_pid, started_server, usage
+from pequod_bench.process import Usage, listening_pid, loop_factory, server_arguments, started_server, usage
 from pequod_bench.progress import Advance, ProgressBars
 from pequod_bench.report import Report
 from pequod_bench.twip import (

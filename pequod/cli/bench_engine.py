@@ -74,8 +74,7 @@ def scale(
     Each number of users with each number of entries is a point, measured in its own process. A point takes some 3 µs
     and 120 bytes an entry, and 250 µs and 4 KiB a user.
     """
-    from pequod_bench.scale import measure_all
-    from pequod_bench.scale_plot import draw, require_plotter
+    from pequod_bench.scale import draw, measure_all, require_plotter
     from pequod_bench.scale_point import Size, WrongTimelineError
 
     if smoke:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from pequod_bench.clients import Settings, WrongAnswerError, run
-from pequod_bench.loops import loop_factory
+from pequod_bench.process import loop_factory
 from pequod_bench.progress import QUIET
 from typer.testing import CliRunner
 

@@ -13,7 +13,7 @@ import pytest
 from pequod_bench import scale
 from pequod_bench.collector import Pauses, kept
 from pequod_bench.progress import QUIET
-from pequod_bench.scale_plot import draw
+from pequod_bench.scale import draw
 from pequod_bench.scale_point import Point, ScaleError, Size, WrongTimelineError, measure
 from typer.testing import CliRunner
 

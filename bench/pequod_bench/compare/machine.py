@@ -1,4 +1,11 @@
-"""Where, with what, and from which sources something was measured."""
+"""Where, with what, and from which sources something was measured; and which processors server and client run on.
+
+    core 0      client
+    core 1 ...  server      neither is moved, and neither takes the other's place
+
+Only a server whose work one thread does gets its own; PostgreSQL, which has several processes, is left to the
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,3 +69,44 @@ def this_commit() -> str:
 def this_command() -> str:
     """Return the command line, to be typed again."""
     return " ".join(["pequod", *sys.argv[1:]])
+
+
+def can_pin() -> bool:
+    """Tell whether processes can be kept on cores here, and whether there are two."""
+    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Let the processes started in the block run on all cores but the first.
+
+    Requires:
+        `can_pin`.
+    """
+    cores = os.sched_getaffinity(0)
+    # A process takes over the cores of the thread that starts it, and all its threads do.
+    os.sched_setaffinity(0, cores - {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def on_first_core() -> Iterator[None]:
+    """Keep this process with all its threads on the first core.
+
+    Requires:
+        `can_pin`.
+    """
+    cores = os.sched_getaffinity(0)
+    _place({min(cores)})
+    try:
+        yield
+    finally:
+        _place(cores)
+
+
+def _place(cores: set[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores)

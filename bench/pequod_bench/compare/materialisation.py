@@ -1,4 +1,6 @@
-"""Figure 8: no, full and dynamic materialisation of timelines, over the share of users who are active.
+"""Ways to keep timelines in Pequod, on the same Twip.
+
+Figure 8: no, full and dynamic materialisation of timelines, over the share of users who are active.
 
 Checks and posts alone (paper §5.3): 0.55 posts for each user of the graph, by followers as ever, and at p percent
 active users p checks for each post, spread evenly over these users. So each active user checks 55 times, whatever p.
@@ -6,6 +8,11 @@ active users p checks for each post, spread evenly over these users. So each act
 - none: the join is computed on each read (pull).
 - full: everybody's timeline is materialised before the clock starts.
 - dynamic: a timeline is materialised when its user first checks.
+
+Maintenance (paper §3.4): push, pull, and snapshots, which are given out for some time, whatever happens meanwhile.
+
+Celebrities (§2.3): posts of the users with the most followers go into one table, in the order of time, instead of into
+all their followers' timelines, and each read picks from it what the reader follows.
 """
 
 from __future__ import annotations
@@ -29,6 +36,31 @@ STRATEGIES: Final = (
         "full", "full materialisation", "Every timeline is read before the clock starts.", Timelines(is_whole=True)
     ),
     PequodSystem("dynamic", "dynamic materialisation", "A push join, as it is.", Timelines()),
+)
+
+SNAPSHOT_S: Final = 0.5
+#: Of the users, those with the most followers.
+CELEBRITY_PART: Final = 0.01
+
+MAINTENANCE: Final = (
+    PequodSystem("push", "push", "Kept fresh by every change.", Timelines(keys.PUSH_JOIN)),
+    PequodSystem("pull", "pull", "Computed on each read.", Timelines(keys.PULL_JOIN)),
+    PequodSystem(
+        "snapshot",
+        f"snapshot {SNAPSHOT_S}",
+        f"Given out as it was up to {SNAPSHOT_S} s ago; a post that comes too late for the check that passes its place "
+        "is missing from the rows of all checks.",
+        Timelines(keys.PUSH_JOIN.replace("= check", f"= snapshot {SNAPSHOT_S} check"), stale_s_max=2 * SNAPSHOT_S),
+    ),
+)
+CELEBRITIES: Final = (
+    PequodSystem("everyone", "everyone alike", "All posts go into all timelines.", Timelines()),
+    PequodSystem(
+        "celebrities",
+        "celebrities apart",
+        f"Posts of the {CELEBRITY_PART:.0%} with the most followers are picked on each read.",
+        Timelines(keys.CELEBRITY_JOINS, celebrity_part=CELEBRITY_PART),
+    ),
 )
 
 

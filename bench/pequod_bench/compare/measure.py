@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from pequod_bench.commands import timeline_scans
-from pequod_bench.compare.placement import can_pin, on_first_core, pinned
+from pequod_bench.compare.machine import can_pin, on_first_core, pinned
 from pequod_bench.compare.server import tree_usage
 from pequod_bench.compare.system import Client, Server, Session, System, Workload
+from pequod_bench.process import loop_factory
 from pequod_bench.recompute import Posts
 from pequod_bench.stream import make_stream
 from pequod_bench.twip import SCAN_BATCH, Stopwatch, resting_collector
@@ -57,12 +58,7 @@ def client_loop() -> asyncio.Runner:
 
     It is uvloop's where that is installed, which helps every client.
     """
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    with suppress(ImportError):
-        import uvloop  # noqa: PLC0415 -- optional
-
-        factory = uvloop.new_event_loop
-    return asyncio.Runner(loop_factory=factory)
+    return asyncio.Runner(loop_factory=loop_factory())
 
 
 @cache

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Literal, TypeVar
 
 from pequod.errors import PequodError
-from pequod_bench.compare import freshness, materialisation, newp, openloop, variants, ycsb
+from pequod_bench.compare import freshness, materialisation, newp, openloop, ycsb
 from pequod_bench.compare.comparison import Comparison, Line, Point, StoreResults, SystemResult
 from pequod_bench.compare.machine import this_command, this_commit, this_machine
 from pequod_bench.compare.measure import Outcome, client_loop, run_twip
@@ -194,7 +194,7 @@ def _maintenance(settings: Settings, here: Here, trials: Trials, found: Comparis
     scale = settings.scale
     stream = make_stream(settings.graph, scale.variant_users, scale.variant_ticks, settings.seed)
     found.sizes["maintenance"] = f"{stream.graph.user_count:,} users, {stream.tick_count:,} operations"
-    systems = [(system, "") for system in variants.MAINTENANCE]
+    systems = [(system, "") for system in materialisation.MAINTENANCE]
     workload = Workload(stream, settings.tweet_bytes)
     found.maintenance = _systems("maintenance", systems, workload, scale.curve_repetitions, trials)
 
@@ -208,7 +208,7 @@ def _celebrity(settings: Settings, here: Here, trials: Trials, found: Comparison
         f"{stream.graph.user_count:,} users ({stream.graph.name}), {stream.first_tick:,} posts before the start, "
         f"{stream.tick_count:,} operations"
     )
-    systems = [(system, "") for system in variants.CELEBRITIES]
+    systems = [(system, "") for system in materialisation.CELEBRITIES]
     workload = Workload(stream, settings.tweet_bytes)
     found.celebrities = _systems("celebrity", systems, workload, scale.curve_repetitions, trials)
 
