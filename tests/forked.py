@@ -20,9 +20,18 @@ from typing import Final
 _SERVING: Final = re.compile(r"pequod serving on (\S+)\n")
 _END_S_MAX: Final = 20.0
 
-_FORKS: Final = get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    [__name__, "pequod.cli.serve", "pequod_server.app", "pequod_server.settings", "pequod_server.metrics", "uvloop"]
+#: Forks processes that have imported what servers and clients of tests need.
+FORKS: Final = get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        __name__,
+        "pequod.cli.serve",
+        "pequod_server.app",
+        "pequod_server.metrics",
+        "pequod_server.settings",
+        "tests.soak.heavy",
+        "uvloop",
+    ]
 )
 
 
@@ -30,8 +39,8 @@ class ForkedServer:
     """`pequod serve` with the flags of a test, and with its variables and folder; it listens once this is made."""
 
     def __init__(self, *flags: str) -> None:
-        heard, says = _FORKS.Pipe(duplex=False)
-        process = _FORKS.Process(target=_serve, args=(says, flags, dict(os.environ), os.getcwd()), daemon=True)  # noqa: PTH109 -- goes to another process
+        heard, says = FORKS.Pipe(duplex=False)
+        process = FORKS.Process(target=_serve, args=(says, flags, dict(os.environ), os.getcwd()), daemon=True)  # noqa: PTH109 -- goes to another process
         process.start()
         says.close()
         self._process = process

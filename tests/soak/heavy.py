@@ -6,12 +6,11 @@ It makes calls of bytes with plain gRPC, and prints how many ended with which co
 import argparse
 import asyncio
 import json
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from hashlib import sha256
@@ -22,6 +21,7 @@ import grpc
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import PUT, SCAN
 
+from tests.forked import FORKS
 from tests.soak.unfinished import Unfinished
 
 MIB: Final = 1 << 20
@@ -229,31 +229,39 @@ LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
 
 async def in_a_process(target: str, trick: str, count: int) -> dict[str, int]:
     """Play a trick in a process of its own, and return the codes."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, target, trick, "--count", str(count), stdout=asyncio.subprocess.PIPE
-    )
-    said, _ = await process.communicate()
-    codes: dict[str, int] = json.loads(said)
-    return codes
+    with ProcessPoolExecutor(1, FORKS) as processes:
+        return await asyncio.get_running_loop().run_in_executor(processes, played, target, trick, count)
+
+
+def _tricks() -> dict[str, Callable[[str, int], Counter[str]]]:
+    return {
+        **{name: partial(_codes_of, trick) for name, trick in (REFUSED | REFUSED_BY_ACCESS).items()},
+        **{name: partial(_codes_at_once, trick) for name, (trick, _) in LARGE.items()},
+        **{name: play for name, (play, _) in LEFT.items()},
+    }
+
+
+def _codes_of(trick: Trick, target: str, count: int) -> Counter[str]:
+    return codes_of(target, trick, count)
+
+
+def _codes_at_once(trick: Trick, target: str, count: int) -> Counter[str]:
+    return codes_of(target, trick, count, count)
+
+
+def played(target: str, trick: str, count: int) -> dict[str, int]:
+    """Play a trick in this process, and return how many calls ended with which code."""
+    return dict(_tricks()[trick](target, count))
 
 
 def main() -> None:
     """Play a trick and print the codes."""
-    tricks: dict[str, Callable[[str, int], Counter[str]]] = {
-        name: partial(lambda trick, target, count: codes_of(target, trick, count), trick)
-        for name, trick in (REFUSED | REFUSED_BY_ACCESS).items()
-    }
-    tricks |= {
-        name: partial(lambda trick, target, count: codes_of(target, trick, count, count), trick)
-        for name, (trick, _) in LARGE.items()
-    }
-    tricks |= {name: play for name, (play, _) in LEFT.items()}
     parser = argparse.ArgumentParser(prog="python -m tests.soak.heavy", description="A client that sends too much.")
     parser.add_argument("target", help="host and port of the server")
-    parser.add_argument("trick", choices=tricks)
+    parser.add_argument("trick", choices=_tricks())
     parser.add_argument("--count", type=int, default=100, help="calls (100)")
     options = parser.parse_args()
-    print(json.dumps(tricks[options.trick](options.target, options.count)))
+    print(json.dumps(played(options.target, options.trick, options.count)))
 
 
 if __name__ == "__main__":
