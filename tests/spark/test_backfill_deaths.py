@@ -247,9 +247,7 @@ def test_whatever_dies_all_reads_are_exact(server: ServerProcess, driver: Driver
 def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """Return the Python processes in which a driver's tasks run, the daemon that forks them left out."""
     pythons = [
-        child
-        for child in psutil.Process(process.pid).children(recursive=True)
-        if "pyspark.daemon" in _command(child) or "pyspark/daemon" in _command(child)
+        child for child in psutil.Process(process.pid).children(recursive=True) if "spark.daemon" in _command(child)
     ]
     return [child for child in pythons if child.ppid() in {other.pid for other in pythons}]
 
