@@ -1,1 +1,1 @@
-"""Workloads that measure Pequod, and the models that tell whether what it answered is right."""
+"""Workloads that measure Pequod, and models that compute what it must answer."""

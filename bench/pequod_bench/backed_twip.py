@@ -71,7 +71,7 @@ value = "active"
 _POST: Final = 'INSERT INTO p (poster, "time", tweet) VALUES ($1, $2, $3)'
 _FOLLOW: Final = "INSERT INTO s (\"user\", poster, active) VALUES ($1, $2, '1')"
 _UNFOLLOW: Final = 'DELETE FROM s WHERE "user" = $1 AND poster = $2'
-#: One write in so many is a subscription that comes or goes.
+#: One write of these many is a subscription that comes or goes.
 _SUBSCRIBE_EVERY: Final = 10
 _TWEET_BYTES: Final = 140
 _CATCH_UP_S: Final = 60.0
@@ -115,7 +115,7 @@ class Report:
     """A whole run."""
 
     settings: Settings
-    #: What the same writers reach with nobody behind the database.
+    #: What the same writers reach without a server.
     alone_posts_per_s: float
     alone_writes_per_s: float
     feeds: tuple[FeedReport, ...]
@@ -212,7 +212,7 @@ class _Database:
 
 
 def run(settings: Settings, bars: ProgressBars) -> Report:
-    """Run everything on a cluster of its own.
+    """Run everything on a fresh cluster.
 
     Raises:
         ServerStartError: PostgreSQL or the server does not start.
@@ -276,7 +276,7 @@ async def _uninstall(dsn: str) -> None:
 
 async def _measure(database: _Database, settings: Settings, feed: Feed, target: str) -> FeedReport:
     async with AsyncClient(target, timeout_s=_CATCH_UP_S) as client, _watching(client) as visible_s:
-        # Everybody has a timeline before the clock starts.
+        # Every user has a timeline before the clock starts.
         for user in range(settings.users):
             await client.count(timeline_first(user, 0), timeline_last(user))
         began = time.monotonic()

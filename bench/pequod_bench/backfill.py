@@ -1,12 +1,12 @@
 """The benchmark of backfills: how fast Spark materialises timelines, and what a server gains that is filled with them.
 
-    Spark alone    subscriptions and posts, from Parquet, to sorted timeline rows that nobody takes
-    warm           a server, filled by `pequod_spark.backfill` while somebody writes: first checks of some users
+    Spark alone    subscriptions and posts, from Parquet, to sorted timeline rows, which are then dropped
+    warm           a server, filled by `pequod_spark.backfill` while a client writes: first checks of some users
     exact          after the writes, its timelines are what it computes anew, all or 2,000 of them
     cold           the same server without any timeline: the same checks, computed when they are asked for
 
 Spark is warm when it is timed: it has done the same with a hundredth of the posts. A check asks for what was posted
-lately, as when somebody logs in; who checks does not change subscriptions during the backfill. Checks go in batches, so
+lately, as at a login; the users who check do not change subscriptions during the backfill. Checks go in batches, so
 that the time of a round trip, which is the same warm and cold, does not hide what the server does.
 """
 
@@ -45,7 +45,7 @@ from pequod_bench import keys
 from pequod_bench.process import started_server, usage
 
 TWEET_BYTES: Final = 140
-#: Users whose first checks are timed, in batches of so many.
+#: Users whose first checks are timed, and checks in a batch.
 CHECKED: Final = 5_000
 CHECKS: Final = 250
 #: Writes in a batch at most: enough to catch up where the server is busy, few enough not to make it so.
@@ -54,7 +54,7 @@ WRITES: Final = 250
 BATCH: Final = 50
 #: Timelines that are compared in the end.
 COMPARED: Final = 2_000
-#: Of so many posts one is there when Spark warms up.
+#: One of these many posts is there when Spark warms up.
 WARM_UP: Final = 100
 #: Rows that a check returns on average, as many as a login of Twip does.
 ROWS_PER_CHECK: Final = 5
@@ -208,7 +208,7 @@ def measure(spark: SparkSession, size: Size) -> Figures:
 
 
 def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
-    """Compute and sort all timelines, and give them to nobody; return their number and the seconds."""
+    """Compute and sort all timelines, and drop them; return their number and the seconds."""
     (timeline,) = parse(keys.PUSH_JOIN)
     first, last = keys.TIMELINES
     started = time.perf_counter()

@@ -41,7 +41,7 @@ from pequod_bench.twip import Stopwatch
 Call = Literal["get", "put", "scan"]
 CALLS: Final[tuple[Call, ...]] = ("get", "put", "scan")
 
-#: Timelines, all of one poster with so many posts; as many different arguments has each call.
+#: The number of timelines, all of one poster, and of the arguments of each call; and the posts in a timeline.
 _USERS: Final = 1_000
 _POSTER: Final = 1
 _POSTS: Final = 3
@@ -74,7 +74,7 @@ class Form:
     name: str
     #: Operations that wait together.
     at_once: int
-    #: Carries out so many operations, a multiple of ``at_once``.
+    #: Carries out a number of operations, which is a multiple of ``at_once``.
     work: Callable[[int], None]
 
     def sample(self, settings: Settings, pid: int | None) -> Sample:

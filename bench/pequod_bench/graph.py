@@ -45,7 +45,7 @@ class Graph:
     Invariants:
         1. ``users`` and ``posters`` are of one length, every entry in ``[0, user_count)``.
         2. Rows are sorted by user, then by poster, and no row stands twice.
-        3. Nobody follows themselves.
+        3. No user follows themselves.
     """
 
     #: Where the graph comes from, as the report names it.
@@ -75,7 +75,7 @@ def synthetic(user_count: int, rng: np.random.Generator) -> Graph:
     """Make the graph of the original benchmark: 20 to 200 follows each, a few users followed by very many.
 
     A user's chance to be followed is ``10 + M*x`` with ``x = ((i+1)/n)^8`` shuffled over the users and
-    ``M = floor(100 / mean(x))``. With fewer than 400 users nobody follows more than half of them, since
+    ``M = floor(100 / mean(x))``. With fewer than 400 users no user follows more than half of them, since
     200 distinct others cannot be had; from 400 users on the model is exact.
 
     Source:

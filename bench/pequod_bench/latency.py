@@ -55,7 +55,7 @@ class LatencyHistogram:
         return count
 
     def percentile_ms(self, percent: float) -> float:
-        """Return what so many percent of the latencies are not above."""
+        """Return the latency that ``percent`` percent of all latencies do not exceed."""
         us: int = self._histogram.get_value_at_percentile(percent)
         return us / 1000
 

@@ -1,4 +1,4 @@
-"""Micro benchmarks of the engine alone: a row for each operation that it has a way of its own for.
+"""Micro benchmarks of the engine alone: a row for each operation for which it has a special way.
 
 Comments of the engine cite these rows by their names.
 """

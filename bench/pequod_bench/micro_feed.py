@@ -57,7 +57,7 @@ def _row(number: int) -> bytes:
 
 
 def drop_rows(scale: Scale) -> Samples:
-    """Take in rows of four columns that nobody has loaded."""
+    """Take in rows of four columns in ranges that are not loaded."""
     engine = Engine(backed=[b"p"])
     for number in range(scale.of(_RANGES)):
         engine.load(b"p|l%d|" % number, b"p|l%d}" % number, [])
@@ -80,4 +80,4 @@ def drop_rows(scale: Scale) -> Samples:
         yield _RUN, clock() - start
 
 
-FEED: Final = (Workload("feed, dropped", "a row of a commit that nobody has loaded", drop_rows),)
+FEED: Final = (Workload("feed, dropped", "a row of a commit, not loaded", drop_rows),)

@@ -21,7 +21,7 @@ from pequod.engine import Engine
 from pequod_bench import keys
 from pequod_bench.micro_frame import Samples, Scale, Workload, clock
 
-#: Timelines, all of one poster with so many posts.
+#: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
 _POSTS: Final = 20
 _TWEET: Final = b"v" * 66

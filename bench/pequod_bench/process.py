@@ -66,7 +66,7 @@ def stand_back(pid: int) -> None:
     """
     process = psutil.Process(pid)
     if psutil.LINUX:
-        # There each thread has a priority of its own, and hands it to the threads and processes that it starts.
+        # On Linux each thread has its own priority, and the threads and processes that it starts inherit it.
         for thread in process.threads():
             with suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, thread.id, NICE)

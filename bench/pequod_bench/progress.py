@@ -45,7 +45,7 @@ class ProgressBars:
 
     @contextmanager
     def working(self, title: str) -> Iterator[None]:
-        """Show that something is done whose steps nobody counts."""
+        """Show that something is done that has no steps to count."""
         if not self._console.is_terminal:
             yield
             return

@@ -74,7 +74,7 @@ def check_rows(stream: Stream, posts: Posts) -> Iterator[tuple[int, Rows]]:
 
 
 def grouped(keys: Ids, members: Ids) -> defaultdict[int, set[int]]:
-    """Return the set of members that stand beside each key."""
+    """Return for each key the set of its members."""
     sets: defaultdict[int, set[int]] = defaultdict(set)
     for key, member in zip(keys.tolist(), members.tolist(), strict=True):
         sets[key].add(member)

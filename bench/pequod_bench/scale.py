@@ -1,6 +1,6 @@
 """How costs grow with the size of what is kept: the same operations in engines of many sizes.
 
-Each point is measured in a process of its own, one after the other, so that memory is clean. As a picture there is one
+Each point is measured in its own process, one after the other, so that memory is clean. As a picture there is one
 panel for each figure, and one line for each number of entries.
 """
 

@@ -4,7 +4,7 @@
     entries   timeline entries of all users: half of them computed at first checks, half come by fan-out
     probes    the same few operations at every size, on users drawn from all of them, so that only the size differs
 
-Times are CPU times, medians of five rounds. Memory is that of the process, so a point needs one of its own.
+Times are CPU times, medians of five rounds. Memory is that of the process, so each point needs its own process.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def measure(size: Size) -> Point:
     """Build an engine of this size and measure it.
 
     Requires:
-        A process of its own.
+        A fresh process.
 
     Raises:
         ScaleError: The size cannot be made.

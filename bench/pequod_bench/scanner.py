@@ -1,4 +1,4 @@
-"""A client that does nothing but scan a large range, in a process of its own so that it steals nobody's event loop.
+"""A client that does nothing but scan a large range, in another process so that it takes no time of this event loop.
 
     python -m pequod_bench.scanner HOST:PORT FIRST LAST scan_iter|scan
 
@@ -25,7 +25,7 @@ from pequod.client import AsyncClient
 from pequod.errors import PequodError
 from pequod_bench.process import NICE, said_so_far
 
-#: How to read: a stream of chunks of its own, or one command of a batch that is continued until it is whole.
+#: How to read: as a stream of chunks, or one command of a batch that is continued until it is whole.
 Way = Literal["scan_iter", "scan"]
 
 #: A whole scan is one call to the client.
@@ -53,7 +53,7 @@ class Scanner:
         self._complained = complained
 
     def has_begun(self) -> bool:
-        """Tell whether the first scan is under way.
+        """Return whether the first scan is under way.
 
         Raises:
             ScannerError: It ended.

@@ -40,7 +40,7 @@ Shape = Literal["table", "groups", "timelines"]
 #: Timelines that are checked, all of one poster.
 _USERS: Final = 1_000
 _POSTER: Final = 1
-#: Posts there before the clock starts; each check reads the latest so many.
+#: Posts that are there before the clock starts, and the latest posts that each check reads.
 _POSTS: Final = 20
 _CHECK_ROWS: Final = 3
 #: For each post.

@@ -9,8 +9,8 @@ One row is one tick of the clock; what a column holds depends on the kind:
     3       LOGOUT     17        0          17's next check will be a full one
 
 The model (paper §5.1 and the published benchmark): of all users 70 % are active, and these check in turn. A
-check by somebody who is logged out logs them in and reads their last 100,000 ticks; every other check reads
-what came since the same user's previous check. A logout takes whoever is logged in longest and sends nothing
+check by a user who is logged out logs the user in and reads the last 100,000 ticks; every other check reads
+what came since the same user's previous check. A logout takes the user who has been logged in longest and sends nothing
 to the server.
 """
 
@@ -138,7 +138,7 @@ def _draw_operations(
 def _take_turns(kinds: NDArray[np.int8], users: Ids, details: Ids, active: Ids, first_tick: int) -> int:
     """Fill in the checks and logouts, in place, and return how many logins there were.
 
-    A logout while nobody is logged in becomes a check.
+    A logout while no user is logged in becomes a check.
     """
     turns = active.tolist()
     turn = login_count = 0

@@ -32,7 +32,7 @@ class Same:
 class Differs:
     """Something is not as it must be."""
 
-    #: Where, and what stands there instead.
+    #: Where it differs, and what is there instead.
     reason: str
 
 

@@ -116,7 +116,7 @@ async def execute_all(client: AsyncClient, batches: Iterable[Batch], window: int
         while waiting:
             await take()
     finally:
-        # After an error or Ctrl-C nobody is left to take what is still under way.
+        # After an error or Ctrl-C no code takes the batches that are still under way.
         for future in waiting:
             future.cancel()
     return replies

@@ -4,7 +4,7 @@
     follow:  write the subscription, read the poster's posts ... then copy them into the timeline
     check:   read the timeline
 
-What stands after the dots needs a reply, so it goes into a message some messages later; nobody waits for it:
+What follows the dots needs a reply, so it goes into a message some messages later, and no call waits for it:
 
     message 0     check follow publish check ...
     message 1     check check publish ...
@@ -112,7 +112,7 @@ class ManagedSession(Generic[Post]):
         """Carry out all operations; ``WINDOW`` messages of ``BATCH`` operations are under way at once.
 
         Every message is carried out in the order of its sending, a subscription is written before posts are read and a
-        post before followers are. So each post reaches each follower, whoever comes first.
+        post before followers are. So each post reaches each follower, whichever comes first.
         """
         stream = self._workload.stream
         receivers = self._receivers

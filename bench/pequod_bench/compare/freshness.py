@@ -85,7 +85,7 @@ def make_posts(user_count: int, post_count: int, seed: int) -> Posts:
 
 
 def run(system: System, posts: Posts, loop: asyncio.Runner, *, pin: bool) -> Freshness:
-    """Measure a system; watches have a server of their own, since telling costs server and client some time."""
+    """Measure a system; watches are measured on another server, since events cost server and client some time."""
     with started(system, pin=pin) as server:
         visible_s, first_check_part, difference = loop.run(within(RUN_S_MAX, _visible(system, server, posts)))
     told_s: list[float] | None = None

@@ -72,7 +72,7 @@ def this_command() -> str:
 
 
 def can_pin() -> bool:
-    """Tell whether processes can be kept on cores here, and whether there are two."""
+    """Return whether processes can be kept on cores here, and there are at least two cores."""
     return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
 
 

@@ -6,7 +6,7 @@ Checks and posts alone (paper §5.3): 0.55 posts for each user of the graph, by 
 active users p checks for each post, spread evenly over these users. So each active user checks 55 times, whatever p.
 
 - none: the join is computed on each read (pull).
-- full: everybody's timeline is materialised before the clock starts.
+- full: every user's timeline is materialised before the clock starts.
 - dynamic: a timeline is materialised when its user first checks.
 
 Maintenance (paper §3.4): push, pull, and snapshots, which are given out for some time, whatever happens meanwhile.

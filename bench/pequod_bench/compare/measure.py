@@ -88,7 +88,7 @@ async def within(seconds: float, work: Awaitable[Result]) -> Result:
 
 @contextmanager
 def started(system: System, *, pin: bool = False) -> Iterator[Server]:
-    """Start a server in a directory of its own; ``pin`` gives it and this process cores of their own, if it can."""
+    """Start a server in its own directory; ``pin`` keeps it and this process on different cores, where that works."""
     has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
     folder = _MEMORY if has_room else None
     with ExitStack() as stack:

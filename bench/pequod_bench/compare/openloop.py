@@ -39,7 +39,7 @@ class AtRate:
     done_per_s: float
     checks: Latencies
     posts: Latencies
-    #: Percents of the checks, and the ms that so many were done in.
+    #: Percents of the checks, and the ms within which that part of them was done.
     check_curve: list[tuple[float, float]]
 
 

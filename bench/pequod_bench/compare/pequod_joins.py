@@ -28,7 +28,7 @@ class Timelines:
     is_whole: bool = False
     #: The part of the users, by followers, whose posts go under cp| instead of p|.
     celebrity_part: float = 0.0
-    #: After so many seconds timelines show everything that was written before.
+    #: Seconds after which timelines show everything that was written before.
     stale_s_max: float = 0.0
 
 

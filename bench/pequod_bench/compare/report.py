@@ -150,7 +150,7 @@ def figures_text(comparison: Comparison) -> str:
 
 
 def rewrite(file: Path, comparison: Comparison) -> None:
-    """Put the figures between the marks of a file, in place of what stands there.
+    """Put the figures between the marks of a file, in place of what is there.
 
     Raises:
         UnmarkedError: It does not have both marks, each once and in their order.

@@ -35,7 +35,7 @@ def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Pr
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens at."""
+    """Return a port of the loopback at which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -47,7 +47,7 @@ class Settings:
     #: Who gets posts in figure 7 where no join keeps timelines.
     delivery: Delivery = "followers"
     seed: int = 1
-    #: Servers and the client get cores of their own, where that can be done.
+    #: Servers and the client run on different cores, where that can be done.
     pin: bool = False
 
 

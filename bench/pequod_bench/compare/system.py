@@ -138,11 +138,11 @@ class System(Protocol):
 
     @property
     def is_pinnable(self) -> bool:
-        """Whether one thread does the server's work, so that a core of its own is enough."""
+        """Whether one thread does the server's work, so that one core is enough for it."""
 
     @property
     def stale_s_max(self) -> float:
-        """After so many seconds every timeline shows what was written before."""
+        """Seconds after which every timeline shows what was written before."""
 
     def find(self) -> Presence:
         """Look whether it can be run here."""
