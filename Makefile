@@ -60,7 +60,6 @@ check: $(INSTALLED) proto-check interface-check ## format, lint, types, import c
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy docs/site.py
-	$(BIN)/mypy scripts/interface.py
 	$(BIN)/lint-imports
 
 format: $(INSTALLED) ## format the code and mend what the linter can
@@ -78,10 +77,10 @@ proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .p
 	done
 
 interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
-	$(BIN)/python scripts/interface.py
+	$(BIN)/python pequod/interface/generate.py
 
 interface-check: $(INSTALLED) ## see that the committed calls are what the asynchronous ones give
-	$(BIN)/python scripts/interface.py --check
+	$(BIN)/python pequod/interface/generate.py --check
 
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
 	$(BIN)/python -m pytest tests/engine tests/grammar tests/regress --cov --cov-report=term-missing

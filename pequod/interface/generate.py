@@ -1,7 +1,7 @@
 """Generate the synchronous calls from the asynchronous ones.
 
-    python scripts/interface.py            write the files
-    python scripts/interface.py --check    fail if a committed file is another
+    python pequod/interface/generate.py            write the files
+    python pequod/interface/generate.py --check    fail if a committed file is another
 
     async def get(self, key):                            def get(self, key):
         ...                                         ->       return self._wait(self._calls.get(key))
@@ -9,7 +9,8 @@
         async for rows in self._chunks(first):      ->       for rows in self._iterate(self._calls._chunks(first)):
 
 An iterator keeps its body, so that threads meet once a chunk and not once a row. Signatures and docstrings stay. The
-result is committed, so that editors, type checkers and readers see plain code.
+result is committed, so that editors, type checkers and readers see plain code. It runs by its path, since the package
+around it cannot be imported while a generated file is broken.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 RUFF: Final = Path(sys.executable).with_name("ruff")
 #: The module that defines a class, and the one that is generated from it.
 MODULES: Final = {
