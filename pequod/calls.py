@@ -1,4 +1,4 @@
-"""What calls take and give, with a server or without: keys and values, ranges, pages, installed joins.
+"""The values that calls take and return, with a server or without: keys, values, ranges, pages, installed joins.
 
 Nothing here knows of gRPC: `pequod.open` does without it.
 """
@@ -16,15 +16,15 @@ from pequod.engine.shown.statistics import Statistics
 from pequod.errors import PequodError
 from pequod.language.ranges import Range, within
 
-#: What calls take as keys and values; text goes as UTF-8.
+#: Keys and values as arguments; text is encoded as UTF-8.
 Data = bytes | str
-#: What calls take as rows; as columns if there are many.
+#: Rows as arguments; as columns if there are many.
 Writes = Rows | Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Data, Data]]
 Row = tuple[bytes, bytes]
-#: What a command gives: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
+#: The result of a command: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count; or the error of a command that failed.
 Result = Rows | bytes | bool | int | PequodError | None
-#: The largest limit that the wire can say; no store holds so many rows.
+#: The largest limit on the wire; no store holds as many rows.
 _LIMIT_MAX: Final = (1 << 64) - 1
 
 
@@ -36,25 +36,25 @@ class Join:
     name: str
     #: The declaration in canonical form.
     text: str
-    #: What is accepted but may surprise.
+    #: What the server accepted but may surprise the author.
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BackingStatistics:
-    """How the database behind a server is, and what was asked of it since the start."""
+    """The state of the database behind a server, and the counts of its use since the start."""
 
     #: write-around or write-through.
     mode: str
     #: Of the feed of changes: starting, ok, down or closed.
     state: str
-    #: What is wrong with the feed, or was last; empty if nothing ever was.
+    #: The present or last error of the feed; empty if there was none.
     error: str
-    #: How far the feed has come, in the database's own unit; None before the first time.
+    #: The position of the feed, in the database's own unit; None before the first.
     position: int | None
-    #: What the database has beyond that; None if it is not known.
+    #: How far the database is beyond that; None if it is not known.
     lag: int | None
-    #: How long ago the feed was last known to have told everything; None before the first time.
+    #: The time since the feed was last known to be complete; None before the first time.
     age_s: float | None
     #: Ranges that are loaded now.
     loaded_ranges: int
@@ -64,7 +64,7 @@ class BackingStatistics:
     flights: int
     ranges: int
     rows: int
-    #: Changes that the feed told, and those of them in loaded ranges.
+    #: Changes that the feed delivered, and those of them in loaded ranges.
     changes: int
     changes_applied: int
     writes: int
@@ -74,18 +74,18 @@ class BackingStatistics:
 class ServerStatistics(Statistics):
     """Everything of one server."""
 
-    #: None where no database is behind it.
+    #: None if there is no database behind the server.
     backing: BackingStatistics | None
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSnapshot:
-    """What a server wrote into its file."""
+    """The result of saving a snapshot."""
 
-    #: On the server.
+    #: The path of the file on the server.
     path: str
     keys: int
-    #: Ranges of the database that are loaded, and how many of the keys are in them.
+    #: Loaded ranges of the database, and how many of the keys are in them.
     ranges: int
     backed_keys: int
     file_bytes: int
@@ -93,7 +93,7 @@ class SavedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSnapshot:
-    """What a server took from its file."""
+    """The result of restoring a snapshot."""
 
     path: str
     keys: int
@@ -103,15 +103,15 @@ class RestoredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows of a range, and where to go on."""
+    """Some rows of a range, and the place of the next ones."""
 
     rows: list[Row]
-    #: Where the next page begins, for `scan_page`; None after the last row of the range.
+    #: The first key of the next page, for `scan_page`; None after the last row of the range.
     resume_key: bytes | None
 
 
 class RangeRead(NamedTuple):
-    """What a call reads of a range."""
+    """The range and the limit of a read, as a call takes them."""
 
     first: bytes
     last: bytes | None
@@ -120,22 +120,22 @@ class RangeRead(NamedTuple):
     keys_only: bool
 
     def resumed(self, resume_key: bytes) -> RangeRead:
-        """Return what is left of it at the resume key of a page."""
+        """Return the rest of the read, from the resume key of a page on."""
         return self._replace(last=resume_key) if self.reverse else self._replace(first=resume_key)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillStatus:
-    """A backfill and how far it is."""
+    """A backfill and its progress."""
 
     #: Random.
     id: int
     join: str
     first: bytes
     last: bytes
-    #: How many slots of the output the reads fix that this is for.
+    #: The number of the output's slots that a context fixes.
     level: int
-    #: What is loaded follows from the sources as they were then.
+    #: The loaded rows follow from the sources as they were at this revision.
     revision: int
     #: The ranges of source keys that can contribute, in the order of the join's sources.
     sources: tuple[Range, ...]
@@ -143,31 +143,31 @@ class BackfillStatus:
     rows_loaded: int
     #: Pieces that were materialised before they came.
     pieces_skipped: int
-    #: Source keys that changed since the revision, and what remembering them takes.
+    #: Source keys that changed since the revision, and the memory for their old values.
     record_keys: int
     record_bytes: int
-    #: What its driver said last: what it is doing, and about how many rows there will be; 0 if it does not know.
+    #: What its driver reported last: its present step, and the approximate number of rows; 0 if it does not know.
     stage: str
     rows_expected: int
     #: Seconds since it began, or that it took if it has ended.
     age_s: float
-    #: Seconds until it ends unless its driver is heard of.
+    #: Seconds until it ends unless its driver renews it.
     lease_s: float
-    #: Why it ended; empty while it goes on.
+    #: The reason for its end; empty while it runs.
     ended: str
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """What happened in a watched range up to a revision."""
+    """The changes of a watched range up to a revision."""
 
-    #: The range is as of this revision of the server once the event is taken in.
+    #: With this event's changes, the range is as of this revision of the server.
     revision: int
     #: In the order in which they happened.
     changes: list[Change]
-    #: In the first event only, and if asked for: the rows of the range at its revision.
+    #: In the first event only, and if asked for: the rows of the range at the event's revision.
     rows: Rows | None = None
-    #: Revisions of servers with other numbers do not compare.
+    #: Revisions of servers with other ids cannot be compared.
     server_id: int = field(default=0, compare=False)
 
 
@@ -181,7 +181,7 @@ def to_bytes(data: Data) -> bytes:
 
 
 def to_limit(limit: int | None) -> int | None:
-    """Return a limit as the wire takes it.
+    """Return a limit as the wire has it.
 
     Raises:
         ValueError: It is negative.
@@ -194,7 +194,7 @@ def to_limit(limit: int | None) -> int | None:
 
 
 def to_part_count(count: int) -> int:
-    """Return into how many parts a range is to be cut, as the wire takes it.
+    """Return the number of parts of a range, as the wire has it.
 
     Raises:
         ValueError: It is below 1.
@@ -205,10 +205,10 @@ def to_part_count(count: int) -> int:
 
 
 def to_page_limit(limit: int | None) -> int | None:
-    """Return the limit of a page as the wire takes it.
+    """Return the limit of a page as the wire has it.
 
     Raises:
-        ValueError: It is below 1, so that no page would ever get on.
+        ValueError: It is below 1, so that paging would never end.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit is {limit}; a page has one row at least")
@@ -222,10 +222,10 @@ def to_range(first: Data, last: Data | None, prefix: Data = b"") -> tuple[bytes,
 
 
 def to_doomed_range(first: Data | None, last: Data | None, prefix: Data) -> tuple[bytes, bytes | None]:
-    """Return the range that is to be removed.
+    """Return the range to remove.
 
     Raises:
-        TypeError: Neither ``first`` nor ``prefix`` says where it begins.
+        TypeError: Neither ``first`` nor ``prefix`` gives its beginning.
     """
     if first is None and not prefix:
         raise TypeError("name the range by first or prefix; first is b'' for everything")
@@ -241,7 +241,7 @@ def to_range_read(
     reverse: bool = False,
     keys_only: bool = False,
 ) -> RangeRead:
-    """Return the arguments of a read of a range as the wire and the engine take them."""
+    """Return the arguments of a read of a range as the wire and the engine have them."""
     start, stop = to_range(first, last, prefix)
     return RangeRead(start, stop, to_limit(limit), reverse, keys_only)
 

@@ -2,12 +2,12 @@
 
 columns.py  batches of commands as columns, and replies taken apart
 stream.py   one Execute stream: batches out, replies in
-lane.py     one stream after another: what a broken one leaves is sent again, in order
-retry.py    what may be tried again, and when
-connection.py  the channel, and calls that are tried again
+lane.py     one stream after another: batches that a broken one leaves are sent again, in order
+retry.py    which calls may be repeated, and when
+connection.py  the channel, and calls that are retried
 gathering.py   the commands of one event-loop turn as a batch
 credentials.py  TLS and tokens
-aio.py      AsyncClient: how a server carries out the calls that pequod.interface defines
+aio.py      AsyncClient: the calls of pequod.interface as requests to a server
 watch.py    the changes of a range, over broken connections
 backfills.py  the calls of backfills; sync_backfills.py is generated from it
 background.py  an event loop in a thread

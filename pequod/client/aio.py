@@ -38,7 +38,7 @@ from pequod.errors import PequodError
 from pequod.interface import AsyncCalls
 
 DEFAULT_TARGET = "127.0.0.1:7744"
-#: How long a snapshot may take, if the caller does not say: ten million rows and more.
+#: The timeout of a snapshot, if the caller gives none: enough for ten million rows and more.
 SNAPSHOT_S: Final = 600.0
 
 
@@ -47,14 +47,14 @@ class AsyncClient(AsyncCalls):
 
     Args:
         target: HOST:PORT.
-        timeout_s: How long a call may take, all tries together.
-        retries: How often a call is tried again when the server is not there or goes away, with growing pauses:
-            reads, and writes that certainly were not applied. 0 for never.
-        tls: Use TLS; ``ca`` and ``certificate`` mean it too.
+        timeout_s: How long a call may take, all attempts together.
+        retries: How often a call is tried again when the server is not reachable, with growing pauses: reads, and
+            writes that certainly were not applied. 0 for never.
+        tls: Use TLS; implied by ``ca`` and ``certificate``.
         ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
-        token: Who calls, as `pequod token new` printed it.
-        insecure: Send the token in plain text, not only inside this machine.
+        token: The caller's token, as `pequod token new` printed it.
+        insecure: Allow to send the token in plain text to other machines.
 
     Raises:
         SettingError: A file cannot be read, or the token would be sent in plain text.
@@ -98,7 +98,7 @@ class AsyncClient(AsyncCalls):
 
     @property
     def server_id(self) -> int:
-        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
+        """The id of the server in the latest reply, 0 before the first; of a store in the process a random one."""
         return self._connection.server_id
 
     @property
@@ -108,13 +108,13 @@ class AsyncClient(AsyncCalls):
 
     @property
     def batches_sent(self) -> int:
-        """How many batches were sent."""
+        """The number of batches sent."""
         return self._gathering.batches_sent
 
     def send(self, columns: Columns, deliver: Deliver) -> None:
-        """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
+        """Send a batch; ``deliver`` is called once, with all results or with the error.
 
-        Reads that the server cuts short are continued before. The columns must not change any more.
+        Reads that the server cuts short are continued first. The columns must not change any more.
         """
         self._gathering.send(columns, deliver)
 
@@ -125,7 +125,7 @@ class AsyncClient(AsyncCalls):
     # Calls that only a server has.
 
     async def statistics(self) -> ServerStatistics:
-        """Return counts of what is held and of what was done."""
+        """Return counts of what the server holds and has done."""
         return decode.statistics(await self._unary("Stats", pb.StatsRequest()))
 
     async def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
@@ -138,7 +138,7 @@ class AsyncClient(AsyncCalls):
         reply = await self._unary("RestoreSnapshot", pb.RestoreSnapshotRequest(), timeout_s=timeout_s)
         return RestoredSnapshot(reply.path, reply.key_count, reply.saved_s)
 
-    # How a server carries the calls of `AsyncCalls` out.
+    # The calls of `AsyncCalls` as requests to a server.
 
     async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -216,7 +216,7 @@ class AsyncClient(AsyncCalls):
 
 
 class AsyncBatch(Columns):
-    """Commands that go out as one message; results come in their order.
+    """Commands that are sent as one message; results come in the order of the commands.
 
     Several batches may be under way at once: they run in the order of their sending.
 
@@ -234,13 +234,13 @@ class AsyncBatch(Columns):
         self._client = client
 
     def send(self) -> asyncio.Future[list[Result]]:
-        """Send the batch now; the future gives a result for each command, an exception object where one failed.
+        """Send the batch now; the future gives a result for each command, an exception object for a failed one.
 
-        The batch is empty then and may be filled again.
+        The batch is empty afterwards and may be filled again.
 
         Raises:
-            UnavailableError, DeadlineExceededError: From the future; nothing is known of the batch's writes, unless the
-                error ``is_unapplied``. A batch with writes is only sent again if it certainly was not applied.
+            UnavailableError, DeadlineExceededError: From the future; the fate of the batch's writes is unknown, unless
+                the error ``is_unapplied``. A batch with writes is only sent again if it certainly was not applied.
         """
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
 

@@ -1,8 +1,8 @@
-"""The calls of backfills: what a driver, and those who work for it, ask of a server.
+"""The calls of backfills, for a driver and its tasks.
 
-status = client.backfills.begin("t")                 what is loaded follows from the sources at status.revision
+status = client.backfills.begin("t")                 loaded rows follow from the sources at status.revision
 page = client.backfills.read(status, first, last)    source rows as they were then
-client.backfills.load(request)                       what follows from them
+client.backfills.load(request)                       the rows that follow from them
 client.backfills.end(status, "finished")
 """
 
@@ -19,14 +19,14 @@ from pequod.engine.base.rows import Rows
 
 
 class SourcePage(NamedTuple):
-    """Some source rows as they were, and where the next page begins; None behind the last one."""
+    """Some source rows of the backfill's revision, and the first key of the next page; None after the last one."""
 
     rows: Rows
     resume_key: bytes | None
 
 
 class SourceDigest(NamedTuple):
-    """What some source rows are compared by with a copy."""
+    """The count and checksum by which source rows are compared with a copy."""
 
     row_count: int
     #: Of each row's key, a zero byte and its value.
@@ -34,7 +34,7 @@ class SourceDigest(NamedTuple):
 
 
 class LoadOutcome(NamedTuple):
-    """What became of the pieces of a load."""
+    """The result of loading pieces."""
 
     ranges_loaded: int
     rows_loaded: int
@@ -64,11 +64,11 @@ class AsyncBackfills:
             join: The join's name.
             first: The first key.
             last: The end of the range, None for no end.
-            level: How many slots of the output the reads fix that this is for; None for the server's choice.
-            lease_s: How long it goes on after the last call that concerns it; 0 for the server's choice.
+            level: The number of the output's slots that a context fixes; None for the server's choice.
+            lease_s: How long it continues after the last call that concerns it; 0 for the server's choice.
 
         Raises:
-            UnknownJoinError, NotBackfillableError: There is no such join, or it is none that others can compute.
+            UnknownJoinError, NotBackfillableError: There is no such join, or it cannot be backfilled.
             LimitExceededError: Too many backfills are under way.
         """
         start, stop = to_range(first, last)
@@ -80,7 +80,7 @@ class AsyncBackfills:
         """Return the first source rows of a range as they were when a backfill began.
 
         Raises:
-            BackfillEndedError, UnknownBackfillError: It is over.
+            BackfillEndedError, UnknownBackfillError: The backfill has ended.
         """
         request = pb.ReadBackfillRequest(id=backfill.id, join=backfill.join, first=first, last=last)
         reply = await self._call("ReadBackfill", request)
@@ -100,27 +100,27 @@ class AsyncBackfills:
             request.first = reply.resume_key
 
     async def load(self, request: pb.LoadBackfillRequest) -> LoadOutcome:
-        """Hand in what was computed; what is materialised already is skipped.
+        """Load computed rows; ranges that are materialised already are skipped.
 
         Raises:
             BackfillEndedError, UnknownBackfillError: The backfill is over.
-            InvalidPieceError: The rows cannot be right.
+            InvalidPieceError: The rows cannot follow from the sources.
         """
         reply = await self._call("LoadBackfill", request)
         return LoadOutcome(reply.ranges_loaded, reply.rows_loaded, reply.pieces_skipped)
 
     async def renew(self, backfill: BackfillStatus, stage: str, rows_expected: int = 0) -> BackfillStatus:
-        """Say what is being done, and keep a backfill from ending.
+        """Report the present step, and keep a backfill from ending.
 
         Raises:
-            BackfillEndedError, UnknownBackfillError: It is over.
+            BackfillEndedError, UnknownBackfillError: The backfill has ended.
         """
         request = pb.RenewBackfillRequest(id=backfill.id, join=backfill.join, stage=stage, rows_expected=rows_expected)
         reply = await self._call("RenewBackfill", request)
         return decode.backfill(reply.backfill)
 
     async def end(self, backfill: BackfillStatus, reason: str) -> BackfillStatus:
-        """End a backfill; what was loaded stays. Ending it twice is no error."""
+        """End a backfill; the rows that were loaded stay. Ending it twice is no error."""
         request = pb.EndBackfillRequest(id=backfill.id, join=backfill.join, reason=reason)
         reply = await self._call("EndBackfill", request)
         return decode.backfill(reply.backfill)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: what is asynchronous, for callers from any thread."""
+"""An event loop in a thread of its own: asynchronous calls for callers from any thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pequod.errors import ClosedError
 T = TypeVar("T")
 
 _WAIT_S: Final = 0.5
-#: How long calls that are cut off may take to hear of it.
+#: How long cancelled calls have to end.
 _ENDS_S: Final = 1.0
 
 
@@ -23,8 +23,8 @@ class BackgroundLoop:
     """Runs coroutines in its thread while callers wait in theirs.
 
     Args:
-        name: Of the thread.
-        factory: Makes the loop; without it, uvloop's where that is installed.
+        name: The name of the thread.
+        factory: Makes the loop; without it, uvloop's loop if it is installed.
     """
 
     def __init__(self, name: str, factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
@@ -38,20 +38,21 @@ class BackgroundLoop:
         """Return what a coroutine returns; Ctrl-C cancels it.
 
         Raises:
-            ClosedError: The loop is closed, or is while the coroutine runs.
+            ClosedError: The loop is closed, before or while the coroutine runs.
         """
         pending: Future[T] | None = None
         try:
-            # Under the lock, so that `close` waits for what was handed in before it, and nothing comes after.
+            # Under the lock, so that `close` waits for coroutines that were handed in before it, and none comes after
+            # it.
             with self._lock:
                 self._refuse_if_closed()
                 pending = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
             return _result(pending)
         except CancelledError:
-            # Nobody else cancels it.
+            # Only `close` cancels it.
             raise ClosedError from None
         except BaseException:
-            # The call failed, or Ctrl-C: then nobody is left to take the result.
+            # The call failed, or Ctrl-C: then no caller is left to take the result.
             if pending is None:
                 coroutine.close()
             else:
@@ -59,7 +60,7 @@ class BackgroundLoop:
             raise
 
     def call(self, function: Callable[..., object], *args: object) -> None:
-        """Have a function called soon; do not wait.
+        """Have a function called soon, without waiting for it.
 
         Raises:
             ClosedError: The loop is closed.
@@ -79,7 +80,7 @@ class BackgroundLoop:
                 self.run(pulled.close())
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a last coroutine, cancel what else is under way, and end the thread. Closing twice is no error."""
+        """Run a last coroutine, cancel the others, and end the thread. Closing twice is no error."""
         with self._lock:
             if self._closed:
                 return
@@ -91,9 +92,9 @@ class BackgroundLoop:
 
     async def _end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await last()
-        # gRPC leaves tasks behind that would be destroyed with the loop. They end by themselves once gRPC has told them
-        # how their calls ended. It tells that through any loop of the process, and one that is told for a loop that is
-        # closed fails, with what else it was to hear.
+        # gRPC leaves tasks that would be destroyed with the loop. They end by themselves once gRPC has told them how
+        # their calls ended. It does so through any loop of the process, and if the loop of such a call is closed, this
+        # fails, together with the other calls that it was about to tell.
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         if tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_ENDS_S)
@@ -108,7 +109,7 @@ class BackgroundLoop:
 
 
 def _quickest_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop of uvloop where it is installed: a call takes a fifth less CPU, a large batch a third."""
+    """Return a loop of uvloop if it is installed: a call takes a fifth less CPU, a large batch a third."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
@@ -116,7 +117,7 @@ def _quickest_loop() -> asyncio.AbstractEventLoop:
 
 
 def _result(pending: Future[T]) -> T:
-    """Wait for a result, in pieces: a Ctrl-C right before a wait would only be noticed at its end."""
+    """Wait for a result, in pieces: otherwise a Ctrl-C right before the wait would only be noticed at its end."""
     while True:
         try:
             return pending.result(_WAIT_S)
@@ -126,7 +127,7 @@ def _result(pending: Future[T]) -> T:
 
 
 class _Pulled(Generic[T]):
-    """What an asynchronous iterator yields, for another thread.
+    """The items of an asynchronous iterator, for another thread.
 
     Ctrl-C may leave a ``take`` behind; closing cancels it and waits for its end.
     """

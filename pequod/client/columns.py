@@ -30,12 +30,12 @@ from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.client.decode import command_error
 from pequod.engine.base.rows import Rows
 
-#: Half the time of calling `Rows`, whose constructor is a Python function around it.
+#: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
 
 
 def last_argument(last: Data | None) -> bytes | None:
-    """Return the bound as the wire takes it, empty for none; None if no key is below it."""
+    """Return the bound as the wire has it, empty for none; None if no key is below it."""
     if last is None:
         return b""
     return to_bytes(last) or None
@@ -45,8 +45,8 @@ class Columns:
     """Commands in the order in which they will run.
 
     Ensures:
-        A command that cannot be said, such as one whose key is a number, raises and adds nothing: calls of others
-        may share these columns.
+        A command with wrong arguments, such as a number as a key, raises and adds nothing, since calls of others may
+        share these columns.
     """
 
     __slots__ = ("arguments", "kinds", "numbers")
@@ -60,7 +60,7 @@ class Columns:
         return len(self.kinds)
 
     def take(self) -> Columns:
-        """Return the commands, and be empty again."""
+        """Return the commands, and become empty."""
         taken = Columns()
         taken.kinds, self.kinds = self.kinds, taken.kinds
         taken.arguments, self.arguments = self.arguments, taken.arguments
@@ -68,7 +68,7 @@ class Columns:
         return taken
 
     def has_writes(self) -> bool:
-        """Tell whether a command changes anything."""
+        """Return whether a command changes anything."""
         return PUT in self.kinds or REMOVE in self.kinds
 
     def reads(self) -> tuple[Columns, list[int]]:
@@ -121,7 +121,7 @@ class Columns:
         bound = last_argument(last)
         limit = to_limit(limit)
         if bound is None or limit == 0:
-            # Nothing is below the empty key; the wire has no other way to say an empty range.
+            # No key is below the empty key; the wire has no other form of an empty range.
             first, bound = b"\0", b"\0"
         self.arguments += (to_bytes(first), bound)
         if reverse or limit:
@@ -144,7 +144,7 @@ class Columns:
 
 
 def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
-    """Take a reply apart, all pieces of which were put together; return the result of each command."""
+    """Take a reply apart, with all its pieces together; return the result of each command."""
     if reply.statuses.count(OK) == len(kinds) == len(reply.statuses):
         # Nearly all replies.
         if kinds.count(GET) == len(kinds):
@@ -155,7 +155,7 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
 
 
 def _scans_and_puts(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
-    """Take a reply apart whose scans and puts all went well, in two thirds of the time of the long way."""
+    """Take a reply apart whose scans and puts all succeeded, in two thirds of the time of the general way."""
     keys, values = reply.keys[:], reply.values[:]
     ends = list(accumulate(reply.counts, initial=0))
     rows: list[Result] = [_new_rows(Rows, (keys[start:stop], values[start:stop])) for start, stop in pairwise(ends)]
@@ -174,7 +174,7 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
     append = results.append
     waiting = iter(kinds)
     key_at = value_at = count_at = error_at = 0
-    # How many rows of a scan have come that goes on; if it fails, they are void.
+    # Rows of a scan that continues; if it fails, they are void.
     part = 0
     for status in statuses:
         if status == PART:

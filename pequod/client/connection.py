@@ -1,9 +1,9 @@
-"""The connection of an asyncio client: its channel, made when it is needed, and calls that are tried again.
+"""The connection of an asyncio client: its channel, made when it is needed, and calls that are retried.
 
 call -> stub -> gRPC -> reply       its revision is noted
                   | fails
                   v
-               the error as ours -> a pause and another try, if that cannot do harm (see retry.py)
+               the error as ours -> a pause and another attempt, if that cannot do harm (see retry.py)
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pequod.errors import ClosedError, DeadlineExceededError, SettingError, Unav
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A server that comes back is found again within two seconds; gRPC would wait for up to two minutes.
+    # A server that comes back is found within two seconds; gRPC would wait for up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 
 
 class ServerConnection:
-    """The way to one server, for one event loop.
+    """The connection to one server, for one event loop.
 
     Args:
-        timeout_s: How long a call may take, all tries together.
+        timeout_s: How long a call may take, all attempts together.
         retries: How often a call is tried again.
 
     Raises:
-        SettingError: The target is no address, or the token would be sent in plain text.
+        SettingError: The target is not an address, or the token would be sent in plain text.
     """
 
     def __init__(self, target: str, credentials: Credentials, timeout_s: float, retries: int) -> None:
@@ -49,24 +49,24 @@ class ServerConnection:
         self.target = target
         self.timeout_s = timeout_s
         self.retries = retries
-        #: Of the latest reply; 0 before the first.
+        #: The server's id and revision in the latest reply; 0 before the first.
         self.server_id = 0
         self.revision = 0
         self._credentials = credentials
         self._open_channel = credentials.connector(target, _OPTIONS)
         self._channel: aio.Channel | None = None
         self._stub: Any = None
-        #: Calls are refused.
+        #: Whether calls are refused.
         self.is_closed = False
 
     def refuse_calls(self) -> None:
-        """Refuse calls from now on; those under way go on until `close`."""
+        """Refuse calls from now on; calls under way continue until `close`."""
         self.is_closed = True
 
     async def close(self) -> None:
         """Close the channel; calls under way fail. Closing twice is no error."""
         self.refuse_calls()
-        # gRPC keeps the connection open for as long as anybody knows the channel or a call.
+        # gRPC keeps the connection open as long as the channel or a call is referenced.
         channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()
@@ -87,11 +87,11 @@ class ServerConnection:
     async def unary(
         self, name: str, request: object, text: str | None = None, *, timeout_s: float | None = None
     ) -> Any:
-        """Make a call that has one reply, and return that.
+        """Make a call that has one reply, and return the reply.
 
         Args:
-            name: Of the method.
-            text: What a join error points into.
+            name: The name of the method.
+            text: The text that a join error points into.
         """
         clock = asyncio.get_running_loop().time
         deadline, tries = clock() + (self.timeout_s if timeout_s is None else timeout_s), 0
@@ -110,7 +110,7 @@ class ServerConnection:
             return reply
 
     async def chunks(self, request: pb.ScanRequest) -> AsyncGenerator[pb.ScanReply]:
-        """Yield the chunks of a scan; it goes on behind the last one if the connection breaks in between."""
+        """Yield the chunks of a scan; if the connection breaks, continue after the last chunk."""
         clock = asyncio.get_running_loop().time
         server_id, tries, has_more = 0, 0, True
         deadline = clock() + self.timeout_s
@@ -141,7 +141,7 @@ class ServerConnection:
             call.cancel()
 
     async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
-        """Wait before the next try, or raise the error of the latest if there is to be none."""
+        """Wait before the next attempt, or raise the last error if there is none."""
         wait_s = pause_s(tries)
         if tries > self.retries or asyncio.get_running_loop().time() + wait_s >= deadline:
             raise error
@@ -154,7 +154,7 @@ class ServerConnection:
 
     @contextmanager
     def failures(self, text: str | None = None) -> Iterator[None]:
-        """Raise what a gRPC call fails with as ours; ``text`` is what a join error points into."""
+        """Raise the error of a gRPC call as ours; ``text`` is the text that a join error points into."""
         try:
             yield
         except aio.AioRpcError as error:
@@ -162,14 +162,14 @@ class ServerConnection:
         except TimeoutError:
             raise DeadlineExceededError(self.target, self.timeout_s) from None
         except asyncio.CancelledError:
-            # Closing the channel cancels its calls, which must not look as if the caller's task had been cancelled.
+            # Closing the channel cancels its calls; this must not look as if the caller's task had been cancelled.
             task = asyncio.current_task()
             if not self.is_closed or (task is not None and task.cancelling()):
                 raise
             raise ClosedError from None
 
     def note(self, server_id: int, revision: int) -> None:
-        """Keep what a reply says of the server."""
-        # Replies to calls at the same time may overtake each other.
+        """Note the server's id and revision in a reply."""
+        # Replies to concurrent calls may overtake each other.
         self.revision = max(self.revision, revision) if server_id == self.server_id else revision
         self.server_id = server_id

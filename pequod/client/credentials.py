@@ -1,4 +1,4 @@
-"""How a client reaches a server and says who it is: TLS, a client certificate, a bearer token."""
+"""How a client reaches a server and proves who it is: TLS, a client certificate, a bearer token."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FilePath = str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a client was given for security."""
+    """The client's settings for security."""
 
-    #: Use TLS; it is meant where ``ca`` or ``certificate`` is given.
+    #: Use TLS; implied by ``ca`` and ``certificate``.
     tls: bool = False
-    #: PEM file of the authorities that a server's certificate may be signed by; None: those that gRPC comes with.
+    #: PEM file of the authorities that may have signed the server's certificate; None: those that gRPC comes with.
     ca: _FilePath | None = None
     #: PEM files of the client's own certificate chain and its key.
     certificate: _FilePath | None = None
@@ -32,7 +32,7 @@ class Credentials:
     insecure: bool = False
 
     def connector(self, target: str, options: Sequence[tuple[str, Any]]) -> Callable[[], aio.Channel]:
-        """Return what opens a channel to ``target``.
+        """Return a function that opens a channel to ``target``.
 
         Raises:
             SettingError: A file cannot be read, or the token would go over the network in plain text.
@@ -42,7 +42,7 @@ class Credentials:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise SettingError("token", "it holds characters that no token has; is there a line break at its end?")
         if is_local(target):
-            # A proxy that the environment names is not for this machine, and would see the token.
+            # A proxy from the environment must not be used for this machine; it would see the token.
             options = [*options, ("grpc.enable_http_proxy", 0)]
         if self.tls or self.ca is not None or self.certificate is not None:
             secure = grpc.ssl_channel_credentials(
@@ -58,17 +58,17 @@ class Credentials:
         return lambda: aio.insecure_channel(target, options=options)
 
     def bearing(self, channel: aio.Channel) -> Any:
-        """Return what stubs take for ``channel``; their calls carry the token."""
+        """Return a channel for stubs whose calls carry the token."""
         if self.token is None:
             return channel
         return _BearingChannel(channel, (("authorization", f"Bearer {self.token}"),))
 
 
 class _BearingChannel:
-    """A channel as generated stubs see it, with metadata of its own for each call.
+    """A channel for generated stubs that adds metadata to each call.
 
-    An interceptor would do the same, and put a queue and a task between each message of a stream and the wire. gRPC's
-    call credentials are refused on plain text, the loopback's as well.
+    An interceptor would do the same, with a queue and a task between each message of a stream and the wire. gRPC's own
+    call credentials are refused on plain text, also on the loopback.
     """
 
     def __init__(self, channel: aio.Channel, metadata: tuple[tuple[str, str], ...]) -> None:
@@ -76,7 +76,7 @@ class _BearingChannel:
         self._metadata = metadata
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:
-        # unary_unary and so on: what a stub asks for at its making.
+        # unary_unary and so on: the methods that a stub calls when it is made.
         make = getattr(self._channel, kind)
 
         def made(*arguments: Any, **options: Any) -> Callable[..., Any]:

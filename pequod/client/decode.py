@@ -29,9 +29,9 @@ from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, 
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
 
-#: How gRPC begins to say that it reached nobody; then nothing was applied.
+#: The beginning of gRPC's message if it reached no server; then nothing was applied.
 _NOT_CONNECTED: Final = ("failed to connect", "DNS resolution failed")
-#: How gRPC says that it refused a message, without asking the server.
+#: gRPC's message if it refused a message without asking the server.
 _TOO_LONG: Final = re.compile(r"^SERVER: Received message larger than max \((\d+) vs\. (\d+)\)")
 
 
@@ -63,7 +63,7 @@ def join_explanation(message: pb.JoinExplanation) -> JoinExplanation:
 
 
 def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplanation) -> RangeExplanation:
-    """Decode what a read would find."""
+    """Decode what a read of a range would find."""
     return RangeExplanation(
         first,
         last,
@@ -166,7 +166,7 @@ def command_error(error: pb.CommandError) -> PequodError:
 
 
 def unavailable(target: str, reason: str, metadata: grpc.aio.Metadata | None) -> UnavailableError:
-    """Return the exception of a server that is not there, or went away, by what gRPC says of it."""
+    """Return the exception for a server that is not there, or went away, from gRPC's message."""
     info = _info(metadata)
     is_unapplied = reason.startswith(_NOT_CONNECTED) or (info is not None and info.reason == STOPPING)
     if not is_unapplied:
@@ -175,7 +175,7 @@ def unavailable(target: str, reason: str, metadata: grpc.aio.Metadata | None) ->
 
 
 def call_error(error: grpc.aio.AioRpcError, target: str, timeout_s: float, text: str | None = None) -> PequodError:
-    """Return the exception of a failed call; ``text`` is what a join error points into."""
+    """Return the exception of a failed call; ``text`` is the text that a join error points into."""
     code = error.code()
     info = _info(error.trailing_metadata())
     if code is grpc.StatusCode.UNAVAILABLE and (info is None or info.reason == STOPPING):
@@ -200,7 +200,7 @@ def refusal(error: grpc.aio.AioRpcError, target: str) -> PequodError:
 
 
 def _info(metadata: grpc.aio.Metadata | None) -> error_details_pb2.ErrorInfo | None:
-    """Return what a status carries beside its message, if it does."""
+    """Return the details of a status, if it has any."""
     for key, value in metadata or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             info = error_details_pb2.ErrorInfo()

@@ -18,17 +18,17 @@ from pequod.client.connection import ServerConnection
 from pequod.client.lane import Lane
 from pequod.errors import ClosedError, PequodError, UnavailableError
 
-#: A message of automatic batching holds no more commands than this: beyond 512, larger ones gain nothing.
+#: The greatest number of commands in an automatic batch: larger ones gain nothing.
 COMMANDS_MAX: Final = 512
-#: Nor, but for its last command, more than so many bytes of arguments: servers take messages of limited size.
+#: The greatest size of their arguments, without the last command: servers limit the size of messages.
 ARGUMENT_BYTES_MAX: Final = 1 << 20
 
-#: Called once, with all results of a batch or with what went wrong instead.
+#: Called once, with all results of a batch or with its error.
 Deliver = Callable[[list[Result] | PequodError], None]
 
 
 class Gathered(Columns):
-    """The commands of one turn, and who waits for each."""
+    """The commands of one turn, with the futures of their callers."""
 
     __slots__ = ("_argument_bytes", "_flush", "_loop", "futures")
 
@@ -40,7 +40,7 @@ class Gathered(Columns):
         self._argument_bytes = 0
 
     def last_result(self, argument_bytes: int) -> asyncio.Future[Result]:
-        """Return the future of the command that was just added; the turn's commands go out as one message."""
+        """Return the future of the command that was just added; all commands of the turn are sent as one message."""
         futures = self.futures
         if not futures:
             self._loop.call_soon(self._flush, self)
@@ -70,7 +70,7 @@ class Gathering:
         await self._lane.close()
 
     def open(self) -> Gathered:
-        """Return the commands of this turn of the loop, to add one to.
+        """Return the batch of this turn of the loop, to add a command to.
 
         Raises:
             ClosedError: The connection is closed.
@@ -83,7 +83,7 @@ class Gathering:
 
     def _flush(self, turn: Gathered) -> None:
         if turn is not self._turn:
-            # It was full, and went out before the loop came to this.
+            # The batch was full, and was sent before the loop called this.
             return
         self._turn = None
         deadline = asyncio.get_running_loop().time() + self._connection.timeout_s
@@ -96,13 +96,13 @@ class Gathering:
         deadline: float,
         results: list[Result] | PequodError,
     ) -> None:
-        """Give each call that shared a message its result."""
+        """Give each call of a batch its result."""
         if not isinstance(results, PequodError):
             _resolve(futures, results)
             return
         is_unknown = isinstance(results, UnavailableError) and not results.is_unapplied
         if is_unknown and self._connection.retries and columns.has_writes():
-            # The message was not sent again for the sake of its writes; that is not to be the fate of its reads.
+            # The message was not sent again because of its writes; its reads are sent again alone.
             reads, positions = columns.reads()
             reading = [futures[position] for position in positions]
             if reading:
@@ -112,7 +112,7 @@ class Gathering:
         _resolve(futures, [results] * len(futures))
 
     def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
-        """Send a batch; ``deliver`` is called once, with all results or with what went wrong instead.
+        """Send a batch; ``deliver`` is called once, with all results or with the error.
 
         The columns must not change any more.
 

@@ -3,9 +3,9 @@
     send -> stream -> reply
               | breaks
               v
-            held for a pause -> the next stream, in the same order; what is sent meanwhile waits behind
+            held for a pause -> the next stream, in the same order; new batches wait behind them
 
-What may not be tried again (see retry.py), or has been too often, fails with the stream.
+A batch that may not be sent again (see retry.py), or was sent too often, fails with the stream.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pequod.errors import ClosedError, DeadlineExceededError, PequodError, Unava
 
 
 class Lane:
-    """Sends batches, and sends again what a broken stream leaves, in order.
+    """Sends batches in order, and sends again those that a broken stream leaves.
 
     Args:
         connect: Opens an Execute call; it raises once the client is closed.
 
     Invariants:
-        1. Nothing is held but during a pause, and during a pause everything is held: no stream is in use.
+        1. Batches are held only during a pause, and during a pause all are held: no stream is in use.
     """
 
     def __init__(self, connect: Callable[[], Any], target: str, timeout_s: float, retries: int) -> None:
@@ -65,7 +65,7 @@ class Lane:
         self._stream.send(sending)
 
     def _take_back(self, unanswered: list[Sending], error: PequodError) -> None:
-        """Hold what may be tried again; the rest fails."""
+        """Hold the batches that may be sent again; the others fail."""
         failed = []
         for sending in unanswered:
             if self._may_try_again(sending, error):
@@ -78,7 +78,7 @@ class Lane:
         if self._held and self._pause is None:
             tries = max(sending.tries for sending in self._held)
             self._pause = asyncio.get_running_loop().call_later(pause_s(tries), self._resume)
-        # Last, since whoever is told may send something.
+        # Last, since a caller may send a batch when it gets its error.
         for sending in failed:
             sending.end(error)
 
@@ -98,7 +98,7 @@ class Lane:
                 self._go(sending)
 
     def _renew(self, sending: Sending) -> None:
-        """Give the next piece of a reply as much time as the first one had."""
+        """Give the next piece of a reply as much time as the first one."""
         assert sending.timer is not None, "it was sent"
         sending.timer.cancel()
         sending.timer = asyncio.get_running_loop().call_later(self._timeout_s, self._end_late, sending)

@@ -1,7 +1,8 @@
-"""When a call may be tried again, and after which pause.
+"""Which calls may be tried again, and after which pause.
 
-A try may be repeated if the server was not reached, or says that it did nothing; a read or anything else that does no
-harm twice also if nobody knows. A put does harm twice: between the two, somebody else may have written.
+A call may be repeated if the server was not reached, or says that it did nothing. If that is unknown, only a read or
+another call that does no harm twice may be repeated. A put does harm twice: another client may have written the key in
+between.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from typing import Final
 
 from pequod_proto.pequod_pb2 import ScanReply, ScanRequest
 
-#: The first pause; each further one is three times as long, up to the longest.
+#: The first pause; each further one is three times as long, up to the longest one.
 _FIRST_S: Final = 0.1
 _FACTOR: Final = 3
 _LONGEST_S: Final = 2.0
 
-#: How often a call is tried again by default: for 0.65 to 1.3 s, enough for a server to be started anew.
+#: The default number of retries: they take 0.65 to 1.3 s, enough for a restart of the server.
 RETRIES: Final = 3
 
-#: Calls that may be tried again whether or not they were applied. Installing a join again changes nothing.
+#: Calls that may be repeated whether or not they were applied. Installing a join again changes nothing.
 HARMLESS_TWICE: Final = frozenset(
     {
         *("MultiGet", "Splits", "AddJoin", "ListJoins", "Explain", "Stats", "Invalidate", "SaveSnapshot"),
@@ -29,13 +30,13 @@ HARMLESS_TWICE: Final = frozenset(
 
 
 def pause_s(tries: int) -> float:
-    """Return how long to wait after so many failed tries, at random by half: clients are not to come all at once."""
+    """Return the pause after ``tries`` failed attempts, half of it random, so that clients do not return at once."""
     longest = min(_FIRST_S * _FACTOR ** (tries - 1), _LONGEST_S)
     return uniform(longest / 2, longest)  # noqa: S311 - no secret
 
 
 def advance(request: ScanRequest, chunk: ScanReply) -> bool:
-    """Make a request ask for what follows a chunk; tell whether there is anything."""
+    """Make a request ask for the rows after a chunk; return whether there are any."""
     if request.one_chunk or not chunk.HasField("resume_key"):
         return False
     if request.reverse:

@@ -1,7 +1,7 @@
 """One Execute stream: batches go out in order, and their replies come back in the same order.
 
 send(batch) -> writer task: queue -> wire
-reader task: wire -> the oldest batch; a reply in pieces is put together
+reader task: wire -> the oldest batch; the pieces of a reply are appended
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pequod.client.decode import refusal, unavailable
 from pequod.errors import ClosedError, PequodError, UnavailableError
 
 T = TypeVar("T")
-#: Takes a reply, or the error that came instead.
+#: Takes a reply, or the error in its place.
 Deliver = Callable[[ExecuteReply | PequodError], None]
 
-#: Ends of a stream that another try would meet again. A server that dies may end it with any other code.
+#: Codes of a stream's end that would come again at another attempt. A server that dies may end it with any other code.
 _REFUSALS: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -32,38 +32,38 @@ _REFUSALS: Final = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 
-#: What gRPC says when a write failed, whatever the reason.
+#: gRPC's message when a write failed, for any reason.
 _WRITE_FAILED: Final = "Internal error from Core"
 
 
 def _ignore(_: ExecuteReply | PequodError) -> None:
-    """Take a reply that comes when its batch was given up."""
+    """Ignore the reply to a batch whose caller has given up."""
 
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """A batch on its way, over as many streams as it takes."""
+    """A batch on its way, over one stream or several."""
 
     columns: Columns
-    #: Whom to tell; nobody once that was done.
+    #: The function that gets the outcome; afterwards one that ignores it.
     deliver: Deliver
-    #: Ends it when it is late.
+    #: Ends the batch at its deadline.
     timer: asyncio.TimerHandle | None = None
-    #: Its number in the stream that it is sent over.
+    #: Its number in the present stream.
     number: int = 0
-    #: How often it came back without a reply, and why while it waits for the next try.
+    #: How often it was returned without a reply, and the error while it waits for the next attempt.
     tries: int = 0
     error: PequodError | None = None
-    #: The pieces of its reply that have come, put together; None before the first.
+    #: The pieces of its reply so far, appended; None before the first.
     begun: ExecuteReply | None = None
 
     def add(self, piece: ExecuteReply) -> ExecuteReply:
-        """Put a piece behind those that have come; return them together."""
+        """Append a piece to those before; return them together."""
         if self.begun is None:
             self.begun = piece
         else:
             statuses = self.begun.statuses + piece.statuses
-            # All columns are repeated fields, which this extends.
+            # All columns are repeated fields, to which this appends.
             self.begun.MergeFrom(piece)
             self.begun.statuses = statuses
         return self.begun
@@ -77,21 +77,21 @@ class Sending:
 
     @property
     def is_over(self) -> bool:
-        """An outcome was delivered."""
+        """Whether an outcome was delivered."""
         return self.deliver is _ignore
 
 
 class BatchStream:
-    """A live Execute call; when it breaks, what is under way is handed back and a new one must be made.
+    """A live Execute call; when it breaks, the batches under way are returned, and a new stream must be made.
 
     Args:
-        take_back: Gets the batches without a whole reply, in their order, and why the stream broke.
-        renew: Gets a batch of whose reply a piece has come, but not the last one.
+        take_back: Gets the batches without a whole reply, in their order, and the error of the stream.
+        renew: Gets a batch for which a piece of the reply has come that is not the last one.
 
     Invariants:
-        1. Batches under way are in ``_waiting`` in the order of their sending; one that met its deadline stays
-           there until its reply comes, since replies come in order.
-        2. Once ``broken`` is set nothing is waiting, and no task is left.
+        1. Batches under way are in ``_waiting`` in the order of their sending. A batch that met its deadline stays
+        there until its reply comes, since replies come in order.
+        2. Once ``broken`` is set, no batch is waiting, and no task is left.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class BatchStream:
         self._outgoing: deque[Sending] = deque()
         self._wake = asyncio.Event()
         self._sent = 0
-        #: Why the stream is of no use any more.
+        #: The error of a stream that cannot be used any more.
         self.broken: PequodError | None = None
-        #: How the call ended, if it has.
+        #: The status of the call, if it has ended.
         self._status: grpc.aio.AioRpcError | None = None
         call.add_done_callback(self._note_end)
         self._writer = asyncio.create_task(self._write_all())
         self._reader = asyncio.create_task(self._read_all())
 
     def send(self, sending: Sending) -> None:
-        """Send a batch; it is ended with its reply, or handed back."""
+        """Send a batch; it ends with its reply, or is returned."""
         assert self.broken is None, "a broken stream is replaced"
         self._sent += 1
         sending.number = self._sent
@@ -133,14 +133,14 @@ class BatchStream:
                 while outgoing:
                     sending = outgoing.popleft()
                     if sending.is_over:
-                        # Late before it was sent: nobody waits for it, so it is to change nothing.
+                        # It is late before it was sent: its caller has given up, so it must not change anything.
                         self._waiting.remove(sending)
                     else:
                         await write(sending.columns.message(sending.number))
                 wake.clear()
                 await wake.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The reader learns why.
+            # The reader finds the reason.
             return
 
     async def _read_all(self) -> None:
@@ -149,7 +149,7 @@ class BatchStream:
                 sending = self._waiting[0]
                 assert reply.batch == sending.number, "replies come in the order of the batches"
                 if reply.more:
-                    # Nobody waits for a batch that is over, but its pieces come before the other replies.
+                    # The caller of an ended batch does not wait, but its pieces come before the other replies.
                     if not sending.is_over:
                         sending.add(reply)
                         self._renew(sending)
@@ -164,20 +164,20 @@ class BatchStream:
             self._break(ClosedError())
             raise
         finally:
-            # A defect of ours: whoever waits is told, and the next call makes a new stream.
+            # A defect of ours: the callers get the error, and the next call makes a new stream.
             self._break(UnavailableError(self._target, "the client lost track of its stream"))
 
     def _note_end(self, call: Any) -> None:
-        """Keep the server's status: a write that meets the end of the call puts one in its place that says nothing.
+        """Keep the server's status: a write after the end of the call would replace it with one without a reason.
 
-        gRPC calls this with each status that it sets, at once, so that the coroutines that tell it do not wait.
+        gRPC awaits this with each status that it sets, at once, so the coroutine does not wait.
         """
         code, details, trailing = _now(call.code()), _now(call.details()), _now(call.trailing_metadata())
         if self._status is None or self._status.details() == _WRITE_FAILED:
             self._status = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details)
 
     def _why(self) -> PequodError:
-        """Return why the stream ended; what is not said to be our fault means that the server went away."""
+        """Return the error of the ended stream; unless it is clearly our fault, the server went away."""
         assert self._status is not None, "the call has ended"
         code = self._status.code()
         if code in _REFUSALS:
@@ -191,7 +191,7 @@ class BatchStream:
         self.broken = error
         self._writer.cancel()
         self._call.cancel()
-        # gRPC keeps the connection of a call open for as long as anybody knows the call.
+        # gRPC keeps the connection of a call open as long as the call is referenced.
         del self._call
         unanswered = [sending for sending in self._waiting if not sending.is_over]
         self._waiting.clear()
@@ -199,11 +199,11 @@ class BatchStream:
 
     async def close(self) -> None:
         """End the call; batches under way fail."""
-        # A reader that is cancelled before its first step would not break the stream.
+        # A reader that is cancelled before its first step would not see the stream break.
         self._break(ClosedError())
         self._reader.cancel()
         await asyncio.gather(self._writer, self._reader, return_exceptions=True)
-        # What ended them knows their frames, which know the call.
+        # The exception that ended them references their frames, which reference the call.
         del self._writer, self._reader
 
 

@@ -22,15 +22,15 @@ class Client(Calls):
 
     Args:
         target: HOST:PORT.
-        timeout_s: How long a call may take, all tries together.
-        retries: How often a call is tried again when the server is not there or goes away, with growing pauses:
-            reads, and writes that certainly were not applied. 0 for never.
-        tls: Use TLS; ``ca`` and ``certificate`` mean it too.
+        timeout_s: How long a call may take, all attempts together.
+        retries: How often a call is tried again when the server is not reachable, with growing pauses: reads, and
+            writes that certainly were not applied. 0 for never.
+        tls: Use TLS; implied by ``ca`` and ``certificate``.
         ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
-        token: Who calls, as `pequod token new` printed it.
-        insecure: Send the token in plain text, not only inside this machine.
-        loop_factory: Makes the event loop of the client's thread; without it, uvloop's where that is installed.
+        token: The caller's token, as `pequod token new` printed it.
+        insecure: Allow to send the token in plain text to other machines.
+        loop_factory: Makes the event loop of the client's thread; without it, uvloop's loop if it is installed.
 
     Raises:
         SettingError: A file cannot be read, or the token would be sent in plain text.
@@ -84,7 +84,7 @@ class Client(Calls):
         return SyncBatch(self)
 
     def statistics(self) -> ServerStatistics:
-        """Return counts of what is held and of what was done."""
+        """Return counts of what the server holds and has done."""
         return self._wait(self._async.statistics())
 
     def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
@@ -112,7 +112,7 @@ class Client(Calls):
 
 
 class SyncBatch(Columns):
-    """Commands that go out as one message; results come in their order.
+    """Commands that are sent as one message; results come in the order of the commands.
 
     Example:
         batch = client.batch()
@@ -128,12 +128,12 @@ class SyncBatch(Columns):
         self._client = client
 
     def send(self) -> list[Result]:
-        """Send the batch and return a result for each command, an exception object where one failed."""
+        """Send the batch and return a result for each command, an exception object for a failed one."""
         return self.send_nowait().result()
 
     def send_nowait(self) -> Future[list[Result]]:
         """Send the batch and return at once; batches run in the order of their sending.
 
-        The batch is empty then and may be filled again.
+        The batch is empty afterwards and may be filled again.
         """
         return self._client.send(self.take())

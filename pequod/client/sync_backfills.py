@@ -31,11 +31,11 @@ class Backfills:
             join: The join's name.
             first: The first key.
             last: The end of the range, None for no end.
-            level: How many slots of the output the reads fix that this is for; None for the server's choice.
-            lease_s: How long it goes on after the last call that concerns it; 0 for the server's choice.
+            level: The number of the output's slots that a context fixes; None for the server's choice.
+            lease_s: How long it continues after the last call that concerns it; 0 for the server's choice.
 
         Raises:
-            UnknownJoinError, NotBackfillableError: There is no such join, or it is none that others can compute.
+            UnknownJoinError, NotBackfillableError: There is no such join, or it cannot be backfilled.
             LimitExceededError: Too many backfills are under way.
         """
         return self._wait(self._calls.begin(join, first, last, level=level, lease_s=lease_s))
@@ -44,7 +44,7 @@ class Backfills:
         """Return the first source rows of a range as they were when a backfill began.
 
         Raises:
-            BackfillEndedError, UnknownBackfillError: It is over.
+            BackfillEndedError, UnknownBackfillError: The backfill has ended.
         """
         return self._wait(self._calls.read(backfill, first, last))
 
@@ -53,24 +53,24 @@ class Backfills:
         return self._wait(self._calls.digest(backfill, first, last))
 
     def load(self, request: pb.LoadBackfillRequest) -> LoadOutcome:
-        """Hand in what was computed; what is materialised already is skipped.
+        """Load computed rows; ranges that are materialised already are skipped.
 
         Raises:
             BackfillEndedError, UnknownBackfillError: The backfill is over.
-            InvalidPieceError: The rows cannot be right.
+            InvalidPieceError: The rows cannot follow from the sources.
         """
         return self._wait(self._calls.load(request))
 
     def renew(self, backfill: BackfillStatus, stage: str, rows_expected: int = 0) -> BackfillStatus:
-        """Say what is being done, and keep a backfill from ending.
+        """Report the present step, and keep a backfill from ending.
 
         Raises:
-            BackfillEndedError, UnknownBackfillError: It is over.
+            BackfillEndedError, UnknownBackfillError: The backfill has ended.
         """
         return self._wait(self._calls.renew(backfill, stage, rows_expected))
 
     def end(self, backfill: BackfillStatus, reason: str) -> BackfillStatus:
-        """End a backfill; what was loaded stays. Ending it twice is no error."""
+        """End a backfill; the rows that were loaded stay. Ending it twice is no error."""
         return self._wait(self._calls.end(backfill, reason))
 
     def list(self) -> list[BackfillStatus]:

@@ -1,4 +1,4 @@
-"""Watches: the changes of a range as they come, over broken connections.
+"""Watches: the changes of a range as they happen, across broken connections.
 
 Watch --> rows (if asked for), ready, changes, changes ...  connection lost
 Watch after the last revision --> ready, changes ...        nothing missed; or WatchCompactedError
@@ -20,17 +20,17 @@ from pequod.engine.base.rows import Rows
 from pequod.engine.joins.watches import Change
 from pequod.errors import UnavailableError
 
-#: Programs that want to know when a watch is interrupted set its level to INFO.
+#: Programs that want to know of interruptions of a watch set the level of this logger to INFO.
 log = logging.getLogger("pequod.client")
 
 
 async def follow(
     connection: ServerConnection, request: pb.WatchRequest, reconnect_s: float
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Yield what happens in a range, the first event as soon as the watch stands.
+    """Yield the events of a range, the first as soon as the watch is established.
 
     Args:
-        reconnect_s: How long to try to reach a server that went away.
+        reconnect_s: How long to try to reach a server again.
     """
     loop = asyncio.get_running_loop()
     asked_rows = request.rows
@@ -80,7 +80,7 @@ async def follow(
 
 
 async def _begin(call: Any) -> tuple[pb.Header, Rows]:
-    """Return the state at which a watch begins, and the rows that came before it stood."""
+    """Return the state at which a watch begins, and the rows that came before it."""
     rows = Rows([], [])
     while True:
         reply = await _next(call)

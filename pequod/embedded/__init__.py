@@ -4,11 +4,11 @@
     async with pequod.open_async() as client:       those of `pequod.AsyncClient`
 
 shared.py   the engine behind a lock
-batch.py    commands that run with nothing in between
+batch.py    commands that run as one batch
 aio.py      AsyncEmbedded
 sync.py     Embedded: the same for callers that wait
 
-For tests and small programs. What a store holds is gone with the process, or with `close`.
+For tests and small programs. The data of a store are gone with the process, or with `close`.
 """
 
 from pequod.embedded.aio import AsyncEmbedded
@@ -22,7 +22,7 @@ def open(*, key_bytes_max: int = 4096, value_bytes_max: int = 1 << 20) -> Embedd
     """Return an empty store in this process, with the calls of `Client`.
 
     Args:
-        key_bytes_max, value_bytes_max: The longest key and value that it takes, as in the settings of a server.
+        key_bytes_max, value_bytes_max: The longest key and value, as in the settings of a server.
     """
     return Embedded(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
 

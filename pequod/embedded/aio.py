@@ -1,4 +1,4 @@
-"""A store for callers that await, and how an engine in the process carries the calls of all clients out."""
+"""A store for callers that await: all calls, carried out on an engine in the process."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Stati
 from pequod.errors import JoinError
 from pequod.interface import AsyncCalls
 
-#: Iterators and pages take so many rows at a time, so that other threads have their turn.
+#: Iterators and pages take this many rows at a time, so that other threads have their turn.
 ROWS_MAX: Final = 1000
 
 
 class News(Protocol):
-    """Tells a watch that something happened."""
+    """Wakes a watch."""
 
     def set(self) -> None:
-        """Tell it, from any thread."""
+        """Wake it, from any thread."""
 
     async def wait(self, timeout_s: float | None) -> bool:
         """Wait for news since the last wait; False if there was none for ``timeout_s``."""
 
 
 class LoopNews:
-    """Tells it in the event loop that it is made in."""
+    """Wakes a watch in the event loop in which it was made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Tell it, from any thread."""
+        """Wake it, from any thread."""
         self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout_s: float | None) -> bool:
@@ -56,10 +56,10 @@ class LoopNews:
 class AsyncEmbedded(AsyncCalls):
     """A store in the process for callers that await.
 
-    Nothing but a watch waits for anything: a call is done at once, in the event loop.
+    Only a watch ever waits: any other call is done at once, in the event loop.
 
     Args:
-        make_news: Makes what a watch waits for.
+        make_news: Makes the object that wakes a watch.
 
     Example:
         async with pequod.open_async() as client:
@@ -73,7 +73,7 @@ class AsyncEmbedded(AsyncCalls):
 
     @property
     def server_id(self) -> int:
-        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
+        """The id of the server in the latest reply, 0 before the first; of a store in the process a random one."""
         return self._shared.server_id
 
     @property
@@ -90,10 +90,10 @@ class AsyncEmbedded(AsyncCalls):
         return AsyncEmbeddedBatch(self._shared.run)
 
     async def statistics(self) -> Statistics:
-        """Return counts of what is held and of what was done."""
+        """Return counts of what the server holds and has done."""
         return self._shared.run(lambda engine: engine.statistics(now=time.monotonic()))
 
-    # How the engine carries the calls of `AsyncCalls` out.
+    # The calls of `AsyncCalls`, carried out on the engine.
 
     async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]:
         now = time.monotonic()
@@ -124,7 +124,7 @@ class AsyncEmbedded(AsyncCalls):
         return Page(list(zip(rows.keys, rows.values, strict=True)), resume_key)
 
     def _chunk(self, read: RangeRead) -> tuple[Rows, bytes | None]:
-        """Return some rows of a range and the key to go on from; None after the last."""
+        """Return some rows of a range and the key of the next ones; None after the last."""
         size = min(read.limit or ROWS_MAX, ROWS_MAX)
         rows = self._rows(read._replace(limit=size + 1))
         if len(rows.keys) <= size:

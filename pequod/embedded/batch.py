@@ -13,12 +13,12 @@ from pequod.engine import Engine
 from pequod.errors import PequodError
 
 Command = Callable[[Engine], Result]
-#: Lets commands have the engine to themselves.
+#: Gives commands the engine for themselves.
 Run = Callable[[Callable[[Engine], list[Result]]], list[Result]]
 
 
 class EngineCommands(ABC):
-    """Commands in the order in which they will run; one that cannot be said raises and is not added."""
+    """Commands in the order in which they will run; one with wrong arguments raises and is not added."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class EngineCommands(ABC):
 
 
 class _Batch(EngineCommands):
-    """Commands that run with nothing in between."""
+    """Commands that run without other calls in between."""
 
     def __init__(self, run: Run) -> None:
         self._run_alone = run
@@ -74,7 +74,7 @@ class _Batch(EngineCommands):
         self._commands.append(command)
 
     def _run(self) -> list[Result]:
-        """Run the commands and be empty again; the error of one that fails is its result."""
+        """Run the commands and become empty; the result of a failed one is its error."""
         commands, self._commands = self._commands, []
 
         def run_all(engine: Engine) -> list[Result]:
@@ -90,10 +90,10 @@ class _Batch(EngineCommands):
 
 
 class EmbeddedBatch(_Batch):
-    """Commands that run with nothing in between; see `SyncBatch`."""
+    """Commands that run without other calls in between; see `SyncBatch`."""
 
     def send(self) -> list[Result]:
-        """Run the batch and return a result for each command, an exception object where one failed."""
+        """Run the batch and return a result for each command, an exception object for a failed one."""
         return self._run()
 
     def send_nowait(self) -> Future[list[Result]]:
@@ -104,7 +104,7 @@ class EmbeddedBatch(_Batch):
 
 
 class AsyncEmbeddedBatch(_Batch):
-    """Commands that run with nothing in between; see `AsyncBatch`."""
+    """Commands that run without other calls in between; see `AsyncBatch`."""
 
     def send(self) -> asyncio.Future[list[Result]]:
         """Run the batch and return a future that is done."""

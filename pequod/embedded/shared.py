@@ -1,4 +1,4 @@
-"""An engine behind a lock, and who follows what happens in it."""
+"""An engine behind a lock, and the watches that follow it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class SharedEngine:
 
     def __init__(self, *, key_bytes_max: int, value_bytes_max: int) -> None:
         self._engine = Engine(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
-        # An iterator that the garbage collector closes may do so in the middle of a call of the same thread.
+        # The garbage collector may close an iterator in the middle of a call of the same thread.
         self._lock = threading.RLock()
         self._is_closed = False
-        #: What wakes those who follow a watch.
+        #: The functions that wake the watches.
         self._wakes: dict[Watch, Callable[[], None]] = {}
-        #: Random, as that of a server.
+        #: Random, as a server's id.
         self.server_id = secrets.randbits(63)
 
     @property
@@ -35,7 +35,7 @@ class SharedEngine:
         return self._engine.revision
 
     def close(self) -> None:
-        """Let go of everything; calls fail from now on. Closing twice is no error."""
+        """Close the store; calls fail from now on. Closing twice is no error."""
         with self._lock:
             self._is_closed = True
             self._engine = Engine()
@@ -43,7 +43,7 @@ class SharedEngine:
                 wake()
 
     def run(self, ask: Callable[[Engine], T]) -> T:
-        """Have the engine to oneself for one call.
+        """Return what ``ask`` returns; it has the engine for itself.
 
         Raises:
             ClosedError: The store has been closed.
@@ -77,7 +77,7 @@ class SharedEngine:
         return self.run(begin)
 
     def settle(self, watch: Watch) -> WatchEvent:
-        """Return what happened in a watched range since the last time."""
+        """Return the changes in a watched range since the last call."""
 
         def take(engine: Engine) -> WatchEvent:
             changes = engine.settle(watch, now=time.monotonic())
@@ -88,7 +88,7 @@ class SharedEngine:
         return self.run(take)
 
     def unfollow(self, watch: Watch) -> None:
-        """Watch a range no more."""
+        """End a watch."""
         with self._lock:
             del self._wakes[watch]
             if not self._is_closed:

@@ -1,4 +1,4 @@
-"""A store for callers that wait: the calls of `AsyncEmbedded`, which are at their end before they would give way."""
+"""A store for callers that wait: the calls of `AsyncEmbedded`, which end before they would let other tasks run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pequod.interface.waiting import Immediate
 class Embedded(Calls):
     """A store in the process; safe to use from many threads.
 
-    Each call is done when it returns. What a watch tells is kept until it is taken, however much it is.
+    Each call is done when it returns. The changes for a watch are kept until they are taken, without a limit.
 
     Example:
         with pequod.open() as client:
@@ -35,19 +35,19 @@ class Embedded(Calls):
         return EmbeddedBatch(self._shared.run)
 
     def statistics(self) -> Statistics:
-        """Return counts of what is held and of what was done."""
+        """Return counts of what the server holds and has done."""
         return self._wait(self._calls.statistics())
 
 
 class _ThreadNews:
-    """Tells a watch whose thread waits."""
+    """Wakes a watch whose thread waits."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self.set = self._event.set
 
     async def wait(self, timeout_s: float | None) -> bool:
-        """Wait for news since the last wait, without giving way to other coroutines: there are none."""
+        """Wait for news since the last wait; no other coroutine runs meanwhile, since there is none."""
         is_set = self._event.wait(timeout_s)
         self._event.clear()
         return is_set

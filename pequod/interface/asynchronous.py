@@ -1,4 +1,4 @@
-"""The calls that all clients have: the only place that says their names, arguments and docstrings.
+"""The calls that all clients have: the only place with their names, arguments and docstrings.
 
 client.scan(prefix="p|") -> AsyncCalls.scan -> Turn.scan, Turn.last_result    get, put, remove, scan, count
 client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               the others: a private method of each kind
@@ -41,7 +41,7 @@ from pequod.interface.commands import Commands, Turn
 class AsyncCalls(ABC):
     """The calls of a client whose callers await."""
 
-    #: Returns what the next command is added to; raises ClosedError once the client is closed.
+    #: Returns the turn to which the next command is added; raises ClosedError once the client is closed.
     _turn: Callable[[], Turn]
 
     async def __aenter__(self) -> Self:
@@ -55,7 +55,7 @@ class AsyncCalls(ABC):
     @property
     @abstractmethod
     def server_id(self) -> int:
-        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
+        """The id of the server in the latest reply, 0 before the first; of a store in the process a random one."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class AsyncCalls(ABC):
     # Data.
 
     async def get(self, key: Data) -> bytes | None:
-        """Return the value of ``key``, None if there is no such key."""
+        """Return the value of ``key``, None if the key is absent."""
         turn = self._turn()
         turn.get(key)
         value: bytes | None = _outcome(await turn.last_result(len(key)))
@@ -90,7 +90,7 @@ class AsyncCalls(ABC):
         _outcome(await turn.last_result(len(key) + len(value)))
 
     async def remove(self, key: Data) -> bool:
-        """Remove a base key; tell whether it was there."""
+        """Remove a base key; return whether it was there."""
         turn = self._turn()
         turn.remove(key)
         removed: bool = _outcome(await turn.last_result(len(key)))
@@ -99,7 +99,7 @@ class AsyncCalls(ABC):
     async def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.
 
-        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own.
+        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own moment.
         """
         return await self._multi_get([to_bytes(key) for key in keys])
 
@@ -107,15 +107,15 @@ class AsyncCalls(ABC):
         """Write many base keys at one moment, all or none.
 
         Raises:
-            ComputedKeyError, InvalidKeyError, LimitExceededError: One of them is refused, so nothing is written.
+            ComputedKeyError, InvalidKeyError, LimitExceededError: One row is refused, so nothing is written.
         """
         await self._multi_put(*to_columns(rows))
 
     async def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
-        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were.
+        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return their number.
 
-        Computed keys are left to their joins. A server does it in pieces, between which others have their turn; when
-        it takes longer than ``timeout_s``, what is removed by then stays so.
+        Computed keys are left to their joins. A server removes the keys in pieces, between which other calls run; if
+        this takes longer than ``timeout_s``, the keys that were removed by then stay removed.
         """
         return await self._remove_range(*to_doomed_range(first, last, prefix))
 
@@ -148,7 +148,7 @@ class AsyncCalls(ABC):
     ) -> AsyncGenerator[Row]:
         """Yield the rows of a large range as they come; each chunk is exact at its own revision.
 
-        Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
+        Each chunk has ``timeout_s`` to come; the time that the caller takes between rows does not count.
         """
         read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse)
         async with aclosing(self._chunks(read)) as chunks:
@@ -164,7 +164,7 @@ class AsyncCalls(ABC):
         prefix: Data = b"",
         keys_only: bool = False,
     ) -> AsyncGenerator[Rows]:
-        """Yield the rows of a large range in chunks, as columns: for those who have many and want them in bulk.
+        """Yield the rows of a large range in chunks, as columns, for bulk processing.
 
         Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
         """
@@ -183,7 +183,7 @@ class AsyncCalls(ABC):
         limit: int | None = None,
         reverse: bool = False,
     ) -> AsyncGenerator[bytes]:
-        """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
+        """Yield the keys of a range, as `scan_iter` yields rows; their values are not sent."""
         read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True)
         async with aclosing(self._chunks(read)) as chunks:
             async for rows in chunks:
@@ -212,16 +212,16 @@ class AsyncCalls(ABC):
         reverse: bool = False,
         resume_key: bytes | None = None,
     ) -> Page:
-        """Return some rows of a range and the key to go on from: no more than ``limit``, or than fit into a chunk.
+        """Return some rows of a range and the key of the next page: at most ``limit``, and at most a chunk.
 
         Args:
-            resume_key: That of the page before, to get the next one of the same range.
+            resume_key: The one of the page before, to get the next page of the same range.
         """
         read = to_range_read(first, last, prefix=prefix, limit=to_page_limit(limit), reverse=reverse)
         return await self._page(read if resume_key is None else read.resumed(resume_key))
 
     async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
-        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
+        """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
         turn = self._turn()
         turn.count(first, last, prefix=prefix)
         count: int = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
@@ -232,7 +232,7 @@ class AsyncCalls(ABC):
     ) -> list[bytes]:
         """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
 
-        They ascend. What is held counts: a computed range that nobody has read yet is one part.
+        They ascend. Rows that are present count: a computed range that has not been read yet is one part.
 
         Raises:
             ValueError: ``count`` is below 1.
@@ -251,18 +251,18 @@ class AsyncCalls(ABC):
         progress_s: float | None = None,
         after: WatchEvent | None = None,
     ) -> AsyncGenerator[WatchEvent]:
-        """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
+        """Yield the changes in ``[first, last)``, computed keys included, until the iterator is closed.
 
-        The first event comes as soon as the watch stands; with ``rows`` it holds the rows of the range, and each later
-        one the changes since the one before. A broken connection is made anew, and nothing is missed. Closing the
-        client meanwhile, from another task or thread, ends it with ClosedError.
+        The first event comes when the watch is established; with ``rows`` it holds the rows of the range. Each later
+        event has the changes since the one before. A broken connection is made again, and nothing is missed. Closing
+        the client meanwhile, from another task or thread, ends the iterator with ClosedError.
 
         Args:
-            rows: Give the rows first.
-            reconnect_s: How long to try to reach a server that went away.
-            after: Go on behind this event, which an earlier watch of the very same range gave: its changes are not
-                given again, and none is missed.
-            progress_s: After so long without a change, give an event without changes: nothing is missing up to its
+            rows: Deliver the rows first.
+            reconnect_s: How long to try to reach a server again.
+            after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
+                again, and none is missed.
+            progress_s: After this time without a change, give an event without changes: nothing is missing up to its
                 revision.
 
         Raises:
@@ -279,7 +279,7 @@ class AsyncCalls(ABC):
     # Joins and state.
 
     async def add_join(self, text: str) -> list[Join]:
-        """Install the joins of ``text``, all or none; those that are installed already stay as they are.
+        """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
@@ -287,7 +287,7 @@ class AsyncCalls(ABC):
         return await self._add_join(text)
 
     async def drop_join(self, name: str) -> None:
-        """Take out a join and its outputs."""
+        """Drop a join and its outputs."""
         await self._drop_join(name)
 
     async def joins(self) -> list[Join]:
@@ -299,26 +299,26 @@ class AsyncCalls(ABC):
         return await self._explain_join(name)
 
     async def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
-        """Return what a read of ``[first, last)`` would find and have to do."""
+        """Return what a read of ``[first, last)`` would find and would have to do."""
         return await self._explain_range(*to_range(first, last))
 
     async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
-        """Have what is computed of ``[first, last)`` forgotten, and what that was computed from; reads compute it anew.
+        """Drop the computed rows of ``[first, last)`` and those that they came from; reads compute them again.
 
         Returns:
-            How many contexts were forgotten; more may have gone that depend on them.
+            The number of dropped contexts; contexts that depend on them went as well.
         """
         return await self._invalidate_range(*to_range(first, last))
 
     async def invalidate_join(self, name: str) -> int:
-        """Have everything that a join computed forgotten, as `invalidate_range` does."""
+        """Drop everything that a join computed, as `invalidate_range` does."""
         return await self._invalidate_join(name)
 
     @abstractmethod
     async def statistics(self) -> Statistics:
-        """Return counts of what is held and of what was done."""
+        """Return counts of what the server holds and has done."""
 
-    # How a kind of client carries the calls out. Ranges, keys and limits are checked and converted.
+    # How each kind of client carries the calls out. Ranges, keys and limits are checked and converted.
 
     @abstractmethod
     async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]: ...
@@ -378,6 +378,6 @@ class AsyncCalls(ABC):
 def _outcome(result: Result) -> Any:
     """Return the result of a call, or raise it."""
     if isinstance(result, PequodError):
-        # All calls of a failed batch share the exception; each starts its own traceback.
+        # All calls of a failed batch share the exception; each raises it with its own traceback.
         raise result.with_traceback(None)
     return result

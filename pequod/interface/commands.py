@@ -1,4 +1,4 @@
-"""The commands of batches, which calls that run one command share."""
+"""The commands of batches, which calls of one command share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pequod.calls import Data, Result
 
 
 class Commands(Protocol):
-    """Commands in the order in which they will run; one that cannot be said raises and is not added."""
+    """Commands in the order in which they will run; one with wrong arguments raises and is not added."""
 
     def get(self, key: Data) -> None:
         """Get a value."""
@@ -36,7 +36,7 @@ class Commands(Protocol):
 
 
 class Turn(Commands, Protocol):
-    """Commands of calls: each call adds one and waits for what becomes of it. Calls at the same time may share them."""
+    """Commands of calls: each call adds one and waits for its result. Concurrent calls may share a turn."""
 
     def last_result(self, argument_bytes: int, /) -> Awaitable[Result]:
-        """Return the result of the command that was just added; ``argument_bytes`` is about how long it is."""
+        """Return the result of the command that was just added; ``argument_bytes`` is its approximate length."""

@@ -49,7 +49,7 @@ class Calls(ABC):
 
     @property
     def server_id(self) -> int:
-        """Which server the latest reply came from, 0 before the first; of a store in the process a random number."""
+        """The id of the server in the latest reply, 0 before the first; of a store in the process a random one."""
         return self._calls.server_id
 
     @property
@@ -66,7 +66,7 @@ class Calls(ABC):
         """Return an empty batch of commands, to be sent together."""
 
     def get(self, key: Data) -> bytes | None:
-        """Return the value of ``key``, None if there is no such key."""
+        """Return the value of ``key``, None if the key is absent."""
         return self._wait(self._calls.get(key))
 
     def put(self, key: Data, value: Data) -> None:
@@ -78,13 +78,13 @@ class Calls(ABC):
         self._wait(self._calls.put(key, value))
 
     def remove(self, key: Data) -> bool:
-        """Remove a base key; tell whether it was there."""
+        """Remove a base key; return whether it was there."""
         return self._wait(self._calls.remove(key))
 
     def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.
 
-        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own.
+        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own moment.
         """
         return self._wait(self._calls.multi_get(keys))
 
@@ -92,15 +92,15 @@ class Calls(ABC):
         """Write many base keys at one moment, all or none.
 
         Raises:
-            ComputedKeyError, InvalidKeyError, LimitExceededError: One of them is refused, so nothing is written.
+            ComputedKeyError, InvalidKeyError, LimitExceededError: One row is refused, so nothing is written.
         """
         self._wait(self._calls.multi_put(rows))
 
     def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
-        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return how many there were.
+        """Remove the base keys of ``[first, last)`` that start with ``prefix``; return their number.
 
-        Computed keys are left to their joins. A server does it in pieces, between which others have their turn; when
-        it takes longer than ``timeout_s``, what is removed by then stays so.
+        Computed keys are left to their joins. A server removes the keys in pieces, between which other calls run; if
+        this takes longer than ``timeout_s``, the keys that were removed by then stay removed.
         """
         return self._wait(self._calls.remove_range(first, last, prefix=prefix))
 
@@ -130,7 +130,7 @@ class Calls(ABC):
     ) -> Generator[Row]:
         """Yield the rows of a large range as they come; each chunk is exact at its own revision.
 
-        Each chunk has ``timeout_s`` to come; how long the caller takes between rows does not count.
+        Each chunk has ``timeout_s`` to come; the time that the caller takes between rows does not count.
         """
         read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse)
         with closing(self._iterate(self._calls._chunks(read))) as chunks:
@@ -140,7 +140,7 @@ class Calls(ABC):
     def scan_chunks(
         self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"", keys_only: bool = False
     ) -> Generator[Rows]:
-        """Yield the rows of a large range in chunks, as columns: for those who have many and want them in bulk.
+        """Yield the rows of a large range in chunks, as columns, for bulk processing.
 
         Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
         """
@@ -159,7 +159,7 @@ class Calls(ABC):
         limit: int | None = None,
         reverse: bool = False,
     ) -> Generator[bytes]:
-        """Yield the keys of a range as `scan_iter` does it; their values are not sent."""
+        """Yield the keys of a range, as `scan_iter` yields rows; their values are not sent."""
         read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True)
         with closing(self._iterate(self._calls._chunks(read))) as chunks:
             for rows in chunks:
@@ -187,23 +187,23 @@ class Calls(ABC):
         reverse: bool = False,
         resume_key: bytes | None = None,
     ) -> Page:
-        """Return some rows of a range and the key to go on from: no more than ``limit``, or than fit into a chunk.
+        """Return some rows of a range and the key of the next page: at most ``limit``, and at most a chunk.
 
         Args:
-            resume_key: That of the page before, to get the next one of the same range.
+            resume_key: The one of the page before, to get the next page of the same range.
         """
         return self._wait(
             self._calls.scan_page(first, last, prefix=prefix, limit=limit, reverse=reverse, resume_key=resume_key)
         )
 
     def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
-        """Return how many keys of ``[first, last)`` start with ``prefix``; without both, how many there are."""
+        """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
         return self._wait(self._calls.count(first, last, prefix=prefix))
 
     def splits(self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> list[bytes]:
         """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
 
-        They ascend. What is held counts: a computed range that nobody has read yet is one part.
+        They ascend. Rows that are present count: a computed range that has not been read yet is one part.
 
         Raises:
             ValueError: ``count`` is below 1.
@@ -221,18 +221,18 @@ class Calls(ABC):
         progress_s: float | None = None,
         after: WatchEvent | None = None,
     ) -> Generator[WatchEvent]:
-        """Yield what happens in ``[first, last)``, computed keys included, until the iterator is closed.
+        """Yield the changes in ``[first, last)``, computed keys included, until the iterator is closed.
 
-        The first event comes as soon as the watch stands; with ``rows`` it holds the rows of the range, and each later
-        one the changes since the one before. A broken connection is made anew, and nothing is missed. Closing the
-        client meanwhile, from another task or thread, ends it with ClosedError.
+        The first event comes when the watch is established; with ``rows`` it holds the rows of the range. Each later
+        event has the changes since the one before. A broken connection is made again, and nothing is missed. Closing
+        the client meanwhile, from another task or thread, ends the iterator with ClosedError.
 
         Args:
-            rows: Give the rows first.
-            reconnect_s: How long to try to reach a server that went away.
-            after: Go on behind this event, which an earlier watch of the very same range gave: its changes are not
-                given again, and none is missed.
-            progress_s: After so long without a change, give an event without changes: nothing is missing up to its
+            rows: Deliver the rows first.
+            reconnect_s: How long to try to reach a server again.
+            after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
+                again, and none is missed.
+            progress_s: After this time without a change, give an event without changes: nothing is missing up to its
                 revision.
 
         Raises:
@@ -248,7 +248,7 @@ class Calls(ABC):
             yield from events
 
     def add_join(self, text: str) -> list[Join]:
-        """Install the joins of ``text``, all or none; those that are installed already stay as they are.
+        """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
@@ -256,7 +256,7 @@ class Calls(ABC):
         return self._wait(self._calls.add_join(text))
 
     def drop_join(self, name: str) -> None:
-        """Take out a join and its outputs."""
+        """Drop a join and its outputs."""
         self._wait(self._calls.drop_join(name))
 
     def joins(self) -> list[Join]:
@@ -268,21 +268,21 @@ class Calls(ABC):
         return self._wait(self._calls.explain_join(name))
 
     def explain_range(self, first: Data, last: Data | None = None) -> RangeExplanation:
-        """Return what a read of ``[first, last)`` would find and have to do."""
+        """Return what a read of ``[first, last)`` would find and would have to do."""
         return self._wait(self._calls.explain_range(first, last))
 
     def invalidate_range(self, first: Data, last: Data | None = None) -> int:
-        """Have what is computed of ``[first, last)`` forgotten, and what that was computed from; reads compute it anew.
+        """Drop the computed rows of ``[first, last)`` and those that they came from; reads compute them again.
 
         Returns:
-            How many contexts were forgotten; more may have gone that depend on them.
+            The number of dropped contexts; contexts that depend on them went as well.
         """
         return self._wait(self._calls.invalidate_range(first, last))
 
     def invalidate_join(self, name: str) -> int:
-        """Have everything that a join computed forgotten, as `invalidate_range` does."""
+        """Drop everything that a join computed, as `invalidate_range` does."""
         return self._wait(self._calls.invalidate_join(name))
 
     @abstractmethod
     def statistics(self) -> Statistics:
-        """Return counts of what is held and of what was done."""
+        """Return counts of what the server holds and has done."""
