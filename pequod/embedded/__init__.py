@@ -3,10 +3,7 @@
     with pequod.open() as client:                   the calls of `pequod.Client`
     async with pequod.open_async() as client:       those of `pequod.AsyncClient`
 
-shared.py   the engine behind a lock
-batch.py    commands that run as one batch
-aio.py      AsyncEmbedded
-sync.py     Embedded: the same for callers that wait
+docs/architecture/clients.md has the files.
 
 For tests and small programs. The data of a store are gone with the process, or with `close`.
 """
