@@ -22,8 +22,6 @@ from pequod.engine import Rows
 from pequod.engine.base import rows
 from pequod.engine.base.rows import SortedRows
 
-POINT = measure(Size(40, 1_200))
-
 
 def test_every_size_is_measured_and_drawn(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["bench", "scale", "--smoke", "--json", "--out", str(tmp_path / "figures")])
@@ -38,8 +36,9 @@ def test_every_size_is_measured_and_drawn(tmp_path: Path) -> None:
 
 
 def test_the_same_points_make_the_same_picture(tmp_path: Path) -> None:
+    point = measure(Size(40, 1_200))
     for name in ("a.svg", "b.svg"):
-        draw([POINT], tmp_path / name)
+        draw([point], tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
