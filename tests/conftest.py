@@ -3,6 +3,7 @@
 Also which tests run in one process where pytest-xdist runs several (`make test`).
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -39,6 +40,15 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.skip("a compiled engine's kernel cannot be switched off")
     with patch.object(timeline, "is_on", request.param):
         yield
+
+
+@pytest.fixture(scope="module")
+def frozen_heap() -> Iterator[None]:
+    """Keep the collector from what exists before a module's tests, the suite's own objects: 0.2 s each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def _register(name: str, examples: int, steps: int) -> None:
