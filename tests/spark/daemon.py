@@ -3,16 +3,12 @@
 A worker by itself takes half a second of CPU to import pandas and gRPC.
 """
 
-import pandas as pd  # noqa: F401 -- for the workers
-import pyarrow as pa  # noqa: F401
-import pyspark.worker  # noqa: F401
-import pyspark_pequod.reader
-import pyspark_pequod.source
-import pyspark_pequod.stream
-import pyspark_pequod.writer  # noqa: F401
+from importlib import import_module
+
 from pyspark.daemon import manager
 
-import pequod.client  # noqa: F401
+for name in ("pandas", "pyarrow", "pyspark.worker", "pequod.client", "pyspark_pequod.source", "pyspark_pequod.reader"):
+    import_module(name)
 
 if __name__ == "__main__":
     manager()
