@@ -18,8 +18,6 @@ LONG_FILES = {
     "pequod/cli/bench.py": "one command each, most of it options and help",
     "pequod/client/aio.py": "one class, whose methods are the calls",
     "pequod/engine/engine.py": "the facade: one method for each call",
-    "server/pequod_server/backing/pg_schema.py": "the statements of two feeds, which share their checks",
-    "server/pequod_server/backing/sqlite.py": "one store: its three connections share one state",
     "tests/backing/test_postgres.py": "one fixture: a PostgreSQL",
     "tests/engine/random_walk.py": "one machine",
     "tests/engine/test_laws.py": "one law after another",

@@ -80,7 +80,7 @@ def sql(
     """Print the statement that loads a range, and its parameters, for each mapping that has keys there."""
     from pequod_server.backing import KeyRange
     from pequod_server.backing.sql import Dialect, boxes_of, select
-    from pequod_server.backing.sqlite import SqliteDialect
+    from pequod_server.backing.sqlite_dialect import SqliteDialect
 
     chosen: Dialect
     if dialect == "sqlite":

@@ -13,9 +13,10 @@ sql.py, rows.py   statements for many ranges; records to rows
 health.py         status, backoff, feeds that mend themselves
 fake.py           a store that follows a test's script
 sqlite*.py        the embedded store
-postgres.py       PostgreSQL: pg_schema (what it must have), pg_session (connections, reads of one moment),
-                  pg_slot (logical decoding: pg_stream, the connection; pgoutput, its messages; pg_decoder, messages to
-                  events, with pg_rows and pg_judge; pg_lookout, what is asked beside it) and pg_notify (triggers)
+postgres.py       PostgreSQL: pg_schema (its tables), pg_install (what feeds need beside them),
+                  pg_session (connections, reads of one moment), pg_slot (logical decoding: pg_stream, the connection;
+                  pgoutput, its messages; pg_decoder, messages to events, with pg_rows and pg_judge; pg_lookout, what
+                  is asked beside it) and pg_notify (triggers)
 
 PostgreSQL needs the extra `backing`, so `PostgresStore` is imported from `pequod_server.backing.postgres`.
 """

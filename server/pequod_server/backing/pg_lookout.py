@@ -19,7 +19,8 @@ from typing import Any, Final
 import asyncpg
 
 from pequod_server.backing.health import FeedBrokenError
-from pequod_server.backing.pg_schema import check_installed, check_schema
+from pequod_server.backing.pg_install import check_installed
+from pequod_server.backing.pg_schema import check_schema
 from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon, told
 
 ASK_S: Final = 1.0

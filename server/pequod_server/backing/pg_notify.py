@@ -18,7 +18,7 @@ import asyncpg
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.noted import Noted
-from pequod_server.backing.pg_schema import EVERYTHING
+from pequod_server.backing.pg_install import EVERYTHING
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges, told
 from pequod_server.backing.store import Change, Changes, Event, IsWanted, Progress, Reload
 from pequod_server.backing.turns import Turns

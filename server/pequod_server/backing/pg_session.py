@@ -14,15 +14,8 @@ from pequod_server.backing.boxes import Box
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import Health
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.pg_schema import (
-    SETTINGS,
-    Connection,
-    Facts,
-    Mode,
-    PostgresDialect,
-    check_installed,
-    check_schema,
-)
+from pequod_server.backing.pg_install import check_installed
+from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, PostgresDialect, check_schema
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.sql import boxes_of, select
 from pequod_server.backing.store import Changes, KeyRange

@@ -26,6 +26,7 @@ from pequod_server.backing.errors import (
 )
 from pequod_server.backing.health import Backoff, mended
 from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.pg_install import check_installed, install_notify, install_slot
 from pequod_server.backing.pg_notify import notify_feed
 from pequod_server.backing.pg_schema import (
     Connection,
@@ -33,10 +34,7 @@ from pequod_server.backing.pg_schema import (
     Mode,
     advice,
     check_identity,
-    check_installed,
     check_schema,
-    install_notify,
-    install_slot,
     read_facts,
 )
 from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges

@@ -12,21 +12,20 @@ import asyncio
 import json
 import secrets
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar, assert_never
+from typing import Final
 
 from pequod.escapes import shown
 from pequod_server.backing import sqlite_schema
-from pequod_server.backing.columns import Column, SqlType
-from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError, WriteRefusedError
+from pequod_server.backing.errors import PackError, SchemaError, WriteRefusedError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.noted import Noted
 from pequod_server.backing.rows import Clip, packed, result_of, sorted_in_steps
-from pequod_server.backing.sql import Query, boxes_of, place, quoted, select, table_parts
+from pequod_server.backing.sql import Query, boxes_of, quoted, select
+from pequod_server.backing.sqlite_dialect import SqliteDialect, cell_of, parameter_of, quoted_name
+from pequod_server.backing.sqlite_line import SqliteLine, transaction
 from pequod_server.backing.sqlite_schema import CHANGES
 from pequod_server.backing.store import (
     Change,
@@ -42,10 +41,8 @@ from pequod_server.backing.store import (
     every_key,
 )
 from pequod_server.backing.turns import Turns
-from pequod_server.backing.values import Cell, decompose
+from pequod_server.backing.values import decompose
 
-P = ParamSpec("P")
-T = TypeVar("T")
 #: Notes of changes that are kept for a feed that comes back.
 _KEPT: Final = 100_000
 #: In place of a mapping's name among the changes.
@@ -53,36 +50,6 @@ _MARK: Final = "mark"
 #: Notes that are read at a time, and ranges in one statement.
 _NOTES_MAX: Final = 2000
 _RANGES_MAX: Final = 1000
-
-
-class SqliteDialect:
-    """The SQL of SQLite; parameters are one JSON text, so their number has no limit."""
-
-    #: SQLite never puts the right side of a CROSS JOIN first.
-    join = "CROSS JOIN"
-
-    def read(self, mapping: Mapping, name: str) -> str:
-        """Return the expression that reads a column: the value unchanged."""
-        return place(mapping, name)
-
-    def order(self, mapping: Mapping, name: str, column: Column) -> str:
-        """Return the expression that sorts rows as the packed bytes of a slot."""
-        column_place = place(mapping, name)
-        if column.order_type != column.sql_type:
-            column_place = f"CAST({column_place} AS TEXT)"
-        return f"{column_place} COLLATE BINARY" if column.order_type == "text" else column_place
-
-    def boxes(self, number: int, types: Sequence[SqlType]) -> str:  # noqa: ARG002 - parameters count themselves
-        """Return a table of boxes over a JSON array of arrays."""
-        columns = ", ".join(f"value ->> {at} AS a{at}" for at in range(len(types)))
-        return f"(SELECT {columns} FROM json_each(?)) AS box"
-
-    def parameter(self, rows: Sequence[Sequence[str]], types: Sequence[SqlType]) -> list[object]:
-        """Return the JSON text of the boxes."""
-        typed = [
-            [value if kind == "text" else int(value) for value, kind in zip(row, types, strict=True)] for row in rows
-        ]
-        return [json.dumps(typed)]
 
 
 class SqliteStore:
@@ -99,9 +66,9 @@ class SqliteStore:
         self._closing = asyncio.Event()
         #: The version of the schema that the last feed saw: if a part was missing since, changes may be lost.
         self._schema: int | None = None
-        self._loads = _Line(self._path)
-        self._feed = _Line(self._path, is_feed=True)
-        self._writes = _Line(self._path)
+        self._loads = SqliteLine(self._path)
+        self._feed = SqliteLine(self._path, is_feed=True)
+        self._writes = SqliteLine(self._path)
 
     @property
     def status(self) -> Status:
@@ -137,7 +104,7 @@ class SqliteStore:
         """
 
         def install(connection: sqlite3.Connection) -> list[str]:
-            with _transaction(connection, "IMMEDIATE"):
+            with transaction(connection, "IMMEDIATE"):
                 sqlite_schema.check_schema(connection, self._name, self.mappings)
                 statements = []
                 for statement in sqlite_schema.install(connection, self.mappings):
@@ -155,7 +122,7 @@ class SqliteStore:
         """Run statements of `removal` in one transaction."""
 
         def carry_out(connection: sqlite3.Connection) -> None:
-            with _transaction(connection, "IMMEDIATE"):
+            with transaction(connection, "IMMEDIATE"):
                 for statement in statements:
                     connection.execute(statement)
 
@@ -165,7 +132,7 @@ class SqliteStore:
         """Read ranges as of one moment."""
 
         def load(connection: sqlite3.Connection) -> Loaded:
-            with _transaction(connection):
+            with transaction(connection):
                 seq = _seq(connection)
                 rows = self._read(connection, ranges)
             # In steps here, too: while a list is sorted, no other thread can run Python.
@@ -197,7 +164,7 @@ class SqliteStore:
                 await turns.give()
 
         def write(connection: sqlite3.Connection) -> int:
-            with _transaction(connection, "IMMEDIATE"):
+            with transaction(connection, "IMMEDIATE"):
                 try:
                     for statements in plans:
                         for statement in statements:
@@ -219,7 +186,7 @@ class SqliteStore:
 
         def mark(connection: sqlite3.Connection) -> str:
             note = secrets.token_hex(8)
-            with _transaction(connection, "IMMEDIATE"):
+            with transaction(connection, "IMMEDIATE"):
                 connection.execute(f"INSERT INTO {CHANGES} (mapping, slots) VALUES (?, ?)", (_MARK, note))
                 return f"{_seq(connection)} {_schema_version(connection)} {note}"
 
@@ -229,7 +196,7 @@ class SqliteStore:
         """Return whether the note is there, and the schema is the same."""
 
         def knows(connection: sqlite3.Connection) -> bool:
-            with _transaction(connection):
+            with transaction(connection):
                 self._schema = _schema_version(connection)
                 row = connection.execute(
                     f"SELECT max(seq), slots FROM {CHANGES} WHERE mapping = ?", (_MARK,)
@@ -284,7 +251,7 @@ class SqliteStore:
             return
 
     def _start(self, connection: sqlite3.Connection) -> tuple[int, int, int]:
-        with _transaction(connection):
+        with transaction(connection):
             schema = _schema_version(connection)
             sqlite_schema.check_schema(connection, self._name, self.mappings)
             sqlite_schema.check_triggers(connection, self._name, self.mappings)
@@ -356,7 +323,7 @@ class SqliteStore:
                     if "no such" in str(error):
                         raise SchemaError(self._name, [str(error)]) from error
                     raise
-                cells = ([_cell(value) for value in record] for record in records)
+                cells = ([cell_of(value) for value in record] for record in records)
                 found = packed(mapping, cells, self._health.unpackable)
                 rows.update((key, value) for key, value in found if clip.holds(key))
         return rows
@@ -378,7 +345,9 @@ class SqliteStore:
         if change.value is None:
             return mapping, [Query(f"DELETE FROM {table} WHERE {where}", tuple(slots.values()))]
         cells = decompose(change.key, change.value, mapping.value, mapping.as_object)
-        values = {name: _parameter(cell) for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
+        values = {
+            name: parameter_of(cell) for name, cell in zip(mapping.value, cells, strict=True) if name not in slots
+        }
         names = [*slots, *values]
         insert = Query(
             f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})",
@@ -399,100 +368,6 @@ class SqliteStore:
                 )
 
 
-class _Line:
-    """One connection, used in one thread, and opened again when the file was replaced."""
-
-    def __init__(self, path: Path, *, is_feed: bool = False) -> None:
-        self._path = path
-        self._is_feed = is_feed
-        self._thread = ThreadPoolExecutor(1, "pequod-sqlite")
-        self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
-
-    async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``work`` with the connection in the thread.
-
-        Raises:
-            BackingUnavailableError: The file does not exist or is locked, or the disk fails.
-            FeedBrokenError: The file was replaced.
-        """
-        name = f"sqlite:{self._path}"
-
-        def guarded() -> T:
-            try:
-                return work(self._open(), *args, **kwargs)
-            except (sqlite3.OperationalError, sqlite3.DatabaseError, OSError) as error:
-                self._drop()
-                raise BackingUnavailableError(name, str(error)) from error
-
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
-        except RuntimeError as error:
-            raise BackingUnavailableError(name, "the store has been closed") from error
-
-    async def rollback(self) -> None:
-        """End the transaction of earlier work, if there is one; the next work checks the file."""
-
-        def rollback() -> None:
-            if self._connection is not None:
-                try:
-                    self._connection.rollback()
-                except sqlite3.Error:
-                    self._drop()
-
-        with suppress(RuntimeError):
-            await asyncio.get_running_loop().run_in_executor(self._thread, rollback)
-
-    async def close(self) -> None:
-        """Close the connection and end the thread, after its present work."""
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
-        except RuntimeError:
-            return
-        self._thread.shutdown(wait=False)
-
-    def _open(self) -> sqlite3.Connection:
-        found = self._path.stat()
-        file = (found.st_dev, found.st_ino)
-        if self._file not in {None, file}:
-            self._drop()
-            self._file = file
-            if self._is_feed:
-                raise FeedBrokenError("the file has been replaced", is_lost=True)
-        if self._connection is None:
-            self._connection = sqlite3.connect(
-                f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=5.0
-            )
-            self._connection.text_factory = _text
-            self._file = file
-        return self._connection
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def quoted_name(mapping: Mapping) -> str:
-    """Return the table of a mapping, quoted for SQL."""
-    return quoted(table_parts(mapping.table)[1])
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str = "DEFERRED") -> Iterator[None]:
-    connection.execute(f"BEGIN {kind}")
-    try:
-        yield
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
 def _seq(connection: sqlite3.Connection) -> int:
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (CHANGES,)).fetchone()
     return int(row[0]) if row else 0
@@ -511,33 +386,3 @@ def _forget(connection: sqlite3.Connection, position: int) -> None:
     (oldest,) = connection.execute(f"SELECT min(seq) FROM {CHANGES}").fetchone()
     if oldest is not None and position - oldest > 2 * _KEPT:
         connection.execute(f"DELETE FROM {CHANGES} WHERE seq <= ?", (position - _KEPT,))
-
-
-def _cell(value: object) -> Cell:
-    match value:
-        case None:
-            return Cell(None, "text")
-        case str():
-            return Cell(value, "text")
-        case int():
-            return Cell(str(value), "number")
-        case float():
-            return Cell(repr(value), "number")
-        case bytes():
-            return Cell("\\x" + value.hex(), "bytes")
-        case _:
-            raise AssertionError(f"SQLite has no {type(value)}")
-
-
-def _parameter(cell: Cell) -> object:
-    if cell.text is None:
-        return None
-    match cell.kind:
-        case "text" | "json" | "bytes":
-            return cell.text
-        case "boolean":
-            return int(cell.text == "true")
-        case "number":
-            return json.loads(cell.text)
-        case kind:
-            assert_never(kind)

@@ -1,0 +1,79 @@
+"""How SQLite says things: expressions of statements, and values of columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import assert_never
+
+from pequod_server.backing.columns import Column, SqlType
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.sql import place, quoted, table_parts
+from pequod_server.backing.values import Cell
+
+
+class SqliteDialect:
+    """The SQL of SQLite; parameters are one JSON text, so their number has no limit."""
+
+    #: SQLite never puts the right side of a CROSS JOIN first.
+    join = "CROSS JOIN"
+
+    def read(self, mapping: Mapping, name: str) -> str:
+        """Return the expression that reads a column: the value unchanged."""
+        return place(mapping, name)
+
+    def order(self, mapping: Mapping, name: str, column: Column) -> str:
+        """Return the expression that sorts rows as the packed bytes of a slot."""
+        column_place = place(mapping, name)
+        if column.order_type != column.sql_type:
+            column_place = f"CAST({column_place} AS TEXT)"
+        return f"{column_place} COLLATE BINARY" if column.order_type == "text" else column_place
+
+    def boxes(self, number: int, types: Sequence[SqlType]) -> str:  # noqa: ARG002 - parameters count themselves
+        """Return a table of boxes over a JSON array of arrays."""
+        columns = ", ".join(f"value ->> {at} AS a{at}" for at in range(len(types)))
+        return f"(SELECT {columns} FROM json_each(?)) AS box"
+
+    def parameter(self, rows: Sequence[Sequence[str]], types: Sequence[SqlType]) -> list[object]:
+        """Return the JSON text of the boxes."""
+        typed = [
+            [value if kind == "text" else int(value) for value, kind in zip(row, types, strict=True)] for row in rows
+        ]
+        return [json.dumps(typed)]
+
+
+def quoted_name(mapping: Mapping) -> str:
+    """Return the table of a mapping, quoted for SQL."""
+    return quoted(table_parts(mapping.table)[1])
+
+
+def cell_of(value: object) -> Cell:
+    """Return the cell of a value that SQLite returned."""
+    match value:
+        case None:
+            return Cell(None, "text")
+        case str():
+            return Cell(value, "text")
+        case int():
+            return Cell(str(value), "number")
+        case float():
+            return Cell(repr(value), "number")
+        case bytes():
+            return Cell("\\x" + value.hex(), "bytes")
+        case _:
+            raise AssertionError(f"SQLite has no {type(value)}")
+
+
+def parameter_of(cell: Cell) -> object:
+    """Return what SQLite takes for a cell."""
+    if cell.text is None:
+        return None
+    match cell.kind:
+        case "text" | "json" | "bytes":
+            return cell.text
+        case "boolean":
+            return int(cell.text == "true")
+        case "number":
+            return json.loads(cell.text)
+        case kind:
+            assert_never(kind)
