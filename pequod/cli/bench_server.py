@@ -56,7 +56,7 @@ def clients(
 ) -> None:
     """Measure the clients: operations a second and µs of client CPU, by form of use.
 
-    Callers under asyncio.gather, threads, call after call, and batches.
+    Callers under asyncio.gather, threads, call after call, batches, and unary calls of gRPC alone.
     """
     from pequod_bench.clients import Settings, run
 
