@@ -78,7 +78,7 @@ _CATCH_UP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BackedTwipSettings:
     """How large a run is."""
 
     users: int = 1000
@@ -111,10 +111,10 @@ class FeedReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BackedTwipReport:
     """A whole run."""
 
-    settings: Settings
+    settings: BackedTwipSettings
     #: What the same writers reach without a server.
     alone_posts_per_s: float
     alone_writes_per_s: float
@@ -178,7 +178,7 @@ class _Database:
         for user, poster in zip(self._graph.users.tolist(), self._graph.posters.tolist(), strict=True):
             self.follows[user].add(poster)
 
-    async def write(self, number: int, settings: Settings, until_s: float) -> None:
+    async def write(self, number: int, settings: BackedTwipSettings, until_s: float) -> None:
         """Write, one transaction after another, until the time is up; subscriptions are those of one writer's users."""
         draw = random.Random(f"{settings.seed} {number}")
         connection = await asyncpg.connect(self.dsn)
@@ -211,7 +211,7 @@ class _Database:
         )
 
 
-def run(settings: Settings, bars: ProgressBars) -> Report:
+def run(settings: BackedTwipSettings, bars: ProgressBars) -> BackedTwipReport:
     """Run everything on a fresh cluster.
 
     Raises:
@@ -233,10 +233,10 @@ def run(settings: Settings, bars: ProgressBars) -> Report:
         for feed in settings.feeds:
             feeds.append(_with_feed(_Database(dsn, graph), settings, feed, mapping))
             advance(1)
-    return Report(settings, *alone, tuple(feeds))
+    return BackedTwipReport(settings, *alone, tuple(feeds))
 
 
-async def _alone(database: _Database, settings: Settings) -> tuple[float, float]:
+async def _alone(database: _Database, settings: BackedTwipSettings) -> tuple[float, float]:
     await database.reset()
     began = time.monotonic()
     free = replace(settings, rate=0.0)
@@ -246,7 +246,7 @@ async def _alone(database: _Database, settings: Settings) -> tuple[float, float]
     return database.post_count / elapsed_s, database.write_count / elapsed_s
 
 
-def _with_feed(database: _Database, settings: Settings, feed: Feed, mapping: Path) -> FeedReport:
+def _with_feed(database: _Database, settings: BackedTwipSettings, feed: Feed, mapping: Path) -> FeedReport:
     asyncio.run(_install(database, feed))
     backing = ("--backing", database.dsn, "--backing-mapping", str(mapping), "--backing-feed", feed)
     with started_server(*backing, "--joins", PUSH_JOIN) as (target, _):
@@ -274,7 +274,7 @@ async def _uninstall(dsn: str) -> None:
     await connection.close()
 
 
-async def _measure(database: _Database, settings: Settings, feed: Feed, target: str) -> FeedReport:
+async def _measure(database: _Database, settings: BackedTwipSettings, feed: Feed, target: str) -> FeedReport:
     async with AsyncClient(target, timeout_s=_CATCH_UP_S) as client, _watching(client) as visible_s:
         # Every user has a timeline before the clock starts.
         for user in range(settings.users):
@@ -330,7 +330,7 @@ async def _watching(client: AsyncClient) -> AsyncIterator[dict[bytes, float]]:
             await task
 
 
-async def _check(target: str, number: int, settings: Settings, until_s: float) -> int:
+async def _check(target: str, number: int, settings: BackedTwipSettings, until_s: float) -> int:
     """Check timelines of users in turn, from the tick of the check before; return how many."""
     users: Sequence[int] = range(number, settings.users, settings.checkers)
     since = dict.fromkeys(users, 0)
@@ -360,7 +360,7 @@ async def _caught_up(client: AsyncClient, dsn: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _verify(client: AsyncClient, database: _Database, settings: Settings) -> tuple[int, bool]:
+async def _verify(client: AsyncClient, database: _Database, settings: BackedTwipSettings) -> tuple[int, bool]:
     """Compare each timeline with what the writes make; return how many rows they have, and whether all are right."""
     rows, is_correct = 0, True
     for user in range(settings.users):

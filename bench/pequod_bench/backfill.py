@@ -65,7 +65,7 @@ class WrongBackfillError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class BackfillSize:
     """What is filled."""
 
     users: int
@@ -78,7 +78,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BackfillFigures:
     """What was measured; rows are timeline rows."""
 
     rows: int
@@ -141,7 +141,7 @@ class Figures:
         console.print(table)
 
 
-def base_rows(size: Size) -> tuple[list[bytes], list[bytes]]:
+def base_rows(size: BackfillSize) -> tuple[list[bytes], list[bytes]]:
     """Draw subscriptions and posts, in key order."""
     draw = np.random.default_rng(size.seed)
     rows: dict[bytes, bytes] = {}
@@ -161,7 +161,7 @@ def spark_pid(spark: SparkSession) -> int:
     return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
-def measure(spark: SparkSession, size: Size) -> Figures:
+def measure(spark: SparkSession, size: BackfillSize) -> BackfillFigures:
     """Run the benchmark; needs a server's memory and a folder for the base rows.
 
     Raises:
@@ -192,7 +192,7 @@ def measure(spark: SparkSession, size: Size) -> Figures:
         cold = _check(client, pid, checked, since)
     if cold.rows != warm.rows:
         raise WrongBackfillError(f"the warm server's checks have {warm.rows} rows, and the cold one's {cold.rows}")
-    return Figures(
+    return BackfillFigures(
         rows=rows,
         materialise_s=materialise_s,
         backfill_s=backfill_s,
@@ -256,7 +256,7 @@ def _check(client: Client, pid: int, users: list[int], since: int) -> _Checks:
 
 
 @contextmanager
-def _writing(target: str, size: Size, checked: set[int]) -> Iterator[list[tuple[int, float]]]:
+def _writing(target: str, size: BackfillSize, checked: set[int]) -> Iterator[list[tuple[int, float]]]:
     """Post and subscribe at a steady rate, all that is due at once in one batch; not for those who are checked.
 
     Yields:
@@ -297,7 +297,7 @@ def _writing(target: str, size: Size, checked: set[int]) -> Iterator[list[tuple[
         thread.join()
 
 
-def _compare(client: Client, size: Size) -> None:
+def _compare(client: Client, size: BackfillSize) -> None:
     """See that timelines are what the server computes anew."""
     compared = Random(size.seed + 2).sample(range(size.users), min(COMPARED, size.users))
     for at in range(0, len(compared), BATCH):

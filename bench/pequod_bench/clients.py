@@ -55,7 +55,7 @@ class WrongAnswerError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientsSettings:
     """What run to make."""
 
     #: Of a sample; forms that wait for each operation get a twentieth.
@@ -77,7 +77,7 @@ class Form:
     #: Carries out a number of operations, which is a multiple of ``at_once``.
     work: Callable[[int], None]
 
-    def sample(self, settings: Settings, pid: int | None) -> Sample:
+    def sample(self, settings: ClientsSettings, pid: int | None) -> FormSample:
         """Carry out a sample; ``pid`` is the server's process, if it is one of this machine."""
         wanted = settings.operations // 20 if self.at_once == 1 else settings.operations
         operations = max(1, wanted // self.at_once) * self.at_once
@@ -85,10 +85,10 @@ class Form:
         watch = Stopwatch()
         self.work(operations)
         seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
-        return Sample(operations, seconds, cpu_s, None if pid is None else usage(pid).cpu_s - server_s)
+        return FormSample(operations, seconds, cpu_s, None if pid is None else usage(pid).cpu_s - server_s)
 
 
-class Sample(NamedTuple):
+class FormSample(NamedTuple):
     """What some operations of one form took."""
 
     operations: int
@@ -98,7 +98,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class FormFigures:
     """The figures of one form: medians of its samples, and for an operation."""
 
     name: str
@@ -110,10 +110,10 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ClientsReport:
     """All forms."""
 
-    forms: list[Figures]
+    forms: list[FormFigures]
 
     def to_json(self) -> str:
         """Return everything as one JSON object on one line."""
@@ -130,7 +130,7 @@ class Report:
         console.print(table)
 
 
-def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
+def run(settings: ClientsSettings, target: str | None, bars: ProgressBars) -> ClientsReport:
     """Measure every form against the server at ``target``, or one that is started for the run.
 
     Raises:
@@ -154,12 +154,14 @@ def run(settings: Settings, target: str | None, bars: ProgressBars) -> Report:
         factory = loop_factory(settings.loop) or asyncio.new_event_loop
         with Client(address, timeout_s=60.0, loop_factory=factory) as sync_client:
             figures += _measure(list(_sync_forms(sync_client)), settings, pid, bars)
-    return Report(figures)
+    return ClientsReport(figures)
 
 
-def _measure(forms: Sequence[Form], settings: Settings, pid: int | None, bars: ProgressBars) -> list[Figures]:
+def _measure(
+    forms: Sequence[Form], settings: ClientsSettings, pid: int | None, bars: ProgressBars
+) -> list[FormFigures]:
     forms = [form for form in forms if settings.only in form.name]
-    samples: dict[str, list[Sample]] = {form.name: [] for form in forms}
+    samples: dict[str, list[FormSample]] = {form.name: [] for form in forms}
     with bars.bar("running", settings.samples * len(forms)) as advance:
         for _ in range(settings.samples):
             for form in forms:
@@ -168,10 +170,10 @@ def _measure(forms: Sequence[Form], settings: Settings, pid: int | None, bars: P
     return [_figures(form, samples[form.name]) for form in forms]
 
 
-def _figures(form: Form, samples: Sequence[Sample]) -> Figures:
+def _figures(form: Form, samples: Sequence[FormSample]) -> FormFigures:
     operations = sum(sample.operations for sample in samples)
     server_s = [sample.server_cpu_s for sample in samples if sample.server_cpu_s is not None]
-    return Figures(
+    return FormFigures(
         form.name,
         form.at_once,
         statistics.median(sample.operations / sample.seconds for sample in samples),

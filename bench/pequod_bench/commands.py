@@ -17,10 +17,10 @@ from typing import NamedTuple
 from pequod_proto.commands import PUT, SCAN
 
 from pequod_bench import keys
-from pequod_bench.stream import CHECK, LOGOUT, SUBSCRIBE, Stream
+from pequod_bench.stream import CHECK, LOGOUT, SUBSCRIBE, TwipStream
 
 
-class Batch(NamedTuple):
+class CommandBatch(NamedTuple):
     """Commands that go out together, as columns."""
 
     #: SCAN or PUT, one byte a command.
@@ -29,19 +29,19 @@ class Batch(NamedTuple):
     arguments: list[bytes]
 
 
-def load_batches(stream: Stream, tweet_bytes: int, size: int) -> Iterator[Batch]:
+def load_batches(stream: TwipStream, tweet_bytes: int, size: int) -> Iterator[CommandBatch]:
     """Yield the puts of what is there before the start: the graph's subscriptions and the initial posts."""
     arguments: list[bytes] = []
     for key, value in _load_rows(stream, tweet_bytes):
         arguments += (key, value)
         if len(arguments) == 2 * size:
-            yield Batch(bytes([PUT]) * size, arguments)
+            yield CommandBatch(bytes([PUT]) * size, arguments)
             arguments = []
     if arguments:
-        yield Batch(bytes([PUT]) * (len(arguments) // 2), arguments)
+        yield CommandBatch(bytes([PUT]) * (len(arguments) // 2), arguments)
 
 
-def _load_rows(stream: Stream, tweet_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+def _load_rows(stream: TwipStream, tweet_bytes: int) -> Iterator[tuple[bytes, bytes]]:
     users, posters = stream.graph.users.tolist(), stream.graph.posters.tolist()
     for user, poster in zip(users, posters, strict=True):
         yield keys.subscription_key(user, poster), keys.FOLLOWS
@@ -49,7 +49,7 @@ def _load_rows(stream: Stream, tweet_bytes: int) -> Iterator[tuple[bytes, bytes]
         yield keys.post_key(poster, tick), keys.tweet(tick, tweet_bytes)
 
 
-def timed_batches(stream: Stream, tweet_bytes: int, size: int) -> list[Batch]:
+def timed_batches(stream: TwipStream, tweet_bytes: int, size: int) -> list[CommandBatch]:
     """Render the operations, ``size`` commands to a batch (the last one may be shorter)."""
     kinds = bytearray()
     arguments: list[bytes] = []
@@ -67,13 +67,15 @@ def timed_batches(stream: Stream, tweet_bytes: int, size: int) -> list[Batch]:
             arguments += (keys.subscription_key(user, detail), keys.FOLLOWS)
         else:
             arguments += (keys.post_key(user, tick), keys.tweet(tick, tweet_bytes))
-    return [Batch(bytes(kinds[i : i + size]), arguments[2 * i : 2 * (i + size)]) for i in range(0, len(kinds), size)]
+    return [
+        CommandBatch(bytes(kinds[i : i + size]), arguments[2 * i : 2 * (i + size)]) for i in range(0, len(kinds), size)
+    ]
 
 
-def timeline_scans(stream: Stream, size: int) -> Iterator[Batch]:
+def timeline_scans(stream: TwipStream, size: int) -> Iterator[CommandBatch]:
     """Yield scans of every active user's whole timeline, in the order of `recompute.final_timelines`."""
     users = stream.active.tolist()
     for i in range(0, len(users), size):
         some = users[i : i + size]
         bounds = [bound for user in some for bound in (keys.timeline_first(user, 0), keys.timeline_last(user))]
-        yield Batch(bytes([SCAN]) * len(some), bounds)
+        yield CommandBatch(bytes([SCAN]) * len(some), bounds)

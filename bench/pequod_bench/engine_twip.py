@@ -14,17 +14,17 @@ from pequod_proto.commands import PUT
 
 from pequod.client import Result
 from pequod.engine import Engine
-from pequod_bench.commands import Batch, load_batches, timeline_scans
+from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
 from pequod_bench.phases import Phases
 from pequod_bench.progress import ProgressBars
-from pequod_bench.report import Report
+from pequod_bench.report import TwipReport
 from pequod_bench.twip import (
     LOAD_BATCH,
     SCAN_BATCH,
-    Run,
-    Settings,
     Stopwatch,
+    TwipRun,
+    TwipSettings,
     prepare,
     report,
     resting_collector,
@@ -36,8 +36,8 @@ PROFILE_LINES: Final = 35
 
 
 def run(
-    settings: Settings, bars: ProgressBars, profile: cProfile.Profile | None = None, phases: Phases | None = None
-) -> Report:
+    settings: TwipSettings, bars: ProgressBars, profile: cProfile.Profile | None = None, phases: Phases | None = None
+) -> TwipReport:
     """Run Twip inside this process; ``profile`` and ``phases``, if given, watch the timed part."""
     with bars.working("preparing"):
         prepared = prepare(settings)
@@ -63,16 +63,16 @@ def run(
             profile.disable()
     timelines = execute_all(engine, timeline_scans(prepared.stream, SCAN_BATCH))
     with bars.working("verifying"):
-        found = report("engine-twip", prepared, Run(load_s, seconds, cpu_s, None, replies, timelines))
+        found = report("engine-twip", prepared, TwipRun(load_s, seconds, cpu_s, None, replies, timelines))
     return found if phases is None else replace(found, phases=phases.costs(found.ticks))
 
 
-def execute_all(engine: Engine, batches: Iterable[Batch]) -> list[Reply]:
+def execute_all(engine: Engine, batches: Iterable[CommandBatch]) -> list[Reply]:
     """Carry out batches one after the other."""
     return [execute(engine, batch) for batch in batches]
 
 
-def execute(engine: Engine, batch: Batch) -> Reply:
+def execute(engine: Engine, batch: CommandBatch) -> Reply:
     """Carry out a batch, command by command."""
     put, scan = engine.put, engine.scan
     results: list[Result] = []

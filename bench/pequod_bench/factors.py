@@ -31,7 +31,7 @@ from pequod_bench.engine_twip import execute, execute_all
 from pequod_bench.keys import JOINS
 from pequod_bench.phases import NAMES, Phases
 from pequod_bench.progress import ProgressBars
-from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, Settings, prepare, verify
+from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, TwipSettings, prepare, verify
 from pequod_bench.verify import Differs, Reply
 
 
@@ -133,7 +133,7 @@ class Trial:
     digest: bytes
 
 
-def analyse(settings: Settings, rounds: int, only: str, bars: ProgressBars) -> Factors:
+def analyse(settings: TwipSettings, rounds: int, only: str, bars: ProgressBars) -> Factors:
     """Run everything."""
     wanted = [factor for factor in FACTORS if only in factor.name]
     with bars.working("preparing"):

@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod_bench.micro_engine import ENGINE
-from pequod_bench.micro_frame import Result, Scale, Size, Workload, measure
+from pequod_bench.micro_frame import MicroRow, MicroScale, MicroSize, Result, measure
 from pequod_bench.micro_sizes import SIZES
 from pequod_bench.micro_wire import HALVES
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MicroReport:
     """What the rows took, and what has a size."""
 
     workloads: list[Result]
-    sizes: list[Size]
+    sizes: list[MicroSize]
 
     def to_json(self) -> str:
         """Return everything as one JSON object on one line."""
@@ -40,13 +40,13 @@ class Report:
             console.print(f"{size.name}: {size.bytes_each:.0f} bytes")
 
 
-def run(only: str, scale: Scale) -> Report:
+def run(only: str, scale: MicroScale) -> MicroReport:
     """Measure the rows whose names hold ``only``."""
     results = [measure(workload, scale) for workload in workloads() if only in workload.name]
-    return Report(results, [size(scale) for name, size in SIZES.items() if only in name])
+    return MicroReport(results, [size(scale) for name, size in SIZES.items() if only in name])
 
 
-def workloads() -> Iterator[Workload]:
+def workloads() -> Iterator[MicroRow]:
     """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
     yield from (*ENGINE, *HALVES)
     if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:

@@ -13,7 +13,7 @@ from pequod_grammar import parse
 
 from pequod.engine import Engine, general_way
 from pequod_bench import keys
-from pequod_bench.micro_frame import RUN, Samples, Scale, Workload, clock, over_and_over, timed
+from pequod_bench.micro_frame import RUN, MicroRow, MicroScale, Samples, clock, over_and_over, timed
 
 TWEET: Final = b"x" * 140
 #: Rows of a table that is large.
@@ -48,7 +48,7 @@ def timeline(user: int, tick: int = 0) -> tuple[bytes, bytes]:
     return keys.timeline_first(user, tick), keys.timeline_last(user)
 
 
-def _plain(scale: Scale) -> tuple[Engine, list[bytes]]:
+def _plain(scale: MicroScale) -> tuple[Engine, list[bytes]]:
     """Return an engine with one large table that no join reads, and its keys."""
     engine = Engine()
     present = [b"x|%010d" % i for i in range(scale.of(_MANY))]
@@ -60,20 +60,20 @@ def _plain(scale: Scale) -> tuple[Engine, list[bytes]]:
 # Writes.
 
 
-def put_new(_: Scale) -> Samples:
+def put_new(_: MicroScale) -> Samples:
     """Put ascending keys that no join reads."""
     engine = Engine()
     for start in count(0, RUN):
         yield RUN, timed(engine.put, [(b"x|%010d" % i, TWEET) for i in range(start, start + RUN)])
 
 
-def put_again(scale: Scale) -> Samples:
+def put_again(scale: MicroScale) -> Samples:
     """Overwrite keys of a large table that no join reads."""
     engine, present = _plain(scale)
     return over_and_over(engine.put, [(key, TWEET) for key in present], stride=104_729)
 
 
-def put_run(_: Scale) -> Samples:
+def put_run(_: MicroScale) -> Samples:
     """Put 1,000 ascending keys of a table that no join reads, all together."""
     engine, size = Engine(), 1_000
     for start in count(0, size):
@@ -81,7 +81,7 @@ def put_run(_: Scale) -> Samples:
         yield size, timed(engine.put_all, [(new, [TWEET] * size)])
 
 
-def load(_: Scale) -> Samples:
+def load(_: MicroScale) -> Samples:
     """Load ranges of 100 rows of a table that a database owns."""
     engine, size = Engine(backed=[b"x"]), 100
     for number in count():
@@ -91,7 +91,7 @@ def load(_: Scale) -> Samples:
         yield size, clock() - begun
 
 
-def fan_out(scale: Scale) -> Samples:
+def fan_out(scale: MicroScale) -> Samples:
     """Post to 100 followers who all have their timeline materialised."""
     followers = scale.of(100)
     engine = twip_engine(followers, 1)
@@ -99,7 +99,7 @@ def fan_out(scale: Scale) -> Samples:
         yield followers, timed(engine.put, [(keys.post_key(1, tick), TWEET)])
 
 
-def fan_out_watched(scale: Scale) -> Samples:
+def fan_out_watched(scale: MicroScale) -> Samples:
     """Post to 100 followers, one watch over all of whose timelines is told."""
     followers = scale.of(100)
     engine = twip_engine(followers, 1)
@@ -109,7 +109,7 @@ def fan_out_watched(scale: Scale) -> Samples:
         engine.settle(watch)
 
 
-def post_unread(scale: Scale) -> Samples:
+def post_unread(scale: MicroScale) -> Samples:
     """Post where timelines wait for 10,000 posters, but not for this one."""
     poster_count = scale.of(10_000)
     engine = twip_engine(2, poster_count)
@@ -118,7 +118,7 @@ def post_unread(scale: Scale) -> Samples:
         yield RUN, timed(engine.put, [(keys.post_key(poster, tick), TWEET) for poster in strangers])
 
 
-def replace(scale: Scale) -> Samples:
+def replace(scale: MicroScale) -> Samples:
     """Change the karma of a user beside whose comments 100 pages show it."""
     page_count = scale.of(100)
     engine = _pages(page_count)
@@ -126,7 +126,7 @@ def replace(scale: Scale) -> Samples:
         yield page_count, timed(engine.put, [(b"karma|1", b"%d" % value)])
 
 
-def subscribe(scale: Scale) -> Samples:
+def subscribe(scale: MicroScale) -> Samples:
     """Follow one more poster, with the timeline materialised: noted in the log, applied later."""
     user_count = scale.of(1_000)
     engine = twip_engine(user_count)
@@ -138,13 +138,13 @@ def subscribe(scale: Scale) -> Samples:
 # Reads.
 
 
-def get_base(scale: Scale) -> Samples:
+def get_base(scale: MicroScale) -> Samples:
     """Get keys of a large table that no join computes."""
     engine, present = _plain(scale)
     return over_and_over(_get_of(engine), [(key, None) for key in present], stride=104_729)
 
 
-def get_computed(scale: Scale) -> Samples:
+def get_computed(scale: MicroScale) -> Samples:
     """Get single rows of timelines of 100 that are materialised."""
     user_count = scale.of(1_000)
     engine = twip_engine(user_count, 2, 100)
@@ -157,13 +157,13 @@ def _get_of(engine: Engine) -> Callable[[bytes, None], object]:
     return lambda key, _: get(key)
 
 
-def scan_50(scale: Scale) -> Samples:
+def scan_50(scale: MicroScale) -> Samples:
     """Scan 50 neighbouring rows of a large table that no join computes."""
     engine, present = _plain(scale)
     return over_and_over(engine.scan, [(key, key[:-2] + b"99") for key in present if key.endswith(b"49")], stride=7919)
 
 
-def scan_loaded(scale: Scale) -> Samples:
+def scan_loaded(scale: MicroScale) -> Samples:
     """Scan 50 rows of loaded ranges of a table that a database owns."""
     engine = Engine(backed=[b"x"])
     ranges = [(b"x|%010d|" % number, b"x|%010d}" % number) for number in range(scale.of(1_000))]
@@ -172,14 +172,14 @@ def scan_loaded(scale: Scale) -> Samples:
     return over_and_over(engine.scan, ranges)
 
 
-def check_incremental(scale: Scale) -> Samples:
+def check_incremental(scale: MicroScale) -> Samples:
     """Check with three new rows in a timeline of 100 that is up to date."""
     user_count = scale.of(1_000)
     engine = twip_engine(user_count, 1, 100)
     return over_and_over(engine.scan, [timeline(user, 97) for user in range(user_count)])
 
 
-def scan_inside(scale: Scale) -> Samples:
+def scan_inside(scale: MicroScale) -> Samples:
     """Scan three rows out of the middle of timelines of 100 that are up to date."""
     user_count = scale.of(1_000)
     engine = twip_engine(user_count, 1, 100)
@@ -187,7 +187,7 @@ def scan_inside(scale: Scale) -> Samples:
     return over_and_over(engine.scan, ranges)
 
 
-def scan_in_pieces(scale: Scale) -> Samples:
+def scan_in_pieces(scale: MicroScale) -> Samples:
     """Scan 1,000 timelines of 20 rows in pieces of 100 rows."""
     engine = twip_engine(scale.of(1_000), 1, 20)
     while True:
@@ -202,7 +202,7 @@ def scan_in_pieces(scale: Scale) -> Samples:
             first = found[-1] + b"\0"
 
 
-def page(scale: Scale) -> Samples:
+def page(scale: MicroScale) -> Samples:
     """Read pages that four joins fill, each with five comments, all up to date."""
     page_count = scale.of(300)
     engine = _pages(page_count)
@@ -227,7 +227,7 @@ def _page(number: int) -> tuple[bytes, bytes]:
     return b"page|ann|%d|" % number, b"page|ann|%d|}" % number
 
 
-def pull_celebrity(scale: Scale) -> Samples:
+def pull_celebrity(scale: MicroScale) -> Samples:
     """Check a timeline of 100 rows, of which one by a celebrity is new and computed by the check."""
     user_count = scale.of(1_000)
     engine = twip_engine(user_count, 2, 100, keys.CELEBRITY_JOINS)
@@ -235,7 +235,7 @@ def pull_celebrity(scale: Scale) -> Samples:
     return over_and_over(engine.scan, [timeline(user, 97) for user in range(user_count)])
 
 
-def check_first(scale: Scale) -> Samples:
+def check_first(scale: MicroScale) -> Samples:
     """Check for the first time: 100 followed, 100 posts each."""
     followed, each = scale.of(100), scale.of(100)
     engine = twip_engine()
@@ -245,7 +245,7 @@ def check_first(scale: Scale) -> Samples:
     return _first_checks(engine, followed, operation_count=1)
 
 
-def check_first_general(scale: Scale) -> Samples:
+def check_first_general(scale: MicroScale) -> Samples:
     """Do the same the general way, as for joins that the timeline's kernel does not take."""
     samples = check_first(scale)
     with general_way():
@@ -254,7 +254,7 @@ def check_first_general(scale: Scale) -> Samples:
     return samples
 
 
-def add_waiting(scale: Scale) -> Samples:
+def add_waiting(scale: MicroScale) -> Samples:
     """Check for the first time: 100 followed without posts, for each of whom others wait already."""
     followed = scale.of(100)
     return _first_checks(twip_engine(scale.of(100), followed), followed, operation_count=followed)
@@ -270,7 +270,7 @@ def _first_checks(engine: Engine, followed: int, operation_count: int) -> Sample
 # Logs.
 
 
-def check_after_subscribe(_: Scale) -> Samples:
+def check_after_subscribe(_: MicroScale) -> Samples:
     """Check after following one more poster with one post: the log of one entry is applied."""
     engine = twip_engine(RUN)
     for poster in count(1):
@@ -280,7 +280,7 @@ def check_after_subscribe(_: Scale) -> Samples:
         yield RUN, timed(engine.scan, [timeline(user, poster) for user in range(RUN)])
 
 
-def apply_log(scale: Scale) -> Samples:
+def apply_log(scale: MicroScale) -> Samples:
     """Check after following ten more posters with ten posts each, together."""
     user_count = scale.of(RUN)
     engine = twip_engine(user_count, 2)
@@ -293,7 +293,7 @@ def apply_log(scale: Scale) -> Samples:
         yield user_count * _LOGGED, timed(engine.scan, checks)
 
 
-def unfollow(scale: Scale) -> Samples:
+def unfollow(scale: MicroScale) -> Samples:
     """Check after no longer following a poster with ten posts."""
     user_count = scale.of(RUN)
     engine = twip_engine(user_count, 2)
@@ -315,10 +315,10 @@ def _post(engine: Engine, poster: int, start: int) -> None:
 # Aggregates.
 
 
-def aggregate(operator: str) -> Workload:
+def aggregate(operator: str) -> MicroRow:
     """Return the row that adds one source key to one of 100 groups that are materialised."""
 
-    def samples(scale: Scale) -> Samples:
+    def samples(scale: MicroScale) -> Samples:
         engine = Engine()
         engine.add_joins(parse(f"agg|<group> = {operator} src|<group>|<id>"))
         groups = [b"%04d" % i for i in range(scale.of(100))]
@@ -329,10 +329,10 @@ def aggregate(operator: str) -> Workload:
             new = [b"src|%s|%010d" % (groups[i % len(groups)], i) for i in range(start, start + RUN)]
             yield RUN, timed(engine.put, [(key, b"%d" % i) for i, key in enumerate(new)])
 
-    return Workload(f"aggregate {operator}", "a put of one source key", samples)
+    return MicroRow(f"aggregate {operator}", "a put of one source key", samples)
 
 
-def remove_least(scale: Scale) -> Samples:
+def remove_least(scale: MicroScale) -> Samples:
     """Remove the key that a min shows, of 1,000 that contribute to it."""
     engine = Engine()
     engine.add_joins(parse("least|<group> = min src|<group>|<id>"))
@@ -351,30 +351,30 @@ def remove_least(scale: Scale) -> Samples:
 
 
 ENGINE: Final = (
-    Workload("put, new key", "a put", put_new),
-    Workload("put, old key", "a put", put_again),
-    Workload("put run", "a row of 1,000", put_run),
-    Workload("load", "a row of a range of 100", load),
-    Workload("get", "a get", get_base),
-    Workload("get, computed", "a get of a timeline's row", get_computed),
-    Workload("scan 50 rows", "a scan", scan_50),
-    Workload("scan, loaded", "a scan of 50 rows", scan_loaded),
-    Workload("scan in pieces", "a row of a piece of 100", scan_in_pieces),
-    Workload("scan inside a timeline", "a scan of 3 rows", scan_inside),
-    Workload("check, incremental", "a scan of 3 rows", check_incremental),
-    Workload("check, first", "a scan of 100 x 100 rows", check_first),
-    Workload("check, first, general way", "a scan of 100 x 100 rows", check_first_general),
-    Workload("check, first, no posts", "a poster to wait for", add_waiting),
-    Workload("check after subscribe", "a scan that applies one logged key", check_after_subscribe),
-    Workload("check after unfollow", "a scan that takes ten rows out", unfollow),
-    Workload("log, 10 keys of 10 posts", "a key applied", apply_log),
-    Workload("page, four joins", "a scan of 12 rows", page),
-    Workload("pull, celebrity", "a scan of 4 rows, 1 computed", pull_celebrity),
-    Workload("subscribe", "a put that is logged", subscribe),
-    Workload("fan-out", "an entry in a timeline", fan_out),
-    Workload("fan-out, watched", "an entry that a watch is told", fan_out_watched),
-    Workload("post, not followed", "a put", post_unread),
-    Workload("replace", "a row of a page", replace),
+    MicroRow("put, new key", "a put", put_new),
+    MicroRow("put, old key", "a put", put_again),
+    MicroRow("put run", "a row of 1,000", put_run),
+    MicroRow("load", "a row of a range of 100", load),
+    MicroRow("get", "a get", get_base),
+    MicroRow("get, computed", "a get of a timeline's row", get_computed),
+    MicroRow("scan 50 rows", "a scan", scan_50),
+    MicroRow("scan, loaded", "a scan of 50 rows", scan_loaded),
+    MicroRow("scan in pieces", "a row of a piece of 100", scan_in_pieces),
+    MicroRow("scan inside a timeline", "a scan of 3 rows", scan_inside),
+    MicroRow("check, incremental", "a scan of 3 rows", check_incremental),
+    MicroRow("check, first", "a scan of 100 x 100 rows", check_first),
+    MicroRow("check, first, general way", "a scan of 100 x 100 rows", check_first_general),
+    MicroRow("check, first, no posts", "a poster to wait for", add_waiting),
+    MicroRow("check after subscribe", "a scan that applies one logged key", check_after_subscribe),
+    MicroRow("check after unfollow", "a scan that takes ten rows out", unfollow),
+    MicroRow("log, 10 keys of 10 posts", "a key applied", apply_log),
+    MicroRow("page, four joins", "a scan of 12 rows", page),
+    MicroRow("pull, celebrity", "a scan of 4 rows, 1 computed", pull_celebrity),
+    MicroRow("subscribe", "a put that is logged", subscribe),
+    MicroRow("fan-out", "an entry in a timeline", fan_out),
+    MicroRow("fan-out, watched", "an entry that a watch is told", fan_out_watched),
+    MicroRow("post, not followed", "a put", post_unread),
+    MicroRow("replace", "a row of a page", replace),
     *(aggregate(operator) for operator in ("count", "sum", "min", "max")),
-    Workload("aggregate min, least removed", "a remove of one source key", remove_least),
+    MicroRow("aggregate min, least removed", "a remove of one source key", remove_least),
 )

@@ -15,7 +15,7 @@ from pequod_server.backing.values import Kind
 from pequod_server.intake import Intake
 
 from pequod.engine import Engine
-from pequod_bench.micro_frame import Samples, Scale, Workload, clock
+from pequod_bench.micro_frame import MicroRow, MicroScale, Samples, clock
 
 _MAPPINGS: Final = parse_mappings("""
 [[mapping]]
@@ -56,7 +56,7 @@ def _row(number: int) -> bytes:
     return b"I" + struct.pack(">I", _OID) + b"N" + struct.pack(">h", len(cells)) + row
 
 
-def drop_rows(scale: Scale) -> Samples:
+def drop_rows(scale: MicroScale) -> Samples:
     """Take in rows of four columns in ranges that are not loaded."""
     engine = Engine(backed=[b"p"])
     for number in range(scale.of(_RANGES)):
@@ -80,4 +80,4 @@ def drop_rows(scale: Scale) -> Samples:
         yield _RUN, clock() - start
 
 
-FEED: Final = (Workload("feed, dropped", "a row of a commit, not loaded", drop_rows),)
+FEED: Final = (MicroRow("feed, dropped", "a row of a commit, not loaded", drop_rows),)

@@ -32,7 +32,7 @@ _Second = TypeVar("_Second")
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class MicroScale:
     """How large a run is."""
 
     #: Samples that count; a tenth as many go before them, unmeasured.
@@ -45,18 +45,18 @@ class Scale:
         return max(2, round(full_size * self.part))
 
 
-FULL: Final = Scale(sample_count=300, part=1.0)
-SMOKE: Final = Scale(sample_count=3, part=0.05)
+FULL: Final = MicroScale(sample_count=300, part=1.0)
+SMOKE: Final = MicroScale(sample_count=3, part=0.05)
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class MicroRow:
     """One row of the table."""
 
     name: str
     #: What one operation is.
     operation: str
-    samples: Callable[[Scale], Samples]
+    samples: Callable[[MicroScale], Samples]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class MicroSize:
     """What something occupies."""
 
     name: str
     bytes_each: float
 
 
-def measure(workload: Workload, scale: Scale) -> Result:
+def measure(workload: MicroRow, scale: MicroScale) -> Result:
     """Run one workload; the garbage collector rests meanwhile, as it does inside a server's batch."""
     samples = workload.samples(scale)
     for _ in islice(samples, max(1, scale.sample_count // 10)):

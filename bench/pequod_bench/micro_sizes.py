@@ -9,10 +9,10 @@ from typing import Final
 
 from pequod_bench import keys
 from pequod_bench.micro_engine import TWEET, timeline, twip_engine
-from pequod_bench.micro_frame import Scale, Size
+from pequod_bench.micro_frame import MicroScale, MicroSize
 
 
-def entry_size(scale: Scale) -> Size:
+def entry_size(scale: MicroScale) -> MicroSize:
     """Return what an entry of a first check takes beside the tweet: 200 timelines, updaters and status ranges too."""
     users, followed, each = scale.of(200), scale.of(50), scale.of(20)
     engine = twip_engine()
@@ -26,10 +26,10 @@ def entry_size(scale: Scale) -> Size:
         for user in range(users):
             engine.scan(*timeline(user))
 
-    return Size("a timeline entry beside its tweet", _grown_bytes(check_all) / (users * followed * each))
+    return MicroSize("a timeline entry beside its tweet", _grown_bytes(check_all) / (users * followed * each))
 
 
-def fan_out_entry_size(scale: Scale) -> Size:
+def fan_out_entry_size(scale: MicroScale) -> MicroSize:
     """Return what an entry takes that came with a post; its tail is shared by all timelines."""
     users, posts = scale.of(200), scale.of(1_000)
     engine = twip_engine(users, 1)
@@ -39,7 +39,7 @@ def fan_out_entry_size(scale: Scale) -> Size:
         for key, value in rendered:
             engine.put(key, value)
 
-    return Size("a timeline entry of a fan-out", _grown_bytes(post_all) / (users * posts))
+    return MicroSize("a timeline entry of a fan-out", _grown_bytes(post_all) / (users * posts))
 
 
 def _grown_bytes(work: Callable[[], None]) -> int:

@@ -19,7 +19,7 @@ from pequod.client.columns import Columns
 from pequod.client.columns import decode as decode_reply
 from pequod.engine import Engine
 from pequod_bench import keys
-from pequod_bench.micro_frame import Samples, Scale, Workload, clock
+from pequod_bench.micro_frame import MicroRow, MicroScale, Samples, clock
 
 #: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
@@ -70,7 +70,7 @@ def _executor() -> Executor:
     return Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
 
 
-def encode(_: Scale) -> Samples:
+def encode(_: MicroScale) -> Samples:
     """Make a message of 256 checks and serialise it."""
     for number in count():
         columns = _checks(number % _TURNS)
@@ -79,7 +79,7 @@ def encode(_: Scale) -> Samples:
         yield _RUN, clock() - begun
 
 
-def decode(_: Scale) -> Samples:
+def decode(_: MicroScale) -> Samples:
     """Parse a reply of 256 checks and take it apart."""
     columns = _checks(0)
     (reply,) = _executor().execute(columns.message(0))
@@ -91,10 +91,10 @@ def decode(_: Scale) -> Samples:
         yield _RUN, clock() - begun
 
 
-def serve(columns: Callable[[int], Columns]) -> Callable[[Scale], Samples]:
+def serve(columns: Callable[[int], Columns]) -> Callable[[MicroScale], Samples]:
     """Return what parses messages of 256 commands, runs them on the engine and serialises the replies."""
 
-    def samples(_: Scale) -> Samples:
+    def samples(_: MicroScale) -> Samples:
         executor = _executor()
         for number in count():
             data = columns(number % _TURNS).message(number).SerializeToString()
@@ -107,9 +107,9 @@ def serve(columns: Callable[[int], Columns]) -> Callable[[Scale], Samples]:
 
 
 HALVES: Final = (
-    Workload("client: encode", "a check in a message of 256", encode),
-    Workload("client: decode", "a check in a reply to 256", decode),
-    Workload("server: checks", "a check in a message of 256", serve(_checks)),
-    Workload("server: gets", "a get in a message of 256", serve(_gets)),
-    Workload("server: puts", "a put in a message of 256", serve(_puts)),
+    MicroRow("client: encode", "a check in a message of 256", encode),
+    MicroRow("client: decode", "a check in a reply to 256", decode),
+    MicroRow("server: checks", "a check in a message of 256", serve(_checks)),
+    MicroRow("server: gets", "a get in a message of 256", serve(_gets)),
+    MicroRow("server: puts", "a put in a message of 256", serve(_puts)),
 )

@@ -29,7 +29,7 @@ from rich.table import Table
 from pequod.client import Result
 from pequod.engine import Engine
 from pequod_bench import keys
-from pequod_bench.commands import Batch
+from pequod_bench.commands import CommandBatch
 from pequod_bench.verify import Reply
 
 CHECK_FIRST: Final = 0
@@ -77,7 +77,7 @@ class Phases:
         self._checked: set[bytes] = set()
         self._changed: set[bytes] = set()
 
-    def execute(self, engine: Engine, batch: Batch) -> Reply:
+    def execute(self, engine: Engine, batch: CommandBatch) -> Reply:
         """Carry out a batch, command by command.
 
         Cost:

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pequod.engine import Rows
 from pequod_bench.graph import Ids
 from pequod_bench.keys import timeline_key, tweet
-from pequod_bench.stream import CHECK, POST, SUBSCRIBE, Stream
+from pequod_bench.stream import CHECK, POST, SUBSCRIBE, TwipStream
 
 
-class Posts:
+class StreamPosts:
     """Who wrote what: the posts of a stream, those that were there before its start included."""
 
-    def __init__(self, stream: Stream, tweet_bytes: int) -> None:
+    def __init__(self, stream: TwipStream, tweet_bytes: int) -> None:
         #: Poster of each tick that has a post.
         self.poster_of: dict[int, int] = dict(enumerate(stream.initial_posters.tolist()))
         rows = (stream.kinds == POST).nonzero()[0]
@@ -39,7 +39,7 @@ class Posts:
         return Rows(keys, [tweet_of[tick] for tick in ticks])
 
 
-def final_timelines(stream: Stream, posts: Posts) -> Iterator[tuple[int, Rows]]:
+def final_timelines(stream: TwipStream, posts: StreamPosts) -> Iterator[tuple[int, Rows]]:
     """Yield each active user with their whole timeline at the end: all posts of all whom they follow."""
     follows = grouped(stream.graph.users, stream.graph.posters)
     for row in (stream.kinds == SUBSCRIBE).nonzero()[0].tolist():
@@ -49,7 +49,7 @@ def final_timelines(stream: Stream, posts: Posts) -> Iterator[tuple[int, Rows]]:
         yield user, posts.rows(user, ticks)
 
 
-def check_rows(stream: Stream, posts: Posts) -> Iterator[tuple[int, Rows]]:
+def check_rows(stream: TwipStream, posts: StreamPosts) -> Iterator[tuple[int, Rows]]:
     """Yield, for each check in order, its row in the stream and what it must have returned at that moment."""
     followers = grouped(stream.graph.posters, stream.graph.users)
     written: defaultdict[int, list[int]] = defaultdict(list)

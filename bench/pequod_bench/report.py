@@ -12,7 +12,7 @@ from pequod_bench.phases import PhaseCost, print_phases
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TwipReport:
     """The figures of one run; `seconds` and all that follows from it cover the timed part alone."""
 
     workload: str

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from pequod.errors import PequodError
 from pequod_bench.progress import ProgressBars
-from pequod_bench.scale_point import Point, ScaleError, Size, measure
+from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, measure
 
 #: (attribute of a point, what it is called)
 _PANELS: Final = (
@@ -39,10 +39,10 @@ class NoPlotterError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ScaleReport:
     """All points."""
 
-    points: list[Point]
+    points: list[ScalePoint]
 
     def to_json(self) -> str:
         """Return everything as one JSON object on one line."""
@@ -74,7 +74,7 @@ class Report:
         )
 
 
-def measure_all(sizes: Sequence[Size], bars: ProgressBars) -> Report:
+def measure_all(sizes: Sequence[ScaleSize], bars: ProgressBars) -> ScaleReport:
     """Measure each size in a fresh process.
 
     Raises:
@@ -95,7 +95,7 @@ def measure_all(sizes: Sequence[Size], bars: ProgressBars) -> Report:
                         "if memory ran out, take fewer entries"
                     ) from error
             advance(1)
-    return Report(points)
+    return ScaleReport(points)
 
 
 def require_plotter() -> None:
@@ -108,7 +108,7 @@ def require_plotter() -> None:
         raise NoPlotterError("drawing needs matplotlib: pip install 'pequod[bench]', or leave out --out")
 
 
-def draw(points: Sequence[Point], path: Path) -> None:
+def draw(points: Sequence[ScalePoint], path: Path) -> None:
     """Draw all points into an SVG file; the same points make the same file."""
     import matplotlib as mpl  # noqa: PLC0415 -- optional, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415

@@ -55,7 +55,7 @@ class WrongTimelineError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ScaleSize:
     """Where a point stands."""
 
     users: int
@@ -78,7 +78,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalePoint:
     """What one size costs."""
 
     users: int
@@ -103,7 +103,7 @@ class Point:
     cpu_s: float
 
 
-def measure(size: Size) -> Point:
+def measure(size: ScaleSize) -> ScalePoint:
     """Build an engine of this size and measure it.
 
     Requires:
@@ -128,7 +128,7 @@ def measure(size: Size) -> Point:
         check = population.check_us()
         first_check = population.first_check_row_us()
     population.verify()
-    return Point(
+    return ScalePoint(
         users=size.users,
         entries=size.entries,
         collector=size.collector,
@@ -149,7 +149,7 @@ def measure(size: Size) -> Point:
 class _Population:
     """An engine with users, posts and timelines, and the probes."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: ScaleSize) -> None:
         self._users = size.users
         self._half_posts = size.entries // (2 * FOLLOWS)
         self._engine = Engine()

@@ -27,7 +27,7 @@ from rich.table import Table
 from pequod.client import AsyncClient
 from pequod.errors import PequodError
 from pequod_bench import keys
-from pequod_bench.commands import Batch
+from pequod_bench.commands import CommandBatch
 from pequod_bench.latency import Latencies, latencies, open_loop
 from pequod_bench.process import loop_factory, started_server, usage
 from pequod_bench.progress import Advance, ProgressBars
@@ -75,7 +75,7 @@ class WrongRowsError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class StallSettings:
     """What run to make."""
 
     shape: Shape = "table"
@@ -104,7 +104,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StallReport:
     """What one run found."""
 
     shape: str
@@ -150,7 +150,7 @@ class _Round:
     server_cpu: float
 
 
-def run(settings: Settings, bars: ProgressBars) -> Report:
+def run(settings: StallSettings, bars: ProgressBars) -> StallReport:
     """Start a server, fill it, run the rounds, and sum up.
 
     Raises:
@@ -158,10 +158,10 @@ def run(settings: Settings, bars: ProgressBars) -> Report:
     """
     with started_server() as (target, pid), asyncio.Runner(loop_factory=loop_factory()) as runner:
         kinds = runner.run(_run(settings, target, pid, bars))
-    return Report(settings.shape, settings.rows, settings.value_bytes, settings.rate, kinds)
+    return StallReport(settings.shape, settings.rows, settings.value_bytes, settings.rate, kinds)
 
 
-async def _run(settings: Settings, target: str, pid: int, bars: ProgressBars) -> list[Kind]:
+async def _run(settings: StallSettings, target: str, pid: int, bars: ProgressBars) -> list[Kind]:
     ways: tuple[Way | None, ...] = (None, "scan_iter", "scan")
     found: defaultdict[str, list[_Round]] = defaultdict(list)
     async with AsyncClient(target, timeout_s=60.0) as client:
@@ -222,7 +222,7 @@ class Checks:
         await self._client.put(key, _TWEET)
 
 
-async def fill(client: AsyncClient, settings: Settings, advance: Advance) -> None:
+async def fill(client: AsyncClient, settings: StallSettings, advance: Advance) -> None:
     """Write what is scanned, and compute it where it is computed."""
     await client.add_join(_GROUPS_JOIN + _LINES_JOIN)
     value = b"v" * settings.value_bytes
@@ -241,16 +241,16 @@ async def fill(client: AsyncClient, settings: Settings, advance: Advance) -> Non
         await execute_all(client, scans, _WINDOW, lambda _: advance(_GROUP_ROWS))
 
 
-def _puts(pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[Batch]:
+def _puts(pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[CommandBatch]:
     while some := list(islice(pairs, _LOAD_BATCH)):
-        yield Batch(bytes([PUT]) * len(some), list(chain.from_iterable(some)))
+        yield CommandBatch(bytes([PUT]) * len(some), list(chain.from_iterable(some)))
 
 
-def _scan_of(first: bytes, last: bytes) -> Batch:
-    return Batch(bytes([SCAN]), [first, last])
+def _scan_of(first: bytes, last: bytes) -> CommandBatch:
+    return CommandBatch(bytes([SCAN]), [first, last])
 
 
-async def _round(settings: Settings, checks: Checks, target: str, pid: int, way: Way | None) -> _Round:
+async def _round(settings: StallSettings, checks: Checks, target: str, pid: int, way: Way | None) -> _Round:
     # Before the scanner of this round; those of earlier ones are gone.
     before = usage(pid)
     first, last = RANGES[settings.shape]

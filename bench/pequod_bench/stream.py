@@ -41,7 +41,7 @@ TICKS_MAX: Final = 10**10
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class TwipStream:
     """Everything that a run of Twip does, in order.
 
     Invariants:
@@ -87,7 +87,9 @@ class Stream:
         assert bool(np.all(self.users[is_subscribe] != self.details[is_subscribe]))
 
 
-def make_stream(graph_choice: str, user_count: int, tick_count: int, seed: int, initial_post_count: int = 0) -> Stream:
+def make_stream(
+    graph_choice: str, user_count: int, tick_count: int, seed: int, initial_post_count: int = 0
+) -> TwipStream:
     """Draw a graph and operations; the same arguments give the same stream on every machine."""
     graph_rng, activity_rng, operation_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     graph = make_graph(graph_choice, user_count, graph_rng)
@@ -113,7 +115,7 @@ def _draw_operations(
     tick_count: int,
     initial_post_count: int,
     rng: np.random.Generator,
-) -> Stream:
+) -> TwipStream:
     cumulative = np.cumsum(weights)
 
     def posters(count: int) -> Ids:
@@ -132,7 +134,7 @@ def _draw_operations(
     users[is_subscribe] = subscribers
     details[is_subscribe] = others + (others >= subscribers)
     full_check_count = _take_turns(kinds, users, details, active, initial_post_count)
-    return Stream(graph, active, initial_posters, kinds, users, details, full_check_count)
+    return TwipStream(graph, active, initial_posters, kinds, users, details, full_check_count)
 
 
 def _take_turns(kinds: NDArray[np.int8], users: Ids, details: Ids, active: Ids, first_tick: int) -> int:

@@ -11,12 +11,12 @@ from typing import Final, Literal
 
 from pequod_proto.commands import SCAN
 
-from pequod_bench.commands import Batch, timed_batches, timeline_scans
+from pequod_bench.commands import CommandBatch, timed_batches, timeline_scans
 from pequod_bench.keys import Mode
 from pequod_bench.process import Loop, Usage
-from pequod_bench.recompute import Posts
-from pequod_bench.report import Report
-from pequod_bench.stream import LOGOUT, POST, SUBSCRIBE, Stream, make_stream
+from pequod_bench.recompute import StreamPosts
+from pequod_bench.report import TwipReport
+from pequod_bench.stream import LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream
 from pequod_bench.verify import Differs, Reply, Same, Verdict, row_count, verify_checks, verify_timelines
 
 #: Puts a message while the graph is loaded.
@@ -26,7 +26,7 @@ SCAN_BATCH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TwipSettings:
     """What run to make; the defaults are small enough to watch."""
 
     #: ``synthetic``, ``power-law`` or the path of an edge file, which then tells the number of users.
@@ -54,9 +54,9 @@ class Settings:
 class Prepared:
     """Everything that is made before a store is touched."""
 
-    settings: Settings
-    stream: Stream
-    batches: list[Batch]
+    settings: TwipSettings
+    stream: TwipStream
+    batches: list[CommandBatch]
 
     @property
     def load_count(self) -> int:
@@ -70,7 +70,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TwipRun:
     """What a store did with what was prepared."""
 
     load_s: float
@@ -110,7 +110,7 @@ def resting_collector() -> Iterator[None]:
         gc.enable()
 
 
-def prepare(settings: Settings) -> Prepared:
+def prepare(settings: TwipSettings) -> Prepared:
     """Draw the graph and the operations and render every command."""
     stream = make_stream(settings.graph, settings.users, settings.ticks, settings.seed, settings.initial_posts)
     batches = timed_batches(stream, settings.tweet_bytes, settings.batch)
@@ -120,7 +120,7 @@ def prepare(settings: Settings) -> Prepared:
 def verify(prepared: Prepared, replies: Sequence[Reply], timelines: Sequence[Reply]) -> tuple[Verdict, int]:
     """Compare what came back with what must have come; also return how many checks were compared."""
     stream = prepared.stream
-    posts = Posts(stream, prepared.settings.tweet_bytes)
+    posts = StreamPosts(stream, prepared.settings.tweet_bytes)
     checks_verified = 0
     if prepared.settings.verify == "all":
         checks = verify_checks(stream, posts, prepared.batches, replies)
@@ -130,7 +130,7 @@ def verify(prepared: Prepared, replies: Sequence[Reply], timelines: Sequence[Rep
     return verify_timelines(stream, posts, timeline_scans(stream, SCAN_BATCH), timelines), checks_verified
 
 
-def report(name: str, prepared: Prepared, run: Run) -> Report:
+def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
     """Verify a run and put its figures together."""
     settings, stream = prepared.settings, prepared.stream
     verdict, checks_verified = verify(prepared, run.replies, run.timelines)
@@ -141,7 +141,7 @@ def report(name: str, prepared: Prepared, run: Run) -> Report:
         before, after = run.server
         server_cpu_us = (after.cpu_s - before.cpu_s) / ticks * 1e6
         rss_mib = after.rss_bytes / 2**20
-    return Report(
+    return TwipReport(
         workload=name,
         graph=stream.graph.name,
         users=stream.graph.user_count,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pequod_proto.commands import SCAN
 
 from pequod.client import PequodError, Result, Rows
-from pequod_bench.commands import Batch
-from pequod_bench.recompute import Posts, check_rows, final_timelines
-from pequod_bench.stream import Stream
+from pequod_bench.commands import CommandBatch
+from pequod_bench.recompute import StreamPosts, check_rows, final_timelines
+from pequod_bench.stream import TwipStream
 
 #: The results of a batch's commands: rows of a scan, None of a put, the error of what failed.
 Reply = Sequence[Result]
@@ -39,19 +39,23 @@ class Differs:
 Verdict = Same | Differs
 
 
-def verify_checks(stream: Stream, posts: Posts, batches: Iterable[Batch], replies: Iterable[Reply]) -> Verdict:
+def verify_checks(
+    stream: TwipStream, posts: StreamPosts, batches: Iterable[CommandBatch], replies: Iterable[Reply]
+) -> Verdict:
     """Compare the rows of every check of the run with what they must have been at that moment."""
     expected = ((f"the check at tick {stream.first_tick + row}", rows) for row, rows in check_rows(stream, posts))
     return _compare(expected, scanned(batches, replies))
 
 
-def verify_timelines(stream: Stream, posts: Posts, batches: Iterable[Batch], replies: Iterable[Reply]) -> Verdict:
+def verify_timelines(
+    stream: TwipStream, posts: StreamPosts, batches: Iterable[CommandBatch], replies: Iterable[Reply]
+) -> Verdict:
     """Compare every active user's whole timeline at the end with a computation from scratch."""
     expected = ((f"the final timeline of user {user}", rows) for user, rows in final_timelines(stream, posts))
     return _compare(expected, scanned(batches, replies))
 
 
-def scanned(batches: Iterable[Batch], replies: Iterable[Reply]) -> Iterator[Rows]:
+def scanned(batches: Iterable[CommandBatch], replies: Iterable[Reply]) -> Iterator[Rows]:
     """Yield the rows of each scan, in the order in which they were sent.
 
     Raises:

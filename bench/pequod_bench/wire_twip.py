@@ -17,18 +17,18 @@ import psutil
 
 from pequod.client import AsyncClient, Result
 from pequod.errors import PequodError
-from pequod_bench.commands import Batch, load_batches, timeline_scans
+from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
 from pequod_bench.process import Usage, listening_pid, loop_factory, server_arguments, started_server, usage
 from pequod_bench.progress import Advance, ProgressBars
-from pequod_bench.report import Report
+from pequod_bench.report import TwipReport
 from pequod_bench.twip import (
     LOAD_BATCH,
     SCAN_BATCH,
     Prepared,
-    Run,
-    Settings,
     Stopwatch,
+    TwipRun,
+    TwipSettings,
     prepare,
     report,
     resting_collector,
@@ -49,8 +49,8 @@ def connect(target: str) -> AsyncClient:
 
 
 def run(
-    settings: Settings, target: str | None, bars: ProgressBars, connect_to: Callable[[str], AsyncClient] = connect
-) -> Report:
+    settings: TwipSettings, target: str | None, bars: ProgressBars, connect_to: Callable[[str], AsyncClient] = connect
+) -> TwipReport:
     """Run Twip against the server at ``target``, or one that is started for the run.
 
     Args:
@@ -71,7 +71,7 @@ def run(
         return report("twip", prepared, found)
 
 
-async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: ProgressBars) -> Run:
+async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: ProgressBars) -> TwipRun:
     settings = prepared.settings
     async with client:
         if await client.joins() or await client.count(b""):
@@ -92,10 +92,12 @@ async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: P
         with bars.bar("reading", len(prepared.stream.active)) as advance:
             timelines = await execute_all(client, scans, settings.window, advance)
     server = (before, after) if before and after else None
-    return Run(load_s, seconds, cpu_s, server, replies, timelines)
+    return TwipRun(load_s, seconds, cpu_s, server, replies, timelines)
 
 
-async def execute_all(client: AsyncClient, batches: Iterable[Batch], window: int, advance: Advance) -> list[Reply]:
+async def execute_all(
+    client: AsyncClient, batches: Iterable[CommandBatch], window: int, advance: Advance
+) -> list[Reply]:
     """Send batches with ``window`` of them under way, and return their results."""
     replies: list[Reply] = []
     waiting: deque[asyncio.Future[list[Result]]] = deque()

@@ -15,8 +15,8 @@ from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
     from pequod_bench.compare.comparison import Comparison
-    from pequod_bench.compare.scale import Scale
-    from pequod_bench.compare.study import Settings
+    from pequod_bench.compare.scale import CompareScale
+    from pequod_bench.compare.study import StudySettings
 
 app: Final = typer.Typer()
 
@@ -122,11 +122,11 @@ def compare(
     from dataclasses import replace
 
     from pequod_bench.compare.scale import FEW_MINUTES, QUICK, REFERENCE
-    from pequod_bench.compare.study import Settings
+    from pequod_bench.compare.study import StudySettings
 
     if quick and reference:
         fail(ExitCode.USAGE, "--quick and --reference are two sizes: take one")
-    scale: Scale = QUICK if quick else REFERENCE if reference else FEW_MINUTES
+    scale: CompareScale = QUICK if quick else REFERENCE if reference else FEW_MINUTES
     scale = replace(
         scale,
         users=users or scale.users,
@@ -136,7 +136,7 @@ def compare(
     )
     names = [name.strip() for name in systems.split(",") if name.strip()]
     sections = frozenset(part.strip() for part in figures.split(","))
-    settings = Settings(scale, names, sections, graph, tweet_bytes, delivery.value, seed, pin)
+    settings = StudySettings(scale, names, sections, graph, tweet_bytes, delivery.value, seed, pin)
     skipped = _skipped(settings, figures)
     keeper = _Keeper(out, readme)
     if again is not None:
@@ -195,7 +195,7 @@ class _Keeper:
         return earlier
 
 
-def _skipped(settings: Settings, figures: str) -> dict[str, str]:
+def _skipped(settings: StudySettings, figures: str) -> dict[str, str]:
     """Return which systems are left out, and why; refuse names that are none."""
     from pequod_bench.compare.study import SECTIONS, chosen
 
@@ -210,7 +210,7 @@ def _skipped(settings: Settings, figures: str) -> dict[str, str]:
     return skipped
 
 
-def _measure(settings: Settings, keeper: _Keeper, json: bool) -> Comparison:
+def _measure(settings: StudySettings, keeper: _Keeper, json: bool) -> Comparison:
     from pequod_bench.compare.study import run
 
     # SIGTERM is treated as Ctrl-C: the running server is stopped, and its directory removed.

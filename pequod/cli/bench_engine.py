@@ -75,7 +75,7 @@ def scale(
     and 120 bytes an entry, and 250 µs and 4 KiB a user.
     """
     from pequod_bench.scale import draw, measure_all, require_plotter
-    from pequod_bench.scale_point import Size, WrongTimelineError
+    from pequod_bench.scale_point import ScaleSize, WrongTimelineError
 
     if smoke:
         users, entries = "100,200", "8000"
@@ -85,7 +85,9 @@ def scale(
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             fail(ExitCode.USAGE, f"cannot write there: {error}")
-    sizes = [Size(n, m, collector.value) for m in _numbers("--entries", entries) for n in _numbers("--users", users)]
+    sizes = [
+        ScaleSize(n, m, collector.value) for m in _numbers("--entries", entries) for n in _numbers("--users", users)
+    ]
     try:
         report = measure_all(sizes, progress_bars(json))
     except WrongTimelineError as error:

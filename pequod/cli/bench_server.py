@@ -58,9 +58,9 @@ def clients(
 
     Callers under asyncio.gather, threads, call after call, batches, and unary calls of gRPC alone.
     """
-    from pequod_bench.clients import Settings, run
+    from pequod_bench.clients import ClientsSettings, run
 
-    settings = Settings(20 if smoke else operations, 1 if smoke else samples, only, client_loop.value)
+    settings = ClientsSettings(20 if smoke else operations, 1 if smoke else samples, only, client_loop.value)
     show(run(settings, target, progress_bars(json)), json)
 
 
@@ -89,11 +89,11 @@ def stall(
 
     Latencies count from the time at which a check was due.
     """
-    from pequod_bench.stall import Settings, run
+    from pequod_bench.stall import StallSettings, run
 
-    settings = Settings(shape.value, rows, value_bytes, rate, round_s, rounds)
+    settings = StallSettings(shape.value, rows, value_bytes, rate, round_s, rounds)
     if smoke:
-        settings = Settings(shape.value, rows=5_000, value_bytes=value_bytes, rate=rate, round_s=0.2, rounds=1)
+        settings = StallSettings(shape.value, rows=5_000, value_bytes=value_bytes, rate=rate, round_s=0.2, rounds=1)
     show(run(settings, progress_bars(json)), json)
 
 
@@ -125,12 +125,12 @@ def backing(
     and checks a second, and the lag from the answer to a commit to the event of a watch. At the end each timeline must
     follow from the writes (exit code 1 if not). Needs the programs of PostgreSQL: apt-get install postgresql.
     """
-    from pequod_bench.backed_twip import FEEDS, Settings, run
+    from pequod_bench.backed_twip import FEEDS, BackedTwipSettings, run
 
     feeds = tuple(one for one in FEEDS if feed in {FeedChoice.BOTH, one})
-    settings = Settings(users, seconds, writers, checkers, seed, feeds, rate)
+    settings = BackedTwipSettings(users, seconds, writers, checkers, seed, feeds, rate)
     if smoke:
-        settings = Settings(30, 0.5, 2, 2, seed, feeds, rate)
+        settings = BackedTwipSettings(30, 0.5, 2, 2, seed, feeds, rate)
     report = run(settings, progress_bars(json))
     show(report, json, "" if report.is_correct else "a timeline is not what the writes make")
 
@@ -165,12 +165,12 @@ def backfill(
     writers.
     """
     with session(master, conf, "starting Spark") as spark:
-        from pequod_bench.backfill import Size, WrongBackfillError, measure, spark_pid
+        from pequod_bench.backfill import BackfillSize, WrongBackfillError, measure, spark_pid
         from pequod_bench.process import stand_back
 
         if not smoke:
             stand_back(spark_pid(spark))
-        size = Size(40, 8, 400, 200, seed) if smoke else Size(users, follows, posts, writes, seed)
+        size = BackfillSize(40, 8, 400, 200, seed) if smoke else BackfillSize(users, follows, posts, writes, seed)
         try:
             found = measure(spark, size)
         except WrongBackfillError as error:

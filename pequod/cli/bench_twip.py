@@ -95,14 +95,14 @@ def twip(
     Users follow, post and check their timelines (by weight 10, 1 and 100), which one cache join keeps.
     Afterwards every check and every final timeline is compared with a computation in the client.
     """
-    from pequod_bench.twip import Settings
+    from pequod_bench.twip import TwipSettings
     from pequod_bench.wire_twip import TIMEOUT_S, run
 
     from pequod.client import AsyncClient
 
     security: ConnectionSettings = {"timeout_s": TIMEOUT_S, **connection_settings()}
 
-    settings = Settings(
+    settings = TwipSettings(
         graph=graph,
         users=users,
         ticks=ticks,
@@ -155,9 +155,9 @@ def engine_twip(
 
     from pequod_bench.engine_twip import profile_text, run
     from pequod_bench.phases import Phases
-    from pequod_bench.twip import Settings
+    from pequod_bench.twip import TwipSettings
 
-    settings = Settings(
+    settings = TwipSettings(
         graph=graph,
         users=users,
         ticks=ticks,
@@ -201,9 +201,9 @@ def factors(
     2 µs a subscription (users follow 110 others).
     """
     from pequod_bench.factors import analyse
-    from pequod_bench.twip import Settings
+    from pequod_bench.twip import TwipSettings
 
-    settings = Settings(users=60 if smoke else users, ticks=1_500 if smoke else ticks, seed=seed)
+    settings = TwipSettings(users=60 if smoke else users, ticks=1_500 if smoke else ticks, seed=seed)
     found = analyse(settings, 1 if smoke else rounds, only, progress_bars(json))
     show(found, json, found.difference)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from pequod_bench.backed_twip import FEEDS, Settings, run
+from pequod_bench.backed_twip import FEEDS, BackedTwipSettings, run
 from pequod_bench.compare.postgres_system import POSTGRES
 from pequod_bench.compare.system import Missing
 from pequod_bench.progress import ProgressBars
@@ -16,7 +16,9 @@ from tests.installed import lacking
 def test_timelines_are_what_the_writes_make() -> None:
     if isinstance(missing := POSTGRES.find(), Missing):
         lacking(missing.reason)
-    report = run(Settings(users=20, seconds=0.5, writers=2, checkers=2), ProgressBars(Console(file=io.StringIO())))
+    report = run(
+        BackedTwipSettings(users=20, seconds=0.5, writers=2, checkers=2), ProgressBars(Console(file=io.StringIO()))
+    )
     assert [found.feed for found in report.feeds] == list(FEEDS)
     assert report.is_correct
     assert report.alone_posts_per_s > 0

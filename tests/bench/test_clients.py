@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench.clients import Settings, WrongAnswerError, run
+from pequod_bench.clients import ClientsSettings, WrongAnswerError, run
 from pequod_bench.process import loop_factory
 from pequod_bench.progress import QUIET
 from typer.testing import CliRunner
@@ -45,7 +45,7 @@ def test_other_answers_are_found_out(form: str) -> None:
         batch.send()
         client.put("p|00000002|0000000007", "one more")
         with pytest.raises(WrongAnswerError, match="scan returned"):
-            run(Settings(operations=20, samples=1, only=form), target, QUIET)
+            run(ClientsSettings(operations=20, samples=1, only=form), target, QUIET)
 
 
 def test_the_loop_that_was_asked_for_is_taken() -> None:

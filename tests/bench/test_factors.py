@@ -12,7 +12,7 @@ from pequod_bench.factors import FACTORS, Factor, analyse
 from pequod_bench.keys import PULL_JOIN
 from pequod_bench.phases import NAMES
 from pequod_bench.progress import QUIET
-from pequod_bench.twip import Settings
+from pequod_bench.twip import TwipSettings
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -50,5 +50,5 @@ def test_another_answer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
             yield
 
     monkeypatch.setattr(factors, "FACTORS", (Factor("broken", "nothing at all", other_joins),))
-    found = analyse(Settings(users=40, ticks=500), 1, "broken", QUIET)
+    found = analyse(TwipSettings(users=40, ticks=500), 1, "broken", QUIET)
     assert "without broken something else is answered" in found.difference

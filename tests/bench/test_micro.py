@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pequod_bench.micro_frame import SMOKE, Workload, measure
+from pequod_bench.micro_frame import SMOKE, MicroRow, measure
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -25,7 +25,7 @@ def test_figures_are_microseconds_an_operation() -> None:
         for nanos in (9, 1_000, 3_000, 2_000, 7_000):
             yield 2, nanos
 
-    result = measure(Workload("w", "op", samples), SMOKE)  # type: ignore[arg-type]
+    result = measure(MicroRow("w", "op", samples), SMOKE)  # type: ignore[arg-type]
     assert (result.min_us, result.median_us, result.p99_us) == (0.5, 1.0, 1.5)
     assert result.sample_count == 3
 

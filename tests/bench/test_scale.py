@@ -14,7 +14,7 @@ from pequod_bench import scale
 from pequod_bench.collector import Pauses, kept
 from pequod_bench.progress import QUIET
 from pequod_bench.scale import draw
-from pequod_bench.scale_point import Point, ScaleError, Size, WrongTimelineError, measure
+from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, WrongTimelineError, measure
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -26,7 +26,7 @@ from pequod.engine.base.rows import SortedRows
 def test_every_size_is_measured_and_drawn(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["bench", "scale", "--smoke", "--json", "--out", str(tmp_path / "figures")])
     assert result.exit_code == 0, result.stderr
-    points = [Point(**point) for point in json.loads(result.stdout)["points"]]
+    points = [ScalePoint(**point) for point in json.loads(result.stdout)["points"]]
     assert [(point.users, point.entries) for point in points] == [(100, 8_000), (200, 8_000)]
     for point in points:
         assert min(point.check_us, point.first_check_row_us, point.fan_out_entry_us, point.rss_mib) > 0
@@ -36,7 +36,7 @@ def test_every_size_is_measured_and_drawn(tmp_path: Path) -> None:
 
 
 def test_the_same_points_make_the_same_picture(tmp_path: Path) -> None:
-    point = measure(Size(40, 1_200))
+    point = measure(ScaleSize(40, 1_200))
     for name in ("a.svg", "b.svg"):
         draw([point], tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -52,20 +52,20 @@ def test_a_wrong_timeline_ends_the_point() -> None:
 
     is_refused = pytest.raises(WrongTimelineError, match="is not the posts")
     with patch.object(SortedRows, "since", all_but_the_first), is_refused:
-        measure(Size(40, 1_200))
+        measure(ScaleSize(40, 1_200))
 
 
-def kill_itself(_: Size) -> Point:
+def kill_itself(_: ScaleSize) -> ScalePoint:
     os._exit(9)
 
 
 def test_a_process_that_is_killed_is_told_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "measure", kill_itself)
     with pytest.raises(ScaleError, match="40 users and 1,200 entries was ended from outside"):
-        scale.measure_all([Size(40, 1_200)], QUIET)
+        scale.measure_all([ScaleSize(40, 1_200)], QUIET)
 
 
-def answer_wrongly(_: Size) -> Point:
+def answer_wrongly(_: ScaleSize) -> ScalePoint:
     raise WrongTimelineError("the timeline of user 7 is not the posts of everyone followed")
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from pequod_bench.latency import latencies, open_loop
 from pequod_bench.scanner import ScannerError, scanning
-from pequod_bench.stall import RANGES, Checks, Kind, Report, Settings, WrongRowsError, fill
+from pequod_bench.stall import RANGES, Checks, Kind, StallReport, StallSettings, WrongRowsError, fill
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -33,13 +33,13 @@ async def test_as_many_rows_as_asked_for_are_there_to_be_scanned() -> None:
     with started_server() as (target, _):
         async with AsyncClient(target) as client:
             for shape, (first, last) in RANGES.items():
-                await fill(client, Settings(shape, rows=1000), lambda _: None)
+                await fill(client, StallSettings(shape, rows=1000), lambda _: None)
                 assert await client.count(first, last) == 1000
 
 
 def test_the_report_says_whether_the_goals_are_met(capsys: pytest.CaptureFixture[str]) -> None:
-    def report(*seconds: float) -> Report:
-        return Report("table", 10, 100, 200.0, [Kind("scan", latencies(seconds), 2, 5.0, 1.0, 0.5)])
+    def report(*seconds: float) -> StallReport:
+        return StallReport("table", 10, 100, 200.0, [Kind("scan", latencies(seconds), 2, 5.0, 1.0, 0.5)])
 
     report(0.001, 0.0199).print_table(Console(width=150))
     assert "under 16 MiB: met" in capsys.readouterr().out

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pequod_bench.stream import CHECK, LOGOUT, POST, SUBSCRIBE, Stream, make_stream, post_weights
+from pequod_bench.stream import CHECK, LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream, post_weights
 
 
 @pytest.fixture(scope="module")
-def stream() -> Stream:
+def stream() -> TwipStream:
     return make_stream("synthetic", 500, 20_000, seed=3)
 
 
-def test_a_stream_holds_its_invariants(stream: Stream) -> None:
+def test_a_stream_holds_its_invariants(stream: TwipStream) -> None:
     stream._check()
     stream.graph._check()
 
 
-def test_one_seed_gives_one_stream(stream: Stream) -> None:
+def test_one_seed_gives_one_stream(stream: TwipStream) -> None:
     again, other = (make_stream("synthetic", 500, 20_000, seed=seed) for seed in (3, 4))
     for column in ("kinds", "users", "details", "active"):
         assert np.array_equal(getattr(stream, column), getattr(again, column))
     assert not np.array_equal(stream.kinds, other.kinds)
 
 
-def test_operations_are_mixed_100_10_5_1(stream: Stream) -> None:
+def test_operations_are_mixed_100_10_5_1(stream: TwipStream) -> None:
     parts = [stream.count(kind) / stream.tick_count for kind in (CHECK, SUBSCRIBE, LOGOUT, POST)]
     assert parts == pytest.approx([100 / 116, 10 / 116, 5 / 116, 1 / 116], abs=0.01)
 
 
-def test_seventy_percent_of_the_users_are_active(stream: Stream) -> None:
+def test_seventy_percent_of_the_users_are_active(stream: TwipStream) -> None:
     assert len(stream.active) == len(set(stream.active.tolist())) == 350
 
 
-def test_checks_take_turns_over_the_active_users(stream: Stream) -> None:
+def test_checks_take_turns_over_the_active_users(stream: TwipStream) -> None:
     checkers = stream.users[stream.kinds == CHECK]
     rounds = np.resize(stream.active, len(checkers))
     assert np.array_equal(checkers, rounds)

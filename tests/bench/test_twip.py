@@ -12,7 +12,7 @@ from pequod_bench.engine_twip import execute
 from pequod_bench.keys import PUSH_JOIN
 from pequod_bench.phases import CHECK_AFTER_SUBSCRIBE, CHECK_FIRST, Phases
 from pequod_bench.progress import QUIET
-from pequod_bench.twip import Settings, prepare
+from pequod_bench.twip import TwipSettings, prepare
 from pequod_bench.wire_twip import NotEmptyError, run
 from pequod_grammar import parse
 from typer.testing import CliRunner
@@ -91,7 +91,7 @@ def test_a_join_that_computes_something_else_is_found_out(tmp_path: Path) -> Non
 
 def test_a_server_that_holds_keys_is_refused() -> None:
     with started_server() as (target, pid):
-        settings = Settings(users=50, ticks=200)
+        settings = TwipSettings(users=50, ticks=200)
         report = run(settings, target, QUIET)
         assert report.correct
         assert report.server_cpu_us_per_tick is not None, f"process {pid} listens at {target}"
@@ -121,7 +121,7 @@ def test_phases_account_for_every_command() -> None:
 
 
 def test_phases_tell_from_the_commands_what_the_engine_did() -> None:
-    prepared = prepare(Settings(users=200, ticks=4_000, seed=3))
+    prepared = prepare(TwipSettings(users=200, ticks=4_000, seed=3))
     engine, phases = Engine(), Phases()
     engine.add_joins(parse(PUSH_JOIN))
     for batch in load_batches(prepared.stream, 5, 512):

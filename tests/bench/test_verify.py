@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from pequod_bench import keys
-from pequod_bench.commands import Batch, load_batches, timed_batches, timeline_scans
+from pequod_bench.commands import CommandBatch, load_batches, timed_batches, timeline_scans
 from pequod_bench.stream import make_stream
-from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, Settings, prepare, verify
+from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, TwipSettings, prepare, verify
 from pequod_bench.verify import CommandFailedError, Differs, Reply, Same
 from pequod_proto.commands import PUT
 
@@ -28,7 +28,7 @@ class FakeStore:
         self.follows: dict[bytes, set[bytes]] = {}
         self.posts: dict[bytes, list[tuple[bytes, bytes]]] = {}
 
-    def execute(self, batch: Batch) -> Reply:
+    def execute(self, batch: CommandBatch) -> Reply:
         commands = zip(batch.kinds, batch.arguments[::2], batch.arguments[1::2], strict=True)
         results: list[Rows | None] = []
         for kind, key, argument in commands:
@@ -67,7 +67,7 @@ def run(prepared: Prepared) -> Answers:
 
 @pytest.fixture(scope="module", params=[0, 50], ids=["from nothing", "with initial posts"])
 def prepared(request: pytest.FixtureRequest) -> Prepared:
-    return prepare(Settings(users=60, ticks=3_000, seed=5, tweet_bytes=9, initial_posts=request.param, batch=7))
+    return prepare(TwipSettings(users=60, ticks=3_000, seed=5, tweet_bytes=9, initial_posts=request.param, batch=7))
 
 
 @pytest.fixture(scope="module")

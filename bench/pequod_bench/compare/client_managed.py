@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from pequod_bench.compare.system import BATCH, WINDOW, Work, Workload
+from pequod_bench.compare.system import BATCH, WINDOW, SystemWorkload, Work
 from pequod_bench.keys import tweet
 from pequod_bench.stream import CHECK, LOGOUT, SUBSCRIBE
 
@@ -40,7 +40,7 @@ class Answers(Generic[Post]):
     followers: Sequence[Iterable[int]]
 
 
-class Message(Protocol[Post]):
+class TimelineMessage(Protocol[Post]):
     """Commands that go out together, carried out in their order."""
 
     @property
@@ -83,7 +83,7 @@ class ManagedSession(Generic[Post]):
         new_message: Returns an empty message.
     """
 
-    def __init__(self, workload: Workload, new_message: Callable[[], Message[Post]]) -> None:
+    def __init__(self, workload: SystemWorkload, new_message: Callable[[], TimelineMessage[Post]]) -> None:
         self._workload = workload
         self._receivers = workload.receivers
         self._new_message = new_message
@@ -119,7 +119,7 @@ class ManagedSession(Generic[Post]):
         under_way: deque[_Sent[Post]] = deque()
         row_count = command_count = message_count = 0
 
-        async def settle(message: Message[Post]) -> None:
+        async def settle(message: TimelineMessage[Post]) -> None:
             """Wait for the oldest message, and write what its answers ask for."""
             nonlocal row_count
             sent = under_way.popleft()
@@ -131,7 +131,7 @@ class ManagedSession(Generic[Post]):
             for post, followers in zip(sent.published, answers.followers, strict=True):
                 message.deliver(receivers.intersection(followers), post)
 
-        def send(message: Message[Post], followers: list[int], published: list[Post]) -> None:
+        def send(message: TimelineMessage[Post], followers: list[int], published: list[Post]) -> None:
             nonlocal command_count, message_count
             if message.command_count:
                 command_count += message.command_count

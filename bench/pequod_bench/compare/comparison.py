@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from pequod.errors import PequodError
 from pequod_bench.compare.freshness import Freshness
 from pequod_bench.compare.machine import Machine
-from pequod_bench.compare.measure import Outcome
+from pequod_bench.compare.measure import RunOutcome
 from pequod_bench.compare.openloop import LatencyResult
 from pequod_bench.compare.trials import Failure
 from pequod_bench.phases import PhaseCost
@@ -54,15 +54,15 @@ class SystemResult:
     version: str
     tuning: str
     #: One for each repetition, in their order; repetition i of all systems ran one after the other.
-    outcomes: list[Outcome]
+    outcomes: list[RunOutcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LinePoint:
     """One point of a line."""
 
     x: int
-    outcomes: list[Outcome]
+    outcomes: list[RunOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Line:
     """One way of doing things, over what is varied."""
 
     title: str
-    points: list[Point]
+    points: list[LinePoint]
 
 
 @dataclass(frozen=True, slots=True)

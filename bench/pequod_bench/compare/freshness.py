@@ -25,11 +25,11 @@ from pequod.client import AsyncClient
 from pequod_bench import keys
 from pequod_bench.compare.measure import RUN_S_MAX, started, verified, within
 from pequod_bench.compare.pequod_system import PEQUOD, TIMEOUT_S
-from pequod_bench.compare.system import Server, Session, System, Workload
+from pequod_bench.compare.system import Server, Session, System, SystemWorkload
 from pequod_bench.graph import Ids, make_graph
 from pequod_bench.latency import Latencies, latencies, open_loop
 from pequod_bench.recompute import grouped
-from pequod_bench.stream import POST, Stream
+from pequod_bench.stream import POST, TwipStream
 from pequod_bench.verify import Differs
 
 #: Users whose timelines are looked at.
@@ -56,10 +56,10 @@ class Freshness:
 
 
 @dataclass(frozen=True, slots=True)
-class Posts:
+class WatchedPosts:
     """Posts, each with one of the followers who will look for it."""
 
-    workload: Workload
+    workload: SystemWorkload
     #: One for each row of the stream.
     readers: Ids
 
@@ -70,7 +70,7 @@ class Posts:
             yield tick, poster, reader, keys.tweet(tick, self.workload.tweet_bytes)
 
 
-def make_posts(user_count: int, post_count: int, seed: int) -> Posts:
+def make_posts(user_count: int, post_count: int, seed: int) -> WatchedPosts:
     """Draw some readers, and posts by those whom they follow."""
     graph_rng, rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
     graph = make_graph("synthetic", user_count, graph_rng)
@@ -80,11 +80,11 @@ def make_posts(user_count: int, post_count: int, seed: int) -> Posts:
     posters = np.array([rng.choice(sorted(follows[reader])) for reader in readers.tolist()], dtype=np.int64)
     none = np.empty(0, dtype=np.int64)
     zeros = np.zeros(post_count, dtype=np.int64)
-    stream = Stream(graph, active, none, np.full(post_count, POST, dtype=np.int8), posters, zeros, 0)
-    return Posts(Workload(stream, tweet_bytes=140), readers)
+    stream = TwipStream(graph, active, none, np.full(post_count, POST, dtype=np.int8), posters, zeros, 0)
+    return WatchedPosts(SystemWorkload(stream, tweet_bytes=140), readers)
 
 
-def run(system: System, posts: Posts, loop: asyncio.Runner, *, pin: bool) -> Freshness:
+def run(system: System, posts: WatchedPosts, loop: asyncio.Runner, *, pin: bool) -> Freshness:
     """Measure a system; watches are measured on another server, since events cost server and client some time."""
     with started(system, pin=pin) as server:
         visible_s, first_check_part, difference = loop.run(within(RUN_S_MAX, _visible(system, server, posts)))
@@ -103,7 +103,7 @@ def run(system: System, posts: Posts, loop: asyncio.Runner, *, pin: bool) -> Fre
     )
 
 
-async def _visible(system: System, server: Server, posts: Posts) -> tuple[list[float], float, str]:
+async def _visible(system: System, server: Server, posts: WatchedPosts) -> tuple[list[float], float, str]:
     """Return the lags until visible, the part of the posts that the first check showed, and what was wrong."""
     lags: list[float] = []
     first_checks = 0
@@ -122,7 +122,7 @@ async def _visible(system: System, server: Server, posts: Posts) -> tuple[list[f
     return lags, first_checks / len(lags), verdict.reason if isinstance(verdict, Differs) else ""
 
 
-async def _told(server: Server, posts: Posts) -> tuple[list[float], str]:
+async def _told(server: Server, posts: WatchedPosts) -> tuple[list[float], str]:
     """Return the lags until told, below nothing where the watch was first, and what was wrong."""
     lags: list[float] = []
     async with (
@@ -141,7 +141,7 @@ async def _told(server: Server, posts: Posts) -> tuple[list[float], str]:
 
 
 @asynccontextmanager
-async def _prepared(session: Session, posts: Posts) -> AsyncIterator[None]:
+async def _prepared(session: Session, posts: WatchedPosts) -> AsyncIterator[None]:
     """Load and read everything once; check timelines at a fixed rate meanwhile."""
     users = posts.workload.stream.active.tolist()
     await session.load()

@@ -25,7 +25,7 @@ from pequod_bench import keys
 from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
 from pequod_bench.graph import make_graph
-from pequod_bench.stream import CHECK, POST, Stream, post_weights
+from pequod_bench.stream import CHECK, POST, TwipStream, post_weights
 
 #: 1 M posts of 1.8 M users in the paper.
 POSTS_PER_USER: Final = 1 / 1.8
@@ -66,7 +66,7 @@ CELEBRITIES: Final = (
 
 def make_stream(
     graph_choice: str, user_count: int, active_percent: int, seed: int, post_count: int | None = None
-) -> Stream:
+) -> TwipStream:
     """Draw checks and posts; graph and posters are the same for every percentage."""
     graph_rng, post_rng, rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     graph = make_graph(graph_choice, user_count, graph_rng)
@@ -86,4 +86,4 @@ def make_stream(
         user = int(users[tick])
         details[tick] = checked_at.get(user, 0)
         checked_at[user] = tick
-    return Stream(graph, active, np.empty(0, dtype=np.int64), kinds, users, details, len(checked_at))
+    return TwipStream(graph, active, np.empty(0, dtype=np.int64), kinds, users, details, len(checked_at))

@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 from pequod_bench.commands import timeline_scans
 from pequod_bench.compare.machine import can_pin, on_first_core, pinned
 from pequod_bench.compare.server import tree_usage
-from pequod_bench.compare.system import Client, Server, Session, System, Workload
+from pequod_bench.compare.system import Server, Session, System, SystemClient, SystemWorkload
 from pequod_bench.process import loop_factory
-from pequod_bench.recompute import Posts
+from pequod_bench.recompute import StreamPosts
 from pequod_bench.stream import make_stream
 from pequod_bench.twip import SCAN_BATCH, Stopwatch, resting_collector
 from pequod_bench.verify import Differs, Reply, Same, Verdict, verify_timelines
@@ -33,7 +33,7 @@ _MEMORY_BYTES_MIN: Final = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What one run cost; all but the loading covers the timed part alone."""
 
     load_seconds: float
@@ -62,15 +62,15 @@ def client_loop() -> asyncio.Runner:
 
 
 @cache
-def warm_up() -> Workload:
+def warm_up() -> SystemWorkload:
     """Return a small Twip that every fresh server does first.
 
     It compiles, imports, plans and connects what a server that has been up for a while has long behind it.
     """
-    return Workload(make_stream("synthetic", user_count=50, tick_count=3_000, seed=0), tweet_bytes=140)
+    return SystemWorkload(make_stream("synthetic", user_count=50, tick_count=3_000, seed=0), tweet_bytes=140)
 
 
-def run_twip(system: System, workload: Workload, loop: asyncio.Runner, *, pin: bool = False) -> Outcome:
+def run_twip(system: System, workload: SystemWorkload, loop: asyncio.Runner, *, pin: bool = False) -> RunOutcome:
     """Run Twip's operations on a fresh server of a system.
 
     Raises:
@@ -104,7 +104,7 @@ def started(system: System, *, pin: bool = False) -> Iterator[Server]:
             yield server
 
 
-async def _run_twip(system: System, server: Server, workload: Workload) -> Outcome:
+async def _run_twip(system: System, server: Server, workload: SystemWorkload) -> RunOutcome:
     async with system.session(server, warm_up()) as session:
         await session.load()
         await session.run()
@@ -118,17 +118,19 @@ async def _run_twip(system: System, server: Server, workload: Workload) -> Outco
         return await timed(server, session, verify)
 
 
-async def verified(session: Session, workload: Workload) -> Verdict:
+async def verified(session: Session, workload: SystemWorkload) -> Verdict:
     """Compare every active user's timeline with a computation from scratch."""
     stream = workload.stream
     users = stream.active.tolist()
     timelines: list[Reply] = [
         await session.timelines(users[i : i + SCAN_BATCH]) for i in range(0, len(users), SCAN_BATCH)
     ]
-    return verify_timelines(stream, Posts(stream, workload.tweet_bytes), timeline_scans(stream, SCAN_BATCH), timelines)
+    return verify_timelines(
+        stream, StreamPosts(stream, workload.tweet_bytes), timeline_scans(stream, SCAN_BATCH), timelines
+    )
 
 
-async def timed(server: Server, client: Client, verify: Callable[[], Awaitable[Verdict]]) -> Outcome:
+async def timed(server: Server, client: SystemClient, verify: Callable[[], Awaitable[Verdict]]) -> RunOutcome:
     """Load, run and verify; only the run is timed."""
     loading = Stopwatch()
     await client.load()
@@ -140,7 +142,7 @@ async def timed(server: Server, client: Client, verify: Callable[[], Awaitable[V
         seconds, client_cpu_s = watch.seconds(), watch.cpu_seconds()
         after = tree_usage(server.pid)
     verdict = await verify()
-    return Outcome(
+    return RunOutcome(
         load_seconds=load_s,
         seconds=seconds,
         server_cpu_seconds=after.cpu_s - before.cpu_s,

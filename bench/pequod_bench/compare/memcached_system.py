@@ -22,7 +22,7 @@ from pequod.engine import Rows
 from pequod_bench.compare.client_managed import Answers, ManagedSession
 from pequod_bench.compare.pipe import NOTHING_YET, Pipe, connect
 from pequod_bench.compare.server import find_program, free_port, running
-from pequod_bench.compare.system import PeerError, Presence, Server, Workload
+from pequod_bench.compare.system import PeerError, Presence, Server, SystemWorkload
 from pequod_bench.keys import timeline_key
 
 _ID: Final = np.dtype(">u4")
@@ -59,11 +59,11 @@ class MemcachedSystem:
         return running([*command, "-m", "8192", "-I", "64m", "-C", "-R", "2000", "-u", "root"], port)
 
     @asynccontextmanager
-    async def session(self, server: Server, workload: Workload) -> AsyncIterator[_Session]:
+    async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_MemcachedSession]:
         """Connect."""
         pipe = await connect(server.port, MetaParser)
         try:
-            yield _Session(pipe, workload)
+            yield _MemcachedSession(pipe, workload)
         finally:
             pipe.close()
 
@@ -118,10 +118,10 @@ def _append(key: bytes, value: bytes) -> bytes:
     return b"ms %b %d MA q\r\n%b\r\n" % (key, len(value), value)
 
 
-class _Session(ManagedSession[bytes]):
-    def __init__(self, pipe: Pipe, workload: Workload) -> None:
+class _MemcachedSession(ManagedSession[bytes]):
+    def __init__(self, pipe: Pipe, workload: SystemWorkload) -> None:
         self._record = record_of(workload.tweet_bytes)
-        super().__init__(workload, lambda: _Message(pipe, self._record))
+        super().__init__(workload, lambda: _MemcachedMessage(pipe, self._record))
         self._pipe = pipe
 
     async def load(self) -> None:
@@ -167,7 +167,7 @@ def since(value: bytes | None, tick: int, record: np.dtype[Any]) -> NDArray[Any]
     return found[found["tick"].argsort()] if len(found) > 1 else found
 
 
-class _Message:
+class _MemcachedMessage:
     """Commands of the meta protocol; what each reply means is noted in the order in which replies will come."""
 
     def __init__(self, pipe: Pipe, record: np.dtype[Any]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, cast
 import numpy as np
 
 from pequod.client import AsyncClient, Result, Rows
-from pequod_bench.compare.measure import RUN_S_MAX, Outcome, started, timed, within
+from pequod_bench.compare.measure import RUN_S_MAX, RunOutcome, started, timed, within
 from pequod_bench.compare.pequod_results import empty, raise_first
 from pequod_bench.compare.pequod_system import PEQUOD, TIMEOUT_S
 from pequod_bench.compare.system import BATCH, WINDOW, Server, Work
@@ -103,13 +103,13 @@ def _warm_up() -> Sessions:
     return make_sessions(article_count=20, session_count=600, vote_percent=50, seed=0)
 
 
-def run(version: Version, sessions: Sessions, loop: asyncio.Runner, *, pin: bool = False) -> Outcome:
+def run(version: Version, sessions: Sessions, loop: asyncio.Runner, *, pin: bool = False) -> RunOutcome:
     """Run the sessions on a fresh server."""
     with started(PEQUOD, pin=pin) as server:
         return loop.run(within(RUN_S_MAX, _run(version, sessions, server)))
 
 
-async def _run(version: Version, sessions: Sessions, server: Server) -> Outcome:
+async def _run(version: Version, sessions: Sessions, server: Server) -> RunOutcome:
     async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
         warm_up = _Newp(client, version, _warm_up())
         await warm_up.load()
@@ -140,7 +140,7 @@ def text(number: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Page:
+class ArticlePage:
     """What a reader of an article sees."""
 
     text: bytes | None
@@ -222,8 +222,8 @@ class _Newp:
             row_count += 2 + len(page.comments) + len(page.karma)
         return Same(len(wanted), row_count)
 
-    async def _pages(self) -> list[Page]:
-        pages: list[Page] = []
+    async def _pages(self) -> list[ArticlePage]:
+        pages: list[ArticlePage] = []
         for start in range(0, len(self._authors), BATCH):
             batch = self._client.batch()
             for article in range(start, min(start + BATCH, len(self._authors))):
@@ -233,10 +233,10 @@ class _Newp:
             pages += await self._assemble(results)
         return pages
 
-    async def _assemble(self, results: list[Result]) -> list[Page]:
+    async def _assemble(self, results: list[Result]) -> list[ArticlePage]:
         if self._version == "interleaved":
             return [_page_of_scan(cast("Rows", rows)) for rows in results]
-        pages: list[Page] = []
+        pages: list[ArticlePage] = []
         for i in range(0, len(results), 3):
             article, comments, rank = results[i : i + 3]
             assert isinstance(comments, Rows)
@@ -246,7 +246,7 @@ class _Newp:
                 batch.get(b"karma|" + commenter)
             karma = await batch.send() if len(batch) else []
             pages.append(
-                Page(
+                ArticlePage(
                     text=cast("bytes | None", article),
                     rank=int(cast("bytes | None", rank) or b"0"),
                     comments={(key[26:34], key[35:43]): value for key, value in zip(*comments, strict=True)},
@@ -290,8 +290,8 @@ def _karma_gets(results: list[Result]) -> list[bytes]:
     ]
 
 
-def _page_of_scan(rows: Rows) -> Page:
-    page = Page(None, 0, {}, {})
+def _page_of_scan(rows: Rows) -> ArticlePage:
+    page = ArticlePage(None, 0, {}, {})
     for key, value in zip(rows.keys, rows.values, strict=True):
         match key[23:24]:
             case b"a":
@@ -305,7 +305,7 @@ def _page_of_scan(rows: Rows) -> Page:
     return page
 
 
-def expected_pages(sessions: Sessions) -> list[Page]:
+def expected_pages(sessions: Sessions) -> list[ArticlePage]:
     """Compute every article's page as it must be after all sessions."""
     s = sessions
     authors = s.authors.tolist()
@@ -314,7 +314,7 @@ def expected_pages(sessions: Sessions) -> list[Page]:
     votes |= set(zip(s.read_articles[voted].tolist(), s.session_voters[voted].tolist(), strict=True))
     ranks = Counter(article for article, _ in votes)
     karma = Counter(authors[article] for article, _ in votes)
-    pages = [Page(text(article), ranks[article], {}, {}) for article in range(len(authors))]
+    pages = [ArticlePage(text(article), ranks[article], {}, {}) for article in range(len(authors))]
     comment_articles = s.comment_articles.tolist() + s.read_articles[commented].tolist()
     commenters = s.commenters.tolist() + s.session_commenters[commented].tolist()
     for comment, (article, commenter) in enumerate(zip(comment_articles, commenters, strict=True)):

@@ -17,7 +17,7 @@ from typing import Final
 
 from pequod_bench.compare.materialisation import make_stream
 from pequod_bench.compare.measure import RUN_S_MAX, started, verified, within
-from pequod_bench.compare.system import Session, System, Workload
+from pequod_bench.compare.system import Session, System, SystemWorkload
 from pequod_bench.keys import tweet
 from pequod_bench.latency import Latencies, LatencyHistogram, open_loop
 from pequod_bench.stream import CHECK
@@ -57,7 +57,7 @@ class LatencyResult:
 class Load:
     """The operations for all rates, and how they are spread over these."""
 
-    workload: Workload
+    workload: SystemWorkload
     rates: Sequence[int]
     #: Of each rate.
     seconds: float
@@ -68,7 +68,7 @@ def make_load(user_count: int, rates: Sequence[int], seconds: float, seed: int) 
     count = _WARM_COUNT + sum(round(rate * seconds) for rate in rates)
     stream = make_stream("synthetic", user_count, ACTIVE_PERCENT, seed, post_count=count // ACTIVE_PERCENT + 1)
     cut = replace(stream, kinds=stream.kinds[:count], users=stream.users[:count], details=stream.details[:count])
-    return Load(Workload(cut, tweet_bytes=140), rates, seconds)
+    return Load(SystemWorkload(cut, tweet_bytes=140), rates, seconds)
 
 
 def run(system: System, load: Load, loop: asyncio.Runner, *, pin: bool) -> LatencyResult:

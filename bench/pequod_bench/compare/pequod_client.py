@@ -9,7 +9,7 @@ from pequod.client import AsyncBatch, AsyncClient, Result, Rows
 from pequod_bench import keys
 from pequod_bench.compare.client_managed import Answers, ManagedSession
 from pequod_bench.compare.pequod_results import empty, raise_first, timelines
-from pequod_bench.compare.system import Workload
+from pequod_bench.compare.system import SystemWorkload
 
 _LOAD_BATCH: Final = 512
 
@@ -17,8 +17,8 @@ _LOAD_BATCH: Final = 512
 class ClientSession(ManagedSession[tuple[bytes, bytes]]):
     """Timelines that the client keeps, in base keys."""
 
-    def __init__(self, client: AsyncClient, workload: Workload) -> None:
-        super().__init__(workload, lambda: _Message(client))
+    def __init__(self, client: AsyncClient, workload: SystemWorkload) -> None:
+        super().__init__(workload, lambda: _PequodMessage(client))
         self._client = client
 
     async def load(self) -> None:
@@ -44,7 +44,7 @@ def _follower_key(poster: int, user: int) -> bytes:
     return b"f|%08d|%08d" % (poster, user)
 
 
-class _Message:
+class _PequodMessage:
     """Commands for a store without joins; a post in a timeline is the key's tail and the value.
 
     ``_kinds`` tells what each reply is: ``c`` a check, ``s`` an earlier subscription, ``p`` posts, ``f`` followers,

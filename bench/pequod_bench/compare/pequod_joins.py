@@ -13,7 +13,7 @@ from pequod.client import AsyncClient, Result, Rows
 from pequod_bench import keys
 from pequod_bench.commands import load_batches
 from pequod_bench.compare.pequod_results import count_rows, empty, raise_first, timelines
-from pequod_bench.compare.system import BATCH, WINDOW, Work, Workload, at_once
+from pequod_bench.compare.system import BATCH, WINDOW, SystemWorkload, Work, at_once
 from pequod_bench.stream import CHECK, LOGOUT, SUBSCRIBE
 
 _LOAD_BATCH: Final = 512
@@ -35,7 +35,7 @@ class Timelines:
 class JoinSession:
     """Timelines that the server computes."""
 
-    def __init__(self, client: AsyncClient, workload: Workload, how: Timelines) -> None:
+    def __init__(self, client: AsyncClient, workload: SystemWorkload, how: Timelines) -> None:
         self._client = client
         self._workload = workload
         self._how = how

@@ -14,7 +14,7 @@ from pequod.client import AsyncClient
 from pequod.engine import Engine
 from pequod_bench.compare.pequod_client import ClientSession
 from pequod_bench.compare.pequod_joins import JoinSession, Timelines
-from pequod_bench.compare.system import Found, Presence, Server, Workload
+from pequod_bench.compare.system import Found, Presence, Server, SystemWorkload
 from pequod_bench.process import started_server
 
 #: First checks of large timelines may take a while.
@@ -53,7 +53,7 @@ class PequodSystem:
             yield Server(int(target.rpartition(":")[2]), pid)
 
     @asynccontextmanager
-    async def session(self, server: Server, workload: Workload) -> AsyncIterator[JoinSession | ClientSession]:
+    async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[JoinSession | ClientSession]:
         """Connect."""
         async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
             yield JoinSession(client, workload, self._how) if self._how else ClientSession(client, workload)

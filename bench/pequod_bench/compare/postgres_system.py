@@ -15,7 +15,7 @@ import asyncpg
 
 from pequod.engine import Rows
 from pequod_bench.compare.postgres_cluster import find_postgres, started_cluster
-from pequod_bench.compare.system import BATCH, PeerError, Presence, Server, Work, Workload, at_once
+from pequod_bench.compare.system import BATCH, PeerError, Presence, Server, SystemWorkload, Work, at_once
 from pequod_bench.keys import timeline_key, tweet
 from pequod_bench.stream import CHECK, POST, SUBSCRIBE
 
@@ -101,7 +101,7 @@ class PostgresSystem:
             yield server
 
     @asynccontextmanager
-    async def session(self, server: Server, workload: Workload) -> AsyncIterator[_Session]:
+    async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_PostgresSession]:
         """Connect a writer and some readers."""
         async with AsyncExitStack() as stack:
             connections = []
@@ -111,7 +111,7 @@ class PostgresSystem:
                 )
                 stack.push_async_callback(connection.close)
                 connections.append(connection)
-            session = _Session if self._sending == "pipelined" else _OneByOne
+            session = _PostgresSession if self._sending == "pipelined" else _OneByOne
             yield session(connections, workload, self._timelines)
 
 
@@ -149,8 +149,8 @@ async def _one_error() -> AsyncIterator[None]:
         raise PeerError(f"PostgreSQL failed: {group.exceptions[0]}") from group
 
 
-class _Session:
-    def __init__(self, connections: Sequence[Any], workload: Workload, timelines: Timelines) -> None:
+class _PostgresSession:
+    def __init__(self, connections: Sequence[Any], workload: SystemWorkload, timelines: Timelines) -> None:
         self._writer, *self._readers = connections
         self._workload = workload
         self._timelines = timelines
@@ -241,7 +241,7 @@ class _Session:
         return Rows([timeline_key(user, tick, poster) for tick, poster, _ in records], [text for *_, text in records])
 
 
-class _OneByOne(_Session):
+class _OneByOne(_PostgresSession):
     """Statements that wait for each other: the writes in their order, the checks on whichever connection is free."""
 
     async def run(self) -> Work:

@@ -18,7 +18,7 @@ from pequod.engine import Rows
 from pequod_bench.compare.client_managed import Answers, ManagedSession
 from pequod_bench.compare.pipe import NOTHING_YET, Parser, Pipe, connect
 from pequod_bench.compare.server import find_program, free_port, running
-from pequod_bench.compare.system import Presence, Server, Workload
+from pequod_bench.compare.system import Presence, Server, SystemWorkload
 from pequod_bench.keys import timeline_key
 
 #: Subscriptions a message while the graph is loaded.
@@ -62,11 +62,11 @@ class RedisSystem:
         return running(["redis-server", *flags], port)
 
     @asynccontextmanager
-    async def session(self, server: Server, workload: Workload) -> AsyncIterator[_Session]:
+    async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_RedisSession]:
         """Connect."""
         pipe = await connect(server.port, parser)
         try:
-            yield _Session(pipe, workload)
+            yield _RedisSession(pipe, workload)
         finally:
             pipe.close()
 
@@ -83,9 +83,9 @@ def pack(*command: bytes | int) -> bytes:
     return packed
 
 
-class _Session(ManagedSession[bytes]):
-    def __init__(self, pipe: Pipe, workload: Workload) -> None:
-        super().__init__(workload, lambda: _Message(pipe))
+class _RedisSession(ManagedSession[bytes]):
+    def __init__(self, pipe: Pipe, workload: SystemWorkload) -> None:
+        super().__init__(workload, lambda: _RedisMessage(pipe))
         self._pipe = pipe
 
     async def load(self) -> None:
@@ -109,7 +109,7 @@ def _rows(user: int, members: list[bytes]) -> Rows:
     return Rows([timeline_key(user, int(m[:10]), int(m[11:19])) for m in members], [m[20:] for m in members])
 
 
-class _Message:
+class _RedisMessage:
     """Commands in the protocol of Redis; ``_kinds`` tells what to make of each reply.
 
     ``c`` a check, ``s`` a subscription written, ``p`` posts, ``f`` followers, ``w`` any other write.

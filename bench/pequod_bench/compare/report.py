@@ -13,7 +13,7 @@ from pequod_bench.compare.comparison import Comparison
 from pequod_bench.compare.goals import goals
 from pequod_bench.compare.plots import figures
 from pequod_bench.compare.system import BATCH, WINDOW
-from pequod_bench.compare.tables import Table, tables
+from pequod_bench.compare.tables import FigureTable, tables
 
 #: The two lines between which figures go.
 BEGIN: Final = "<!-- compare: figures -->"
@@ -128,10 +128,10 @@ def _method(comparison: Comparison) -> list[str]:
 def goals_text(comparison: Comparison) -> str:
     """Return a table of the goals."""
     rows = [[goal.wanted, goal.found, goal.beside, "met" if goal.is_met else "missed"] for goal in goals(comparison)]
-    return table_text(Table("goals", "Goals", "", ["the paper's figure", "found", "and", ""], rows))
+    return table_text(FigureTable("goals", "Goals", "", ["the paper's figure", "found", "and", ""], rows))
 
 
-def table_text(table: Table) -> str:
+def table_text(table: FigureTable) -> str:
     """Return a table in Markdown."""
     rule = ["---", *("---:" for _ in table.columns[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in (table.columns, rule, *table.rows))

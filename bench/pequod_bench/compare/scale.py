@@ -10,7 +10,7 @@ from pequod_bench.compare import materialisation, newp
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class CompareScale:
     """Sizes of everything; these are a good five minutes on a quiet machine."""
 
     #: Figure 7.
@@ -38,9 +38,9 @@ class Scale:
     operations: int = 20_000
 
 
-FEW_MINUTES: Final = Scale()
+FEW_MINUTES: Final = CompareScale()
 #: A laptop minute or two.
-QUICK: Final = Scale(
+QUICK: Final = CompareScale(
     users=500,
     ticks=20_000,
     repetitions=2,
@@ -60,7 +60,7 @@ QUICK: Final = Scale(
     operations=2_000,
 )
 #: Twenty minutes on two quiet cores; what the figures in bench/README.md come from.
-REFERENCE: Final = Scale(
+REFERENCE: Final = CompareScale(
     users=5_000,
     ticks=200_000,
     repetitions=5,

@@ -11,11 +11,11 @@ from typing import Final, Literal, TypeVar
 
 from pequod.errors import PequodError
 from pequod_bench.compare import freshness, materialisation, newp, openloop, ycsb
-from pequod_bench.compare.comparison import Comparison, Line, Point, StoreResults, SystemResult
+from pequod_bench.compare.comparison import Comparison, Line, LinePoint, StoreResults, SystemResult
 from pequod_bench.compare.machine import this_command, this_commit, this_machine
-from pequod_bench.compare.measure import Outcome, client_loop, run_twip
-from pequod_bench.compare.scale import Scale
-from pequod_bench.compare.system import Delivery, Found, System, Workload
+from pequod_bench.compare.measure import RunOutcome, client_loop, run_twip
+from pequod_bench.compare.scale import CompareScale
+from pequod_bench.compare.system import Delivery, Found, System, SystemWorkload
 from pequod_bench.compare.systems import SYSTEMS, SYSTEMS_BY_CALL
 from pequod_bench.compare.trials import Trials
 from pequod_bench.compare.ycsb_stores import CONTENDERS, run_ycsb
@@ -23,7 +23,7 @@ from pequod_bench.engine_twip import run as run_engine
 from pequod_bench.phases import PhaseCost, Phases
 from pequod_bench.progress import QUIET, ProgressBars
 from pequod_bench.stream import make_stream
-from pequod_bench.twip import Settings as TwipSettings
+from pequod_bench.twip import TwipSettings
 
 Section = Literal["7", "8", "9", "maintenance", "celebrity", "latency", "ycsb"]
 Subject = TypeVar("Subject")
@@ -35,10 +35,10 @@ class UnknownSystemError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class StudySettings:
     """What comparison to make."""
 
-    scale: Scale
+    scale: CompareScale
     #: Names of the systems of figure 7 and of the latencies.
     systems: Sequence[str]
     sections: frozenset[str]
@@ -71,7 +71,7 @@ def chosen(names: Sequence[str]) -> tuple[dict[str, tuple[System, str]], dict[st
     return here, skipped
 
 
-def run(settings: Settings, bars: ProgressBars, keep: Callable[[Comparison], None] = lambda _: None) -> Comparison:
+def run(settings: StudySettings, bars: ProgressBars, keep: Callable[[Comparison], None] = lambda _: None) -> Comparison:
     """Measure everything that was asked for; ``keep`` gets what there is after each section."""
     here, skipped = chosen(settings.systems)
     with client_loop() as loop:
@@ -97,7 +97,7 @@ def run(settings: Settings, bars: ProgressBars, keep: Callable[[Comparison], Non
     return found
 
 
-def _twip(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _twip(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     scale = settings.scale
     stream = make_stream(settings.graph, scale.users, scale.ticks, settings.seed)
     found.sizes["7"] = (
@@ -105,7 +105,7 @@ def _twip(settings: Settings, here: Here, trials: Trials, found: Comparison) -> 
         f"{stream.tick_count:,} operations, {settings.tweet_bytes}-byte posts, which go to "
         + ("every follower" if settings.delivery == "followers" else "followers who ever check")
     )
-    workload = Workload(stream, settings.tweet_bytes, settings.delivery)
+    workload = SystemWorkload(stream, settings.tweet_bytes, settings.delivery)
     found.twip = _systems("figure 7", here.values(), workload, scale.repetitions, trials)
     with trials.bars.working("engine alone"):
         twip = TwipSettings(
@@ -123,12 +123,12 @@ def _phases(twip: TwipSettings) -> tuple[PhaseCost, ...]:
 
 
 def _systems(
-    section: str, systems: Iterable[tuple[System, str]], workload: Workload, repetitions: int, trials: Trials
+    section: str, systems: Iterable[tuple[System, str]], workload: SystemWorkload, repetitions: int, trials: Trials
 ) -> list[SystemResult]:
     """Run Twip on some systems."""
     subjects = {system.title: (system, version) for system, version in systems}
 
-    def run_one(subject: tuple[System, str]) -> Outcome:
+    def run_one(subject: tuple[System, str]) -> RunOutcome:
         return run_twip(subject[0], workload, trials.loop, pin=trials.pin)
 
     with trials.bars.bar(section, repetitions * len(subjects)) as advance:
@@ -145,27 +145,27 @@ def _curves(
     xs: Sequence[int],
     subjects: Mapping[str, Subject],
     repetitions: int,
-    run_at: Callable[[int], Callable[[Subject], Outcome]],
+    run_at: Callable[[int], Callable[[Subject], RunOutcome]],
     trials: Trials,
 ) -> list[Line]:
     """Run all subjects at each x; a subject that fails anywhere has no line."""
-    lines: dict[str, list[Point]] = {title: [] for title in subjects}
+    lines: dict[str, list[LinePoint]] = {title: [] for title in subjects}
     with trials.bars.bar(section, len(xs) * len(subjects) * repetitions) as advance:
         for x in xs:
             left = {title: subjects[title] for title in lines}
             found = trials.interleaved(section, left, repetitions, run_at(x), advance)
-            lines = {title: [*lines[title], Point(x, found[title])] for title in found}
+            lines = {title: [*lines[title], LinePoint(x, found[title])] for title in found}
     return [Line(title, points) for title, points in lines.items()]
 
 
-def _materialisation(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _materialisation(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     del here
     scale = settings.scale
     found.sizes["8"] = f"{scale.materialisation_users:,} users; runs a point: {scale.curve_repetitions}"
 
-    def run_at(percent: int) -> Callable[[System], Outcome]:
+    def run_at(percent: int) -> Callable[[System], RunOutcome]:
         stream = materialisation.make_stream(settings.graph, scale.materialisation_users, percent, settings.seed)
-        workload = Workload(stream, settings.tweet_bytes)
+        workload = SystemWorkload(stream, settings.tweet_bytes)
         return partial(run_twip, workload=workload, loop=trials.loop, pin=trials.pin)
 
     strategies: dict[str, System] = {system.title: system for system in materialisation.STRATEGIES}
@@ -174,14 +174,14 @@ def _materialisation(settings: Settings, here: Here, trials: Trials, found: Comp
     )
 
 
-def _newp(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _newp(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     del here
     scale = settings.scale
     found.sizes["9"] = (
         f"{scale.articles:,} articles, {scale.sessions:,} sessions; runs a point: {scale.curve_repetitions}"
     )
 
-    def run_at(percent: int) -> Callable[[newp.Version], Outcome]:
+    def run_at(percent: int) -> Callable[[newp.Version], RunOutcome]:
         sessions = newp.make_sessions(scale.articles, scale.sessions, percent, settings.seed)
         return partial(newp.run, sessions=sessions, loop=trials.loop, pin=trials.pin)
 
@@ -189,17 +189,17 @@ def _newp(settings: Settings, here: Here, trials: Trials, found: Comparison) -> 
     found.newp = _curves("figure 9", scale.vote_percents, versions, scale.curve_repetitions, run_at, trials)
 
 
-def _maintenance(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _maintenance(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     del here
     scale = settings.scale
     stream = make_stream(settings.graph, scale.variant_users, scale.variant_ticks, settings.seed)
     found.sizes["maintenance"] = f"{stream.graph.user_count:,} users, {stream.tick_count:,} operations"
     systems = [(system, "") for system in materialisation.MAINTENANCE]
-    workload = Workload(stream, settings.tweet_bytes)
+    workload = SystemWorkload(stream, settings.tweet_bytes)
     found.maintenance = _systems("maintenance", systems, workload, scale.curve_repetitions, trials)
 
 
-def _celebrity(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _celebrity(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     del here
     scale = settings.scale
     graph = "power-law" if settings.graph == "synthetic" else settings.graph
@@ -209,11 +209,11 @@ def _celebrity(settings: Settings, here: Here, trials: Trials, found: Comparison
         f"{stream.tick_count:,} operations"
     )
     systems = [(system, "") for system in materialisation.CELEBRITIES]
-    workload = Workload(stream, settings.tweet_bytes)
+    workload = SystemWorkload(stream, settings.tweet_bytes)
     found.celebrities = _systems("celebrity", systems, workload, scale.curve_repetitions, trials)
 
 
-def _latency(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _latency(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     scale = settings.scale
     found.sizes["latency"] = (
         f"{scale.latency_users:,} users; {openloop.ACTIVE_PERCENT} checks to a post, {scale.rate_s:g} s at each rate; "
@@ -234,7 +234,7 @@ def _latency(settings: Settings, here: Here, trials: Trials, found: Comparison) 
             advance(1)
 
 
-def _ycsb(settings: Settings, here: Here, trials: Trials, found: Comparison) -> None:
+def _ycsb(settings: StudySettings, here: Here, trials: Trials, found: Comparison) -> None:
     del here
     scale = settings.scale
     found.sizes["ycsb"] = (
@@ -263,7 +263,7 @@ def _ycsb(settings: Settings, here: Here, trials: Trials, found: Comparison) -> 
 
 
 #: In the order in which they are made and reported.
-STUDIES: Final[dict[Section, Callable[[Settings, Here, Trials, Comparison], None]]] = {
+STUDIES: Final[dict[Section, Callable[[StudySettings, Here, Trials, Comparison], None]]] = {
     "7": _twip,
     "8": _materialisation,
     "9": _newp,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from pequod.engine import PequodError, Rows
-from pequod_bench.stream import Stream
+from pequod_bench.stream import TwipStream
 
 #: Operations whose commands share a message, and messages under way at once, the same for all systems. More would save
 #: clients that keep timelines a little CPU, and make their timelines lag further behind the posts.
@@ -60,10 +60,10 @@ Delivery = Literal["followers", "active"]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class SystemWorkload:
     """The operations that every system gets, and the size of a post."""
 
-    stream: Stream
+    stream: TwipStream
     tweet_bytes: int
     #: Where no join keeps timelines, who gets posts: every follower, as in the paper, or those who ever check.
     delivery: Delivery = "followers"
@@ -95,7 +95,7 @@ def at_once() -> Awaitable[None]:
     return ended
 
 
-class Client(Protocol):
+class SystemClient(Protocol):
     """A connected client that has work to do."""
 
     async def load(self) -> None:
@@ -105,7 +105,7 @@ class Client(Protocol):
         """Carry out all operations, as fast as the store takes them; all of them are done at the end."""
 
 
-class Session(Client, Protocol):
+class Session(SystemClient, Protocol):
     """A client that runs Twip."""
 
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
@@ -150,5 +150,5 @@ class System(Protocol):
     def started(self, directory: Path) -> AbstractContextManager[Server]:
         """Start the server with its files, if it has any, in ``directory``."""
 
-    def session(self, server: Server, workload: Workload) -> AbstractAsyncContextManager[Session]:
+    def session(self, server: Server, workload: SystemWorkload) -> AbstractAsyncContextManager[Session]:
         """Connect a client to it."""

@@ -18,14 +18,14 @@ from pequod_bench.compare.comparison import (
     spread,
 )
 from pequod_bench.compare.freshness import Freshness
-from pequod_bench.compare.measure import Outcome
+from pequod_bench.compare.measure import RunOutcome
 from pequod_bench.compare.openloop import LatencyResult
 from pequod_bench.latency import Latencies
 from pequod_bench.phases import PhaseCost
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FigureTable:
     """A table; all columns but the first hold figures."""
 
     #: Of the section, as in `Comparison.sizes`; a section may have several tables.
@@ -36,10 +36,10 @@ class Table:
     rows: list[list[str]]
 
 
-def tables(comparison: Comparison) -> list[Table]:
+def tables(comparison: Comparison) -> list[FigureTable]:
     """Return a table, or two, for each section that was measured."""
     sizes = comparison.sizes
-    found: list[Table] = []
+    found: list[FigureTable] = []
     if comparison.twip:
         found.append(_twip(comparison))
     if comparison.phases:
@@ -88,21 +88,21 @@ def figure_text(figure: Spread) -> str:
     return f"{figure.median:.2f} ({figure.least:.2f} to {figure.greatest:.2f})"
 
 
-def of_all(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float]) -> Spread:
+def of_all(outcomes: Sequence[RunOutcome], figure: Callable[[RunOutcome], float]) -> Spread:
     """Return one figure of several runs."""
     return spread([figure(outcome) for outcome in outcomes])
 
 
-def busiest(outcomes: Sequence[Outcome]) -> str:
+def busiest(outcomes: Sequence[RunOutcome]) -> str:
     """Say which process works for most of the runtime, and for how much of it."""
     server = of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.seconds).median
     client = of_all(outcomes, lambda outcome: outcome.client_cpu_seconds / outcome.seconds).median
     return f"{'client' if client > server else 'server'} {max(server, client):.0%}"
 
 
-def _twip(comparison: Comparison) -> Table:
+def _twip(comparison: Comparison) -> FigureTable:
     base = comparison.twip[0]
-    return Table(
+    return FigureTable(
         section="7",
         title="Figure 7: Twip, system by system",
         note=f"{comparison.sizes['7']}; median of {comparison.repetitions} interleaved repetitions (least to greatest)."
@@ -130,7 +130,7 @@ def _twip(comparison: Comparison) -> Table:
 _COSTS: Final = ("server CPU, s", "client CPU, s", "commands", "messages", "memory, MiB", "rows")
 
 
-def _costs(outcomes: Sequence[Outcome]) -> list[str]:
+def _costs(outcomes: Sequence[RunOutcome]) -> list[str]:
     return [
         figure_text(of_all(outcomes, lambda outcome: outcome.server_cpu_seconds)),
         figure_text(of_all(outcomes, lambda outcome: outcome.client_cpu_seconds)),
@@ -141,7 +141,7 @@ def _costs(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def _variants(section: str, title: str, note: str, ways: Sequence[SystemResult]) -> Table:
+def _variants(section: str, title: str, note: str, ways: Sequence[SystemResult]) -> FigureTable:
     rows = [
         [
             way.title,
@@ -151,11 +151,11 @@ def _variants(section: str, title: str, note: str, ways: Sequence[SystemResult])
         ]
         for way in ways
     ]
-    return Table(section, title, note, ["way", "runtime, s", "ratio", *_COSTS], rows)
+    return FigureTable(section, title, note, ["way", "runtime, s", "ratio", *_COSTS], rows)
 
 
-def _phases(costs: Sequence[PhaseCost]) -> Table:
-    return Table(
+def _phases(costs: Sequence[PhaseCost]) -> FigureTable:
+    return FigureTable(
         section="7",
         title="What the engine does for it",
         note="The same operations in the engine alone, by kind; µs of CPU. What the server takes beyond this goes into "
@@ -172,7 +172,7 @@ def _phases(costs: Sequence[PhaseCost]) -> Table:
     )
 
 
-def _curves(section: str, title: str, note: str, x_title: str, lines: list[Line]) -> Table:
+def _curves(section: str, title: str, note: str, x_title: str, lines: list[Line]) -> FigureTable:
     rows = []
     for points in zip(*(line.points for line in lines), strict=True):
         row = [f"{points[0].x} %"]
@@ -180,10 +180,10 @@ def _curves(section: str, title: str, note: str, x_title: str, lines: list[Line]
             cpu = of_all(point.outcomes, lambda outcome: outcome.server_cpu_seconds).median
             row.append(f"{figure_text(of_all(point.outcomes, lambda outcome: outcome.seconds))} [{cpu:.2f}]")
         rows.append(row)
-    return Table(section, title, note, [x_title, *(line.title for line in lines)], rows)
+    return FigureTable(section, title, note, [x_title, *(line.title for line in lines)], rows)
 
 
-def _latencies(size: str, results: Sequence[LatencyResult]) -> Table:
+def _latencies(size: str, results: Sequence[LatencyResult]) -> FigureTable:
     rows = [
         [
             f"{result.title}, {at.rate:,}/s",
@@ -195,7 +195,7 @@ def _latencies(size: str, results: Sequence[LatencyResult]) -> Table:
         for result in results
         for at in result.rates
     ]
-    return Table(
+    return FigureTable(
         section="latency",
         title="Latencies at a fixed rate",
         note=f"{size}. ms, from the moment at which an operation was to start to its answer, whether or not "
@@ -214,8 +214,8 @@ def _percentiles(found: Latencies) -> list[str]:
     return [f"{ms:.2f}" for ms in (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms)]
 
 
-def _freshness(results: Sequence[Freshness]) -> Table:
-    return Table(
+def _freshness(results: Sequence[Freshness]) -> FigureTable:
+    return FigureTable(
         section="freshness",
         title="From a post's acknowledgement to its followers",
         note="ms, one post after the other beside 200 checks a second. Visible: to the end of the first check "
@@ -242,7 +242,7 @@ def _freshness(results: Sequence[Freshness]) -> Table:
     )
 
 
-def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
+def _ycsb(size: str, workloads: Sequence[StoreResults]) -> FigureTable:
     titles = list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
     rows = []
     for workload in workloads:
@@ -251,7 +251,7 @@ def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
         for title in titles:
             row += _store_figures(by_title[title].outcomes, workload.operation_count) if title in by_title else [""] * 3
         rows.append(row)
-    return Table(
+    return FigureTable(
         section="ycsb",
         title="YCSB: the ordered store without joins",
         note=f"{size}. Batches of 256 operations (16 with scans), 2 under way; a write that depends on a read goes out "
@@ -265,7 +265,7 @@ def _ycsb(size: str, workloads: Sequence[StoreResults]) -> Table:
     )
 
 
-def _store_figures(outcomes: Sequence[Outcome], count: int) -> list[str]:
+def _store_figures(outcomes: Sequence[RunOutcome], count: int) -> list[str]:
     return [
         f"{of_all(outcomes, lambda outcome: count / outcome.seconds).median:,.0f}",
         f"{of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / count * 1e6).median:.1f}",

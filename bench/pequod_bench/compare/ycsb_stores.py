@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 
 from pequod.client import AsyncClient, Rows
 from pequod_bench.compare import ycsb
-from pequod_bench.compare.measure import RUN_S_MAX, Outcome, started, timed, within
+from pequod_bench.compare.measure import RUN_S_MAX, RunOutcome, started, timed, within
 from pequod_bench.compare.pequod_results import empty, raise_first
 from pequod_bench.compare.pequod_system import PEQUOD, TIMEOUT_S
 from pequod_bench.compare.pipe import Pipe, connect
@@ -27,7 +27,7 @@ _LOAD_BATCH: Final = 500
 _SCAN_BATCH: Final = 16
 
 
-class Message(Protocol):
+class YcsbMessage(Protocol):
     """Commands that go out together, carried out in their order."""
 
     @property
@@ -50,10 +50,10 @@ class Message(Protocol):
         """Send it; the number of rows that reads returned comes later."""
 
 
-class Store(Protocol):
+class YcsbStore(Protocol):
     """A connected store."""
 
-    def message(self) -> Message:
+    def message(self) -> YcsbMessage:
         """Return an empty message."""
 
     async def whole(self) -> dict[bytes, bytes]:
@@ -69,13 +69,13 @@ class Contender:
 
     system: System
     tuning: str
-    connected: Callable[[Server], AbstractAsyncContextManager[Store]]
+    connected: Callable[[Server], AbstractAsyncContextManager[YcsbStore]]
 
 
-class Run:
+class YcsbRun:
     """One workload on one store."""
 
-    def __init__(self, store: Store, operations: Operations) -> None:
+    def __init__(self, store: YcsbStore, operations: Operations) -> None:
         self._store = store
         self._operations = operations
         self._row_count = 0
@@ -145,7 +145,7 @@ class _PequodStore:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    def message(self) -> Message:
+    def message(self) -> YcsbMessage:
         return _PequodMessage(self._client)
 
     async def whole(self) -> dict[bytes, bytes]:
@@ -176,7 +176,7 @@ class _PequodMessage:
 
 
 @asynccontextmanager
-async def _pequod(server: Server) -> AsyncIterator[Store]:
+async def _pequod(server: Server) -> AsyncIterator[YcsbStore]:
     async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
         yield _PequodStore(client)
 
@@ -192,7 +192,7 @@ class _RedisStore:
         self._pipe = pipe
         self._scan_sha = scan_sha
 
-    def message(self) -> Message:
+    def message(self) -> YcsbMessage:
         return _RedisMessage(self._pipe, self._scan_sha)
 
     async def whole(self) -> dict[bytes, bytes]:
@@ -241,7 +241,7 @@ class _RedisMessage:
 
 
 @asynccontextmanager
-async def _redis(server: Server) -> AsyncIterator[Store]:
+async def _redis(server: Server) -> AsyncIterator[YcsbStore]:
     pipe = await connect(server.port, parser)
     try:
         (sha,) = await pipe.send(pack(b"SCRIPT", b"LOAD", _SCAN_SCRIPT), 1)
@@ -261,19 +261,19 @@ CONTENDERS: Final = (
 )
 
 
-def run_ycsb(contender: Contender, operations: Operations, loop: asyncio.Runner, *, pin: bool = False) -> Outcome:
+def run_ycsb(contender: Contender, operations: Operations, loop: asyncio.Runner, *, pin: bool = False) -> RunOutcome:
     """Run a workload on a fresh server."""
     with started(contender.system, pin=pin) as server:
         return loop.run(within(RUN_S_MAX, _run_ycsb(contender, operations, server)))
 
 
-async def _run_ycsb(contender: Contender, operations: Operations, server: Server) -> Outcome:
+async def _run_ycsb(contender: Contender, operations: Operations, server: Server) -> RunOutcome:
     async with contender.connected(server) as store:
-        small = Run(store, _warm_up())
+        small = YcsbRun(store, _warm_up())
         await small.load()
         await small.run()
         await store.clear()
-        whole = Run(store, operations)
+        whole = YcsbRun(store, operations)
         return await timed(server, whole, whole.verify)
 
 

@@ -14,7 +14,7 @@ from pequod_bench.compare import materialisation, newp, scale, study
 from pequod_bench.compare.comparison import (
     Comparison,
     Line,
-    Point,
+    LinePoint,
     StoreResults,
     SystemResult,
     UnreadableReportError,
@@ -25,11 +25,11 @@ from pequod_bench.compare.comparison import (
 from pequod_bench.compare.freshness import Freshness
 from pequod_bench.compare.goals import goals
 from pequod_bench.compare.machine import Machine
-from pequod_bench.compare.measure import Outcome, client_loop, run_twip
+from pequod_bench.compare.measure import RunOutcome, client_loop, run_twip
 from pequod_bench.compare.pequod_joins import Timelines
 from pequod_bench.compare.pequod_system import PequodSystem
 from pequod_bench.compare.report import BEGIN, END, to_html, to_markdown
-from pequod_bench.compare.system import Workload
+from pequod_bench.compare.system import SystemWorkload
 from pequod_bench.compare.trials import Failure, Trials
 from pequod_bench.latency import Latencies
 from pequod_bench.progress import QUIET
@@ -148,7 +148,7 @@ def test_wrong_timelines_are_found() -> None:
             return super().session(server, replace(workload, stream=session))
 
     with client_loop() as loop:
-        outcome = run_twip(Forgetful("f", "f", "", Timelines()), Workload(stream, 5), loop)
+        outcome = run_twip(Forgetful("f", "f", "", Timelines()), SystemWorkload(stream, 5), loop)
     assert "the final timeline of user" in outcome.difference
 
 
@@ -192,14 +192,14 @@ def test_a_page_holds_what_was_written_for_it() -> None:
     assert first.karma == {b"00000001": 2}, "author 1 has two votes, author 0 none"
 
 
-def outcome(seconds: float, difference: str = "") -> Outcome:
-    return Outcome(1.0, seconds, seconds / 2, seconds / 4, 50.0, 1000, 10, 500, 400, difference)
+def outcome(seconds: float, difference: str = "") -> RunOutcome:
+    return RunOutcome(1.0, seconds, seconds / 2, seconds / 4, 50.0, 1000, 10, 500, 400, difference)
 
 
 @pytest.fixture
 def comparison() -> Comparison:
     def line(title: str, *seconds: float) -> Line:
-        return Line(title, [Point(x, [outcome(s)]) for x, s in zip((0, 50, 100), seconds, strict=True)])
+        return Line(title, [LinePoint(x, [outcome(s)]) for x, s in zip((0, 50, 100), seconds, strict=True)])
 
     return Comparison(
         command="pequod bench compare --quick",
@@ -307,7 +307,7 @@ def test_the_html_report_needs_no_other_file_and_its_figures_are_whole(compariso
     assert ">Redis</text>" in figures[0]
 
 
-def costing(server_s: float, client_s: float) -> list[Outcome]:
+def costing(server_s: float, client_s: float) -> list[RunOutcome]:
     return [replace(outcome(2.0), server_cpu_seconds=server_s, client_cpu_seconds=client_s)]
 
 
@@ -348,7 +348,7 @@ def test_the_figures_stand_between_the_marks_of_a_file(comparison: Comparison, t
 
 
 def test_a_wrong_answer_stands_in_every_report(comparison: Comparison) -> None:
-    line = Line("full", [Point(x, [outcome(1.0, "a row is missing")]) for x in (0, 50, 100)])
+    line = Line("full", [LinePoint(x, [outcome(1.0, "a row is missing")]) for x in (0, 50, 100)])
     wrong = replace(comparison, materialisation=[comparison.materialisation[0], line, comparison.materialisation[2]])
     assert len(wrong.differences()) == 3
     assert "WRONG: full: a row is missing" in to_markdown(wrong)

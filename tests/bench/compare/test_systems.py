@@ -10,13 +10,13 @@ from pequod_bench.compare.memcached_system import MetaParser, record_of, since
 from pequod_bench.compare.pipe import NOTHING_YET
 from pequod_bench.compare.postgres_system import POSTGRES_CALLS
 from pequod_bench.compare.server import find_program
-from pequod_bench.compare.system import Found, Missing, PeerError, System, Workload
+from pequod_bench.compare.system import Found, Missing, PeerError, System, SystemWorkload
 from pequod_bench.compare.systems import SYSTEMS
 from pequod_bench.stream import LOGOUT, make_stream
 
 from tests.installed import lacking
 
-TINY = Workload(make_stream("synthetic", 150, 3_000, seed=7), tweet_bytes=20)
+TINY = SystemWorkload(make_stream("synthetic", 150, 3_000, seed=7), tweet_bytes=20)
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)

@@ -12,7 +12,7 @@ from pequod_bench.compare import ycsb
 from pequod_bench.compare.measure import client_loop
 from pequod_bench.compare.system import Missing, Server
 from pequod_bench.compare.ycsb import INSERT, READ, READ_THEN_WRITE, SCAN, UPDATE, Mix, make_operations
-from pequod_bench.compare.ycsb_stores import CONTENDERS, Contender, Store, run_ycsb
+from pequod_bench.compare.ycsb_stores import CONTENDERS, Contender, YcsbStore, run_ycsb
 
 from tests.installed import lacking
 
@@ -38,7 +38,7 @@ def test_a_store_reads_and_keeps_the_records(contender: Contender, mix: Mix) -> 
 class _Forgetful:
     """A store that loses a record."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: YcsbStore) -> None:
         self.message = store.message
         self.clear = store.clear
         self._store = store
@@ -53,7 +53,7 @@ def test_a_lost_record_is_found() -> None:
     operations = make_operations(EVERYTHING, record_count=50, operation_count=300, seed=4)
 
     @asynccontextmanager
-    async def connected(server: Server) -> AsyncIterator[Store]:
+    async def connected(server: Server) -> AsyncIterator[YcsbStore]:
         async with CONTENDERS[0].connected(server) as store:
             yield _Forgetful(store)
 
