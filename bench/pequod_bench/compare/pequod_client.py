@@ -18,7 +18,7 @@ class ClientSession(ManagedSession[tuple[bytes, bytes]]):
     """Timelines that the client keeps, in base keys."""
 
     def __init__(self, client: AsyncClient, workload: SystemWorkload) -> None:
-        super().__init__(workload, lambda: _PequodMessage(client))
+        super().__init__(workload, lambda: _PequodTimelineMessage(client))
         self._client = client
 
     async def load(self) -> None:
@@ -44,7 +44,7 @@ def _follower_key(poster: int, user: int) -> bytes:
     return b"f|%08d|%08d" % (poster, user)
 
 
-class _PequodMessage:
+class _PequodTimelineMessage:
     """Commands for a store without joins; a post in a timeline is the key's tail and the value.
 
     ``_kinds`` tells what each reply is: ``c`` a check, ``s`` an earlier subscription, ``p`` posts, ``f`` followers,

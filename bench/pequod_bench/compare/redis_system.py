@@ -85,7 +85,7 @@ def pack(*command: bytes | int) -> bytes:
 
 class _RedisSession(ManagedSession[bytes]):
     def __init__(self, pipe: Pipe, workload: SystemWorkload) -> None:
-        super().__init__(workload, lambda: _RedisMessage(pipe))
+        super().__init__(workload, lambda: _RedisTimelineMessage(pipe))
         self._pipe = pipe
 
     async def load(self) -> None:
@@ -109,7 +109,7 @@ def _rows(user: int, members: list[bytes]) -> Rows:
     return Rows([timeline_key(user, int(m[:10]), int(m[11:19])) for m in members], [m[20:] for m in members])
 
 
-class _RedisMessage:
+class _RedisTimelineMessage:
     """Commands in the protocol of Redis; ``_kinds`` tells what to make of each reply.
 
     ``c`` a check, ``s`` a subscription written, ``p`` posts, ``f`` followers, ``w`` any other write.
