@@ -16,7 +16,9 @@ from grpc import aio
 from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 
 #: Longest wait for what clients leave behind to be gone.
-SETTLE_S_MAX = 20.0
+SETTLE_S_MAX = 60.0
+#: Longest wait for an answer: it only tells a hang from a machine that is busy.
+ANSWER_S_MAX = 120.0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pequod import AsyncClient
 from pequod.engine import Rows
+from tests.soak.held import ANSWER_S_MAX
 
 JOIN = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 _USERS = 12
@@ -106,7 +107,7 @@ class Honest:
         await self.client.put("s|u00|u01", "")
         await self.client.put("p|u01|0000", self.posts["u01", "0000"])
         revision = self.client.revision
-        async with asyncio.timeout(30), news:
+        async with asyncio.timeout(ANSWER_S_MAX), news:
             while self.mirror.get(b"t|u00|0000|u01") != self.posts["u01", "0000"].encode():
                 if watching.done():
                     await watching

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from pequod import AsyncClient
 from pequod.engine.memory.story import STORY_MAX
-from tests.soak.held import SETTLE_S_MAX, Held, Server, started_server
+from tests.soak.held import ANSWER_S_MAX, SETTLE_S_MAX, Held, Server, started_server
 from tests.soak.honest import JOIN, Honest
 from tests.soak.mischief import JOINS
 
@@ -100,7 +100,7 @@ async def soak(seconds: float, seed: int, folder: Path, *, plant: str | None = N
 
 async def _misbehave(server: Server, seconds: float, seed: int, errors: BinaryIO, report: Report) -> None:
     """Let clients misbehave for a while, and an honest one check meanwhile."""
-    async with AsyncClient(server.target, timeout_s=30) as client:
+    async with AsyncClient(server.target, timeout_s=ANSWER_S_MAX) as client:
         await client.add_join(f"{JOIN}; {JOINS}")
         honest, until = Honest(client, seed), asyncio.Event()
         checking = asyncio.create_task(honest.run(until))
@@ -181,7 +181,7 @@ async def _count_calls(server: Server, report: Report) -> None:
 
 async def _ask_for_everything(server: Server, report: Report) -> None:
     """Open as many watches and streams as the limits allow: a place that was not given back is missed."""
-    clients = [AsyncClient(server.target, timeout_s=30) for _ in range(STREAMS_MAX)]
+    clients = [AsyncClient(server.target, timeout_s=ANSWER_S_MAX) for _ in range(STREAMS_MAX)]
     watches = [client.watch("n|", "n}") for client in clients]
     try:
         await asyncio.gather(*(client.get("n|00|00") for client in clients))
