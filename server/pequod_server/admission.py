@@ -1,20 +1,20 @@
-"""What messages on their way may take: admitted by their bytes, one pool for all calls.
+"""The memory for messages on their way: one pool of bytes for all calls.
 
     request -> read() -------------------> parsed, handled -> reply
                places for unread requests
     scan ----> some() or bytes() --------> chunk made, sent and taken -> given back
 
-The size of a request is not known before gRPC has all of it, so each that is being read stands for the longest. A
-client that begins a call and sends nothing would keep its place: places are given back after a moment, since what
-comes at once has come by then. Of a stream of batches, the first one needs a place; for the next ones, a stream has to
-be told what it may read before anybody knows when they come. What such calls let in nevertheless is bounded by
-`pressure.py`.
+The size of a request is not known before gRPC has all of it, so each request that is being read counts as the longest.
+A client that begins a call and sends nothing would keep its place. So places are given back after a moment: a request
+that is sent at once has come by then. In a stream of batches, only the first batch needs a place; a stream must be
+allowed to read the next ones before anyone knows when they come. `pressure.py` bounds what such calls receive
+nevertheless.
 
 A chunk that its client does not take keeps its bytes, for as long as the client likes: gRPC cannot take it back. So a
-scan gets a small share of what is free. The more lies unread, the smaller the chunks of others are; when there is
-nothing left, scans wait for a while and are refused. Whoever waits holds nothing that others wait for. The pieces of a
-batch's reply get a share in the same way, but never wait: they have 16 KiB at least, and only longer ones count. A
-row that is too long for such a piece waits like a scan.
+scan gets a small share of the free bytes. The more chunks are not taken, the smaller the next ones are; when nothing is
+free, scans wait for a while and are then refused. A call that waits holds nothing that others wait for. The pieces of a
+batch's reply get a share in the same way, but never wait: they have at least 16 KiB, and only longer ones count. A row
+that is too long for such a piece waits like a scan.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from pequod_server.memory import limit_bytes
 from pequod_server.pressure import Pressure
 
 Message = TypeVar("Message")
-#: How long a request may be by default, as a share of the limit of memory and in bytes.
+#: The default length of the longest request, as a share of the limit of memory and in bytes.
 _LONGEST_SHARE: Final = 1 / 64
 _LONGEST_BYTES: Final = (4 * MIB, 64 * MIB)
-#: The pool's share of the limit, and what it is without one.
+#: The pool's share of the limit, and its size without a limit.
 _POOL_SHARE: Final = 1 / 16
 _POOL_BYTES: Final = 1024 * MIB
-#: A message is in memory so many times while it is read or sent: in gRPC's buffers, as bytes and as a message.
+#: A message is in memory this many times while it is read or sent: in gRPC's buffers, as bytes and as a message.
 COPIES: Final = 4
-#: A request that has not come after this gives its place to the next.
+#: A request that has not come after this time gives its place to the next one.
 _PLACE_S: Final = 0.02
 #: How long a reply waits for memory before it is refused.
 _WAIT_S: Final = 5.0
-#: A piece of a batch's reply with so many bytes of rows is not counted.
+#: A piece of a batch's reply with at most this many bytes of rows is not counted.
 SMALL_BYTES: Final = 16 << 10
-#: A scan gets one of so many shares of what is free, and this at least; so much of the pool is left for those.
+#: A scan gets the free bytes divided by the first, and at least the second; the third, a share of the pool, is kept for
+#: such smallest pieces.
 _SHARES: Final = 8
 _SOME_BYTES_MIN: Final = 16 << 10
 _SMALLEST_SHARE: Final = 1 / 3
 
 
 def message_bytes_max(config: ServerConfig) -> int:
-    """Return how long a message may be."""
+    """Return the length of the longest message."""
     if config.message_bytes_max:
         return config.message_bytes_max
     least, most = _LONGEST_BYTES
@@ -60,7 +61,7 @@ def message_bytes_max(config: ServerConfig) -> int:
 
 
 def messages_bytes_max(config: ServerConfig) -> int:
-    """Return what messages on their way may take together."""
+    """Return the memory for messages on their way, together."""
     if config.messages_bytes_max:
         return config.messages_bytes_max
     limit = limit_bytes(config.memory_limit)
@@ -68,11 +69,11 @@ def messages_bytes_max(config: ServerConfig) -> int:
 
 
 class Admission:
-    """A pool of bytes; those who wait are served in their order.
+    """A pool of bytes; waiting calls are served in their order.
 
     Invariants:
-        1. ``free_bytes`` and what is held make ``bytes_max``. Pieces of batches take without waiting, so it may be
-           less than nothing.
+        1. ``free_bytes`` and the held bytes make ``bytes_max``. Pieces of batches take bytes without waiting, so it may
+        be negative.
         2. At most ``_places`` requests are being read that began less than 20 ms ago.
     """
 
@@ -84,15 +85,15 @@ class Admission:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         longest_bytes = message_bytes_max(config)
         self._places = asyncio.Semaphore(max(self.bytes_max // (COPIES * longest_bytes), 1))
-        #: Ends calls whose requests do not come, if need be.
+        #: Ends calls whose requests do not come, if memory is short.
         self.pressure = Pressure(limit_bytes(config.memory_limit), max(self.bytes_max // longest_bytes, 1))
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Wait for a place to read a request in, and keep it until the request is there, or for a moment.
+        """Wait for a place to read a request, and keep it until the request is there, or for a moment.
 
         Raises:
-            LimitExceededError: The request did not come in a moment, and the process is beyond its limit of memory.
+            LimitExceededError: The request did not come in a moment, and the process is above its limit of memory.
         """
         await self._places.acquire()
         task = asyncio.current_task()
@@ -124,7 +125,7 @@ class Admission:
 
     @asynccontextmanager
     async def some(self, wanted_bytes: int) -> AsyncIterator[int]:
-        """Hold bytes for a part of a longer reply; yield how many, ``wanted_bytes`` at most.
+        """Hold bytes for a part of a longer reply; yield how many, at most ``wanted_bytes``.
 
         Raises:
             LimitExceededError: There was no room for a while.
@@ -134,9 +135,9 @@ class Admission:
             yield granted
 
     def piece_bytes_max(self) -> int:
-        """Return how long the next piece of a batch's reply may be: plain integers, since each batch asks.
+        """Return the size of the next piece of a batch's reply: plain integers, since each batch calls this.
 
-        The piece is counted once it is made, if it has more than ``SMALL_BYTES``; so much it may always have.
+        The piece is counted when it is made, if it is larger than ``SMALL_BYTES``, which it may always be.
         """
         granted = (self.free_bytes - self._kept_bytes) // (_SHARES * COPIES)
         if granted > self._reply_bytes_max:
@@ -145,7 +146,7 @@ class Admission:
 
     @contextmanager
     def taken(self, count: int) -> Iterator[None]:
-        """Count bytes that are there already."""
+        """Count bytes that are in memory already."""
         self.free_bytes -= count
         try:
             yield
@@ -154,7 +155,7 @@ class Admission:
 
     @asynccontextmanager
     async def bytes(self, count: int) -> AsyncIterator[int]:
-        """Hold bytes, and yield how many: one who needs more than all of the pool gets all of it.
+        """Hold bytes, and yield how many: a call that needs more than the whole pool gets the whole pool.
 
         Raises:
             LimitExceededError: There was no room for a while.

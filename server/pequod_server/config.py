@@ -1,7 +1,7 @@
-"""What an operator can set: names, defaults, bounds and what each is for.
+"""The settings of an operator: names, defaults, bounds and descriptions.
 
-The flags of `pequod serve`, the names in the file and the variables PEQUOD_* are made from this model, so nothing of it
-is written twice. It imports pydantic alone, since `pequod serve --help` waits for it; settings.py reads the sources.
+The flags of `pequod serve`, the names in the file and the variables PEQUOD_* are made from this model, so nothing is
+written twice. It imports pydantic alone, since `pequod serve --help` waits for it; settings.py reads the sources.
 
 >>> ServerConfig(value_bytes_max="4MiB").value_bytes_max
 4194304
@@ -25,15 +25,15 @@ _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
 _SIZES: Final = TypeAdapter(ByteSize)
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)%")
 _PRIORITY: Final = re.compile(r"([^\s=,]+)=(-?\d{1,6}|pinned)")
-#: Up to the last @: a password with characters that belong into escapes is one, too.
+#: Up to the last @, so that a password may contain characters that should have been escaped.
 _PASSWORD: Final = re.compile(r"(://[^:/@?]*:).*(?=@)", re.DOTALL)
 _QUERY_PASSWORD: Final = re.compile(r"([?&][a-z]*password=)[^&]*", re.IGNORECASE)
-#: Less is no use: the tables of a few joins alone take it.
+#: A lower limit is useless: the tables of a few joins alone need this.
 MEMORY_LIMIT_MIN: Final = MIB
 
 
 class Metavar(str):
-    """How a value is called in help and documentation, such as SIZE."""
+    """The name of a value in help and documentation, such as SIZE."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ def _size(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """Read numbers out of variables and flags, which are text; anything else is left to be refused by its type."""
+    """Read numbers from variables and flags, which are text; the field's type refuses anything else."""
     if isinstance(value, str):
         for number in (int, float):
             try:
@@ -92,7 +92,7 @@ def _memory_limit(value: object) -> object:
 
 
 def parse_priorities(value: str) -> dict[str, int | None]:
-    """Return the priorities by join, None for what never goes.
+    """Return the priorities by join, None for pinned ones.
 
     >>> parse_priorities("t=1 karma=pinned")
     {'t': 1, 'karma': None}
@@ -112,12 +112,12 @@ def _priorities(value: str) -> str:
 
 
 def _file(value: object) -> object:
-    """Take an empty text for no file, as `written` gives it."""
+    """Read an empty text as no file, as `written` writes it."""
     return None if value == "" else value
 
 
 def _paths(value: object) -> object:
-    """Split a list of files in one text as PATH does it."""
+    """Split a list of files, in one text as in PATH."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
@@ -139,7 +139,7 @@ Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
 
 
 class ServerConfig(BaseModel):
-    """The settings of one server; what it is not given has its default."""
+    """The settings of one server; a setting that is not given has its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -156,7 +156,7 @@ class ServerConfig(BaseModel):
         description="What requests, scans and replies of batches on their way may take together. "
         "0 for 1/16 of memory_limit.",
     )
-    # Clients of gRPC take messages of 4 MiB unless told otherwise, and a single row may go beyond this.
+    # Clients of gRPC accept messages of 4 MiB by default, and a single row may exceed this.
     reply_bytes_max: Size = Field(
         default=3 * MIB, description="Bytes of rows in one message; a longer reply to a batch comes in pieces."
     )
@@ -253,7 +253,7 @@ class ServerConfig(BaseModel):
 
 
 def metavar(name: str) -> str:
-    """Return how a setting's value is called."""
+    """Return the name of a setting's value."""
     field = ServerConfig.model_fields[name]
     for mark in field.metadata:
         if isinstance(mark, Metavar):
@@ -262,13 +262,13 @@ def metavar(name: str) -> str:
 
 
 def takes_path(name: str) -> bool:
-    """Tell whether a setting is a path, or several."""
+    """Return whether a setting is a path, or several."""
     annotation = ServerConfig.model_fields[name].annotation
     return Path in (annotation, *get_args(annotation))
 
 
 def without_passwords(value: str) -> str:
-    """Return a setting for people to read: the passwords of a database's URL are left out.
+    """Return a setting for people to read, without the passwords of a database's URL.
 
     >>> without_passwords("postgresql://twip:s3cr/et@db:5432/twip?sslmode=require&sslpassword=x")
     'postgresql://twip:***@db:5432/twip?sslmode=require&sslpassword=***'
@@ -277,7 +277,7 @@ def without_passwords(value: str) -> str:
 
 
 def written(name: str, value: Any) -> str:
-    """Return a value as a flag takes it: sizes in the largest unit that is exact, files with a colon between."""
+    """Return a value as a flag has it: sizes in the largest exact unit, files with a colon between."""
     if value is None:
         return ""
     if value and metavar(name) == "SIZE":

@@ -1,10 +1,10 @@
-"""How many connections there may be: calls on those beyond are refused, with the name of the setting.
+"""The limit on the number of connections: calls on further ones are refused, with the name of the setting.
 
     call -> Connections -> its peer has a place, or gets one           -> the service
                            all places are taken by others that live    -> RESOURCE_EXHAUSTED
 
-gRPC tells nobody when a connection comes or goes. Its channelz knows those that are there; it is asked when all places
-are taken. gRPC itself closes connections only so far beyond the limit that those who come too many may hear why.
+gRPC does not report that a connection comes or goes. Its channelz lists the present ones; it is asked when all places
+are taken. gRPC itself closes connections only well above the limit, so that clients above it can get the refusal.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from grpc_channelz.v1.channelz import ChannelzServicer
 from pequod.engine import LimitExceededError
 from pequod_server.handlers import SERVICE_PATH, Context, Handler, Wrapped, checked_first
 
-#: How many connections beyond the limit gRPC lets stand.
+#: The number of connections above the limit that gRPC keeps open.
 SLACK: Final = 100
 #: Channelz is asked no more often than this: it takes 10 µs or so for each connection.
 _ASK_S: Final = 1.0
 
 
 class Connections(aio.ServerInterceptor):
-    """Admits the calls of so many connections.
+    """Admits the calls of a limited number of connections.
 
     Invariants:
-        1. ``_admitted`` holds at most ``connections_max`` peers; some may have gone.
+        1. ``_admitted`` holds at most ``connections_max`` peers; some may be gone.
     """
 
     def __init__(self, connections_max: int) -> None:
@@ -45,7 +45,7 @@ class Connections(aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Have the connection of a call looked at before the call runs."""
+        """Check the connection of a call before the call runs."""
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
         if handler is None or not method.startswith(SERVICE_PATH):

@@ -2,11 +2,11 @@
 
     handler raises CallEnded or a PequodError -> frames on the way -> Endings empties them -> status -> gRPC
 
-A handler never aborts by itself: gRPC keeps the error of an abort with the call, the error keeps its traceback, the
-traceback its frames, and the frames the request and the context, which knows the call. Such a ring is garbage that only
-the cyclic collector finds, and `tame_collector` has it look at most objects after millions of new ones. So a refusal is
-an exception of our own that ends here. The frames of whatever leaves a handler are emptied, since one of them may keep
-the very exception that goes through it.
+A handler never aborts by itself: gRPC keeps the error of an abort with the call, the error its traceback, the traceback
+its frames, and the frames the request and the context, which references the call. Only the cyclic collector finds such
+a cycle, and `tame_collector` lets it examine most objects only after millions of new ones. So a refusal is an exception
+of our own that ends here. The frames that any exception went through are emptied, since one of them may reference the
+exception itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pequod_server.handlers import CallEnded, Context, Handler, Wrapped, end_wit
 
 
 class Endings(aio.ServerInterceptor):
-    """Ends the calls whose handlers raise CallEnded, and lets no exception keep what a handler held.
+    """Ends the calls whose handlers raise CallEnded; no exception keeps what a handler held.
 
     Put it before all interceptors whose handlers may raise; the observer before it sees the status in the context.
     """
@@ -39,7 +39,7 @@ class Endings(aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Wrap the method that a call goes to."""
+        """Wrap the method of a call."""
         handler = await continuation(handler_call_details)
         return None if handler is None else self._ending.around(handler_call_details.method, handler)
 
@@ -83,9 +83,9 @@ def _ending(handler: Handler) -> Handler:
 
 
 def _forget(error: BaseException) -> None:
-    """Empty the frames that an exception went through, and those of the exceptions that it came from.
+    """Empty the frames that an exception went through, and those of the exceptions that caused it.
 
-    Their tracebacks still tell the lines; gRPC logs them.
+    Their tracebacks still have the lines, which gRPC logs.
     """
     seen: set[int] = set()
     left: BaseException | None = error

@@ -1,4 +1,4 @@
-"""What interceptors and services need of gRPC's handlers: their method and its kind, and how a call is refused."""
+"""gRPC's handlers as interceptors and services use them: their method and its kind, and how a call is refused."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from grpc import aio
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = aio.ServicerContext[Any, Any]
-#: Looks at a request before its method does, and refuses it if need be.
+#: Checks a request before its method runs, and may refuse it.
 Check = Callable[[Any, Context], Awaitable[None]]
 
-#: How the names of our service's methods begin.
+#: The beginning of the names of our service's methods.
 SERVICE_PATH: Final = "/pequod.v1.Pequod/"
 
 
 def method_of(handler: Handler) -> tuple[Any, Callable[..., Handler]]:
-    """Return the method of a handler, and what makes a handler of the same kind."""
+    """Return the method of a handler, and the function that makes a handler of the same kind."""
     if handler.request_streaming:
         if handler.response_streaming:
             return handler.stream_stream, grpc.stream_stream_rpc_method_handler
@@ -32,10 +32,10 @@ def method_of(handler: Handler) -> tuple[Any, Callable[..., Handler]]:
 def checked_first(
     handler: Handler, check: Check, request_deserializer: Callable[[bytes], Any] | None = None
 ) -> Handler:
-    """Return a handler of the same kind whose requests are looked at before its method runs.
+    """Return a handler of the same kind whose requests are checked before its method runs.
 
     Args:
-        request_deserializer: Takes the place of the handler's own.
+        request_deserializer: Replaces the handler's own.
     """
     behaviour, make = method_of(handler)
 
@@ -59,7 +59,7 @@ class Wrapped:
 
     def __init__(self, wrap: Callable[[str, Handler], Handler]) -> None:
         self._wrap = wrap
-        #: By method: the handler that was found, and the one around it.
+        #: By method: the original handler, and the one around it.
         self._by_method: dict[str, tuple[Handler, Handler]] = {}
 
     def around(self, method: str, handler: Handler) -> Handler:
@@ -77,12 +77,12 @@ def refusing(status: grpc.Status) -> Handler:
     async def refuse_call(_requests: object, context: Context) -> None:
         await end_with(context, status)
 
-    # Fits every kind of call: nothing is read, and nothing but the status is sent.
+    # Fits every kind of call: nothing is read, and only the status is sent.
     return grpc.stream_stream_rpc_method_handler(refuse_call)
 
 
 class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error of its own
-    """A call ends with a status; `endings.py` tells gRPC."""
+    """A call that ends with a status; `endings.py` tells gRPC."""
 
     def __init__(self, status: grpc.Status) -> None:
         super().__init__(status.details)
@@ -90,12 +90,12 @@ class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error 
 
 
 def end_call(status: grpc.Status) -> NoReturn:
-    """End a call with a status that stands for no PequodError; these are raised as they are."""
+    """End a call with a status that has no PequodError; those are raised instead."""
     raise CallEnded(status)
 
 
 async def end_with(context: Context, status: grpc.Status) -> None:
-    """Send a status; the handler is to return then.
+    """Send a status; afterwards the handler must return.
 
     gRPC raises the error of the abort again by itself once the handler has returned, and keeps it: without the frames,
     which lead to the context and so to gRPC's call.

@@ -1,11 +1,11 @@
-"""What the database tells goes into the engine in slices, and a commit is visible as a whole.
+"""Takes the events of the database into the engine in slices, so that a commit becomes visible as a whole.
 
     commit   [ which of its rows are loaded? ][ apply ][ apply ][ apply ]     reads of the database's ranges wait here
     load     [ rows in order ][ a part ][ a part ][ a part ]                  each part is there once it is in
     reload   [ forget ][ forget ][ forget ]                                   reads wait here, too
 
-One commit, load or reload at a time. A load is of one moment already, and each of its rows is right as of now, so its
-parts may be seen one by one; those of a commit may not.
+One commit, load or reload at a time. A load is of one moment already, and each of its rows is right for the present, so
+its parts may become visible one by one; those of a commit may not.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ Rows = list[tuple[bytes, bytes]]
 #: Reads ranges of the database.
 Read = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
 
-#: Changes that are looked at between two looks at the clock: 0.3 ms.
+#: Changes that are examined between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128
-#: Rows of a load that go into the engine at a time, at first and at most. Where each changes many contexts, fewer do.
+#: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
 _ROWS_FIRST: Final = 64
 _ROWS_MAX: Final = 512
-#: Reads wait while a commit is applied. What is left of it after so long is forgotten instead, and loaded again by
-#: those who read it: a row may be in 100,000 timelines, and forgetting does not look at them.
+#: Reads wait while a commit is applied. After this time, the rest of the commit is forgotten instead, and loaded again
+#: by the reads that need it: a row may be in 100,000 timelines, and forgetting does not look at them.
 APPLY_S: Final = 5.0
 
 
 @dataclass(slots=True)
 class LoaderCounters:
-    """What was asked of the database since the start."""
+    """Counts of the database's use since the start."""
 
     #: Loads, the ranges in them, and the rows that came.
     flights: int = 0
     ranges: int = 0
     rows: int = 0
-    #: Changes that the feed told, and those of them that were in loaded ranges.
+    #: Changes that the feed delivered, and those of them that were in loaded ranges.
     changes: int = 0
     changes_applied: int = 0
     reloads: int = 0
@@ -61,8 +61,8 @@ class Intake:
     """Takes events and loads into an engine.
 
     Invariants:
-        1. The gate is closed while the engine has a part of a commit and not the whole, but between two slices only.
-        2. Nothing lands while an event is taken: a load that holds the commit would show it in its ranges alone.
+        1. The gate is closed while the engine has a part of a commit and not the whole, and only between two slices.
+        2. No load lands while an event is taken: a load that holds the commit would show it in its ranges alone.
     """
 
     def __init__(self, engine: Engine, *, apply_s: float = APPLY_S) -> None:
@@ -71,16 +71,16 @@ class Intake:
         self.counters = LoaderCounters()
         self.gate = Gate()
         self.landing = Landing()
-        #: The range of a load that is there in part: who lacks some of it waits for that load.
+        #: The range of a load of which a part is in: a read that lacks some of it waits for this load.
         self.partial: Range | None = None
-        #: The ranges of the load that is taken in.
+        #: The ranges of the load that is being taken in.
         self._arriving: Clip | None = None
         self._one_at_a_time = asyncio.Lock()
 
     def is_wanted(self, key: bytes) -> bool:
-        """Tell whether the key is loaded, or a load of it is under way.
+        """Return whether the key is loaded, or a load of it is under way.
 
-        A feed may drop a change of another key once every load that begins from now on sees it.
+        A feed may drop a change of another key if every load that begins from now on sees it.
 
         Cost:
             1 µs, and 0.5 for each load under way.
@@ -90,7 +90,7 @@ class Intake:
         return self._arriving is not None and self._arriving.holds(key)
 
     async def take(self, event: Event) -> None:
-        """Take care of an event, before the next one."""
+        """Take in an event, before the next one."""
         async with self._one_at_a_time:
             match event:
                 case Changes():
@@ -109,7 +109,7 @@ class Intake:
                     self.landing.pass_by(position)
 
     async def forget_everything(self) -> None:
-        """Have nothing of the database served that is loaded now or being loaded."""
+        """Forget everything of the database that is loaded or being loaded."""
         async with self._one_at_a_time:
             everything = [KeyRange(b"", None)]
             self.landing.reload(everything)
@@ -133,7 +133,7 @@ class Intake:
                 rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
                 if rows is None:
                     return None
-                # So that the rows go piece by piece below. To free a million at once takes 0.1 s.
+                # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
                 del loaded
                 self._arriving = Clip(wanted)
                 return await self._take_rows(ranges, rows, turns)
@@ -198,7 +198,7 @@ class Intake:
 
     async def _take_changes(self, event: Changes) -> None:
         self.counters.changes += len(event.changes)
-        # First: see there why changes of keys that are not loaded may be dropped.
+        # First: `Landing.note` says why changes of keys that are not loaded may be dropped.
         self.landing.note(event)
         turns = Turns()
         is_loaded, is_held = self._engine.is_loaded, self.landing.is_held
@@ -212,11 +212,11 @@ class Intake:
         self.landing.pass_by(event.position)
 
     async def _apply(self, changes: Sequence[Change], turns: Turns) -> None:
-        """Apply changes of one commit; reads wait if it takes more than what is left of a slice."""
+        """Apply the changes of one commit; reads wait if this takes more than the rest of a slice."""
         apply = self._engine.apply
         end_s = time.perf_counter() + self._apply_s
         for at, change in enumerate(changes, 1):
-            # What was evicted meanwhile is not loaded any more.
+            # A row that was evicted meanwhile is not loaded any more.
             self.counters.changes_applied += apply(change.key, change.value)
             if turns.are_due() and at < len(changes):
                 self.gate.close()
@@ -227,7 +227,7 @@ class Intake:
         self.gate.open()
 
     async def _forget_parts(self, changes: Sequence[Change], turns: Turns) -> None:
-        """Forget the loaded parts that hold the keys of changes: what is loaded again has the whole commit."""
+        """Forget the loaded parts that hold the keys of changes: a new load has the whole commit."""
         log.warning("forgetting what a large commit changed, since to apply it takes too long")
         for change in changes:
             part = self._engine.part_of(change.key)

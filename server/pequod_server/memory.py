@@ -1,4 +1,4 @@
-"""The limit on memory: what it is on this machine, and holding the process to it.
+"""The limit of memory: its value on this machine, and how a process is held to it.
 
 memory_limit = "75%"   of the container's limit, or else of the machine's memory
 
@@ -6,10 +6,11 @@ memory_limit = "75%"   of the container's limit, or else of the machine's memory
     | interpreter, packages, messages, allocators | budget |
     |<------------- resident ------------------------------------>|
 
-The budget is what the engine's ledger may have. While the process is within its limit, the budget is what the limit
-leaves. Beyond, it shrinks in proportion, to what cannot be evicted: what is evicted leaves holes that the allocator
-cannot give back, so more would go for nothing if the budget followed what the process takes all the way down, and
-with less the process would grow. What the process was beyond the limit is taken off for later, and comes back slowly.
+The budget is the limit of the engine's ledger. While the process is within its limit, the budget is what the rest of
+the process leaves. Above the limit, the budget shrinks in proportion, down to the data that cannot be evicted. Evicted
+data leave holes that the allocator cannot give back; so if the budget followed the size of the process all the way
+down, more would be evicted in vain, and if it followed less, the process would grow. The excess is subtracted from
+later budgets, and comes back slowly.
 """
 
 from __future__ import annotations
@@ -34,46 +35,46 @@ from pequod_server.periodic import Periodic
 
 log = logging.getLogger("pequod.server")
 
-#: Eviction ahead begins when less than the second share of the budget is free, and ends when the first is.
+#: Eviction begins when less than the second share of the budget is free, and ends when the first share is.
 _FREE_SHARE: Final = 1 / 32
 _SHORT_SHARE: Final = 1 / 64
-#: How much goes at a time: about a millisecond.
+#: The bytes evicted in one step: about a millisecond.
 STEP_BYTES: Final = 1 << 20
 _INTERVAL_S: Final = 0.05
-#: Evicting ends for a look at what the process takes.
+#: Eviction pauses after this time for a look at the size of the process.
 _EVICT_S: Final = 0.05
-#: When the process is beyond its limit by this share of it, all has gone that may go.
+#: When the process is above its limit by this share of it, everything has been evicted that can be.
 _SQUEEZE_SHARE: Final = 1 / 20
-#: The allocators are asked for what they keep at this share of the limit, unless that was just done.
+#: At this share of the limit, the allocators are asked to give back free memory, unless that was done a moment ago.
 _TIGHT_SHARE: Final = 31 / 32
 _RELEASE_INTERVAL_S: Final = 0.5
-#: Unless the process has grown by this share of the limit since: gRPC reads messages into the heaps of its threads.
+#: Or if the process has grown by this share of the limit since: gRPC reads messages into the heaps of its threads.
 _RELEASE_SHARE: Final = 1 / 64
-#: Beyond the limit, the cyclic collector looks at everything: no more often than this, and for no larger share of the
-#: time. Nothing is known to leave it work; it is there for what is not known.
+#: Above the limit, the cyclic collector examines all objects: no more often than this, and for no larger share of the
+#: time. No known code leaves it work; it is there for unknown cases.
 _COLLECT_INTERVAL_S: Final = 10.0
 _COLLECT_SHARE: Final = 1 / 50
-#: A budget that was too large comes back by these shares of what is free and of the limit at each look: in half a
-#: minute as far as the process has room, and slowly to where what the allocators keep has to be used again.
+#: A budget that was reduced grows again by these shares of the free memory and of the limit at each look: in half a
+#: minute while the process has room, and slowly where the memory that the allocators keep has to be used again.
 _FREE_BACK_SHARE: Final = 1 / 512
 _BACK_SHARE: Final = 1 / 8192
-#: Blocks from so many bytes on are given back at once, which costs more with smaller ones; this much is kept at the
+#: Blocks of this size and more are given back at once, which costs more for smaller ones; the second is kept at the
 #: heap's top.
 LARGE_BYTES: Final = 512 << 10
 _TOP_BYTES: Final = 4 << 20
 #: Their names in malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-#: The engine is told of changes of its budget from this share of the limit on.
+#: The engine learns of changes of its budget that are larger than this share of the limit.
 _STEADY_SHARE: Final = 1 / 256
-#: What a budget leaves beside the client-written keys, as a share of the limit: reads need it to go on.
+#: The least that a budget leaves beside the client-written keys, as a share of the limit: reads need it.
 _READ_SHARE: Final = 1 / 16
-#: With less than so much beside what the empty process takes, a server does not start.
+#: A server does not start if the limit leaves less than this beside the empty process.
 BUDGET_MIN: Final = 16 << 20
 
 
 def limit_bytes(setting: str) -> int:
-    """Return the limit that a setting means on this machine."""
+    """Return the limit in bytes that a setting means on this machine."""
     amount = parse_memory_limit(setting)
     if amount is None:
         return UNLIMITED
@@ -81,12 +82,12 @@ def limit_bytes(setting: str) -> int:
 
 
 def priorities(setting: str) -> dict[str, int]:
-    """Return the priorities of joins as the engine takes them."""
+    """Return the priorities of joins in the engine's form."""
     return {join: PINNED if number is None else number for join, number in parse_priorities(setting).items()}
 
 
 def resident_bytes() -> int:
-    """Return what the process takes of the machine's memory; 0 where that cannot be told."""
+    """Return the resident size of the process; 0 if the system does not tell it."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -94,9 +95,10 @@ def resident_bytes() -> int:
 
 
 def tame_allocator() -> None:
-    """Have the C library give large blocks back to the system at once, where it can be told so.
+    """Have the C library return large blocks to the system at once, if it has this option.
 
-    By itself it begins to keep them once one is freed, and what is freed between others is lost for other sizes.
+    By default it begins to keep them after the first one is freed; free memory between others then does not fit other
+    sizes.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -105,7 +107,7 @@ def tame_allocator() -> None:
 
 
 def release() -> None:
-    """Have the C library give back pages that nobody uses, where it can."""
+    """Have the C library return unused pages, if it can."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -114,11 +116,11 @@ class MemoryKeeper:
     """Holds a process to its limit, by the budget of its engine.
 
     Args:
-        limit_bytes: What the process may take; UNLIMITED: the engine's own limit is held, and never changed.
-        resident: What the process takes, in bytes; 0 if that cannot be told. Then the limit is the data's alone.
+        limit_bytes: The limit of the process; UNLIMITED: the engine's own limit is held, and never changed.
+        resident: Returns the size of the process in bytes; 0 if that is unknown. Then the limit is for the data alone.
 
     Raises:
-        SettingError: The process takes too much before it holds anything.
+        SettingError: The empty process takes too much of the limit.
     """
 
     def __init__(self, engine: Engine, limit_bytes: int, resident: Callable[[], int] = resident_bytes) -> None:
@@ -135,15 +137,15 @@ class MemoryKeeper:
             if base_bytes and limit_bytes < least_bytes:
                 text = f"{limit_bytes} bytes are too few, since the process takes {base_bytes} with no data at all"
                 raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
-            #: The largest budget, and the one while the process is within its limit.
+            #: The largest budget: that of a process within its limit.
             self._most_bytes = self._calm_bytes = limit_bytes - base_bytes
             ledger.limit_process(limit_bytes)
             engine.limit_memory(self._calm_bytes)
-        #: What the process has taken at most since it is beyond its limit.
+        #: The largest size of the process since it is above its limit.
         self._high_bytes = limit_bytes
-        #: No budget is smaller.
+        #: The least budget.
         self._least_bytes = min(self._calm_bytes, BUDGET_MIN)
-        #: When the allocators were asked last, and what the process took then.
+        #: When the allocators were asked last, and the size of the process then.
         self._released_s = 0.0
         self._released_bytes = 0
         #: When the cyclic collector may be asked again.
@@ -152,10 +154,10 @@ class MemoryKeeper:
         self._relieve: Callable[[], None] = lambda: None
 
     def start(self, relieve: Callable[[], None] = lambda: None) -> None:
-        """Begin.
+        """Start the looks at the process.
 
         Args:
-            relieve: Lets go of what is kept for slow clients, if everything is over the engine's limit without it.
+            relieve: Drops data for slow clients, if everything is over the engine's limit without it.
         """
         self._relieve = relieve
         if self._engine.ledger.limit_bytes < UNLIMITED:
@@ -163,7 +165,7 @@ class MemoryKeeper:
             self._keeping.start()
 
     async def stop(self) -> None:
-        """End."""
+        """Stop them."""
         await self._keeping.stop()
 
     async def _keep(self) -> None:
@@ -176,7 +178,7 @@ class MemoryKeeper:
         if ledger.process_bytes > self._limit_bytes:
             self._collect()
         if abs(budget_bytes - ledger.limit_bytes) > self._most_bytes * _STEADY_SHARE:
-            # What is over it goes in steps; until it has, nothing may grow, and no call has to evict it all.
+            # The excess is evicted in steps; until then nothing may grow, so that no call has to evict all of it.
             self._engine.limit_memory(max(budget_bytes, min(ledger.total_bytes, ledger.limit_bytes)))
         if ledger.total_bytes > budget_bytes * (1 - _SHORT_SHARE):
             await self._evict(int(budget_bytes * (1 - _FREE_SHARE)))
@@ -186,7 +188,7 @@ class MemoryKeeper:
         grown_bytes = self._engine.ledger.process_bytes - self._released_bytes
         is_grown = grown_bytes > self._limit_bytes * _RELEASE_SHARE
         if (now_s := time.monotonic()) - self._released_s > _RELEASE_INTERVAL_S or is_grown:
-            # 5 ms for a gigabyte; it needs no lock of Python's.
+            # 5 ms for a gigabyte; it does not need Python's lock.
             await asyncio.to_thread(release)
             self._released_s, self._released_bytes = now_s, self._resident()
 
@@ -198,12 +200,12 @@ class MemoryKeeper:
 
     async def _evict(self, goal_bytes: int) -> None:
         end_s = time.monotonic() + _EVICT_S
-        # Calls have their turn; there is no event to wait for.
+        # Calls run in between; there is no event to wait for.
         while self._engine.evict_ahead(goal_bytes, STEP_BYTES) and time.monotonic() < end_s:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     def look(self) -> int:
-        """Look at what the process takes, and return the budget that follows."""
+        """Look at the size of the process, and return the budget that follows."""
         limit_bytes, ledger = self._limit_bytes, self._engine.ledger
         if limit_bytes >= UNLIMITED:
             return ledger.limit_bytes

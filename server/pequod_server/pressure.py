@@ -1,12 +1,13 @@
-"""Ends calls that wait for their requests, when the process is beyond its limit of memory.
+"""Ends calls that wait for their requests, when the process is above its limit of memory.
 
-    resident   |<------- limit ------->| 1/64: late calls go | 1/16: streams between two batches go, too
+    resident   |<------- limit ------->| 1/64: late calls end | 1/16: streams between two batches end, too
 
-gRPC tells nobody that a request has begun to come, nor how much of it is there; it can give back what has come only by
-ending the call. A call that is late may hold all but the last byte of the longest message, or nothing, like a client
-behind a slow line: so while there is memory for them, all may wait.
+gRPC does not say that a request has begun to come, nor how much of it has come; it frees these bytes only when the call
+ends. A late call may hold all but the last byte of the longest message, or nothing, if its client has a slow
+connection. So while there is memory for them, all late calls may wait.
 
-Rejected: a fixed number of late calls. It would be four at a limit of 256 MiB, and end the fifth slow client in vain.
+Rejected: a fixed number of late calls. It would be four at a limit of 256 MiB, and would end the fifth slow client in
+vain.
 """
 
 from __future__ import annotations
@@ -20,43 +21,43 @@ from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.memory import resident_bytes
 from pequod_server.periodic import Periodic
 
-#: How often it looks: 10 µs each time. Over the loopback, a connection sends 5 MB between two looks.
+#: The time between two looks, 10 µs each. Over the loopback, a connection sends 5 MB between two looks.
 _INTERVAL_S: Final = 0.01
-#: Calls are ended when the process is beyond its limit by these shares of it.
+#: Calls are ended when the process is above its limit by these shares of it.
 _LATE_SHARE: Final = 1 / 64
 _STREAMS_SHARE: Final = 1 / 16
-#: A stream that has waited for a batch for less than this is in use.
+#: A stream that has waited for a batch for less than this counts as in use.
 _IDLE_S: Final = 0.05
-#: What cancels the task of a call says so.
+#: The message with which the task of a call is cancelled.
 _ENDED: Final = "beyond the limit of memory"
 
 
 class Pressure:
-    """Who waits for requests, and who of them is ended.
+    """The calls that wait for requests; ends some of them if memory is short.
 
     Args:
-        late_min: So many late calls may always wait.
-        resident: What the process takes, in bytes; 0 if that cannot be told, and then nobody is ended.
+        late_min: This many late calls may always wait.
+        resident: Returns the size of the process in bytes; 0 if that is unknown, and then no call is ended.
     """
 
     def __init__(self, limit_bytes: int, late_min: int, resident: Callable[[], int] = resident_bytes) -> None:
         self._limit_bytes = limit_bytes
         self._late_min = late_min
         self._resident = resident
-        #: Calls whose request has not come within a moment, the oldest first.
+        #: Calls whose request has not come after a moment, the oldest first.
         self.late: dict[asyncio.Task[object], None] = {}
         #: Streams that wait for a batch, and since when, the oldest first.
         self.streams: dict[asyncio.Task[object], float] = {}
-        #: Looks, again and again.
+        #: The repeated look.
         self.looking = Periodic(self._look_if_anybody_waits, _INTERVAL_S, "pequod pressure")
 
     def start(self) -> None:
-        """Begin to look, if there is a limit."""
+        """Start the looks, if there is a limit."""
         if self._limit_bytes < UNLIMITED:
             self.looking.start()
 
     async def stop(self) -> None:
-        """End."""
+        """Stop them."""
         await self.looking.stop()
 
     async def _look_if_anybody_waits(self) -> None:
@@ -64,7 +65,7 @@ class Pressure:
             self.look()
 
     def look(self) -> None:
-        """End calls if the process takes too much."""
+        """End calls if the process is too large."""
         beyond_bytes = self._resident() - self._limit_bytes
         if beyond_bytes > self._limit_bytes * _LATE_SHARE:
             for task in tuple(self.late)[: max(len(self.late) - self._late_min, 0)]:
@@ -76,7 +77,7 @@ class Pressure:
                     task.cancel(_ENDED)
 
     def refusal(self, error: asyncio.CancelledError) -> LimitExceededError | None:
-        """Return why a call was ended, if it was this that cancelled it."""
+        """Return the error of a call that was cancelled here, else None."""
         if error.args != (_ENDED,):
             return None
         task = asyncio.current_task()

@@ -60,7 +60,7 @@ class ScanCalls:
             bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
             if remaining is not None:
                 remaining -= count
-            # So many rows fill a chunk if the next ones are as long as these: more would be read in vain.
+            # As many rows fill a chunk if the next ones are as long as these: more would be read in vain.
             wanted = max(1, min(config.rows_max, count * chunk_bytes // size))
             await asyncio.sleep(0)
 
