@@ -22,7 +22,7 @@ _LEFT_OUT = {"__init__.py", "testing.py", "explain.py", "statistics.py"}
 #: Compiled together, so that calls between them are C calls. Paths as packages see them: the folders that hold
 #: packages are flattened first, since the names of modules come from paths.
 _PACKAGES = ("pequod", "grammar/pequod_grammar", "proto/pequod_proto", "server/pequod_server")
-_SERVER = ("pequod_server/batch.py", "pequod_server/columns.py", "pequod_server/execute.py")
+_SERVER = ("pequod_server/batches/batch.py", "pequod_server/batches/columns.py", "pequod_server/batches/executor.py")
 
 #: Where the native core goes.
 _ENGINE = Path("pequod", "engine")

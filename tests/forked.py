@@ -27,7 +27,7 @@ FORKS.set_forkserver_preload(
         __name__,
         "pequod.cli.serve",
         "pequod_server.app",
-        "pequod_server.metrics",
+        "pequod_server.ops.metrics",
         "pequod_server.settings",
         "tests.soak.heavy",
         "uvloop",

@@ -22,7 +22,7 @@ from pequod_server.backing.mapping import parse_mappings
 from pequod_server.config import written
 from pequod_server.joins import install_joins
 from pequod_server.settings import load
-from pequod_server.standard import SERVICE
+from pequod_server.wire.standard import SERVICE
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

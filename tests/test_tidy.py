@@ -21,13 +21,12 @@ LONG_FILES = {
     "tests/backing/test_postgres.py": "one fixture: a PostgreSQL",
     "tests/engine/random_walk.py": "one machine",
     "tests/engine/test_laws.py": "one law after another",
-    "tests/server/test_security_calls.py": "one table of calls and rights",
 }
 #: Without signature and docstring.
 FUNCTION_LINES_MAX = 60
 #: Longer functions, and why each is one function.
 LONG_FUNCTIONS = {
-    "server/pequod_server/batch.py run": "the hot loop of the server",
+    "server/pequod_server/batches/batch.py run": "the hot loop of the server",
     "pequod/cli/bench.py compare": "each comparison is one branch",
     "tests/backing/test_intake.py test_a_commit_is_visible_as_a_whole_to_every_kind_of_read": "one story",
     "tests/backing/test_intake.py test_commits_loads_and_reloads_in_any_order_leave_what_the_database_has": "one story",

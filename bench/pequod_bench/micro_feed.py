@@ -12,7 +12,7 @@ from pequod_server.backing.pg_lookout import Lookout
 from pequod_server.backing.pg_schema import ColumnFacts, TableFacts
 from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon
 from pequod_server.backing.values import Kind
-from pequod_server.intake import Intake
+from pequod_server.database.intake import Intake
 
 from pequod.engine import Engine
 from pequod_bench.micro_frame import MicroRow, MicroScale, Samples, clock

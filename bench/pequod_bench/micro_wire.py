@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
-from pequod_server.execute import Executor
+from pequod_server.batches.executor import Executor
 
 from pequod.client.columns import Columns
 from pequod.client.columns import decode as decode_reply

@@ -33,11 +33,11 @@ def check(file: File = None) -> None:
     A server with these settings would report the same, and not start.
     """
     settings = loaded(file, {})
-    from pequod_server.database import make_store
-    from pequod_server.guard import make_guard
+    from pequod_server.access.guard import make_guard
+    from pequod_server.access.tls import server_credentials
+    from pequod_server.database.from_config import make_store
     from pequod_server.joins import install_joins
     from pequod_server.settings import ConfigError, misspelt_variables
-    from pequod_server.tls import server_credentials
 
     from pequod.engine import Engine, JoinInfo
     from pequod.errors import SettingError

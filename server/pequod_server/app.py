@@ -17,25 +17,25 @@ from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
 from pequod.engine import UNLIMITED, Engine
 from pequod.errors import SettingError, SnapshotError
-from pequod_server import logs
-from pequod_server.admission import Admission, message_bytes_max
+from pequod_server.access.guard import make_guard
+from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
-from pequod_server.calls import CallsUnderWay
+from pequod_server.calls.service import PequodService
 from pequod_server.config import ServerConfig, without_passwords
-from pequod_server.connections import SLACK, Connections
-from pequod_server.database import backed_tables, make_loader, make_store
-from pequod_server.endings import Endings
-from pequod_server.guard import make_guard
-from pequod_server.instruments import Instruments
+from pequod_server.database.from_config import backed_tables, make_loader, make_store
 from pequod_server.joins import install_joins
-from pequod_server.memory import MemoryKeeper, limit_bytes, priorities, tame_allocator
-from pequod_server.reading import RequestReader
-from pequod_server.service import PequodService
-from pequod_server.snapshots import Snapshots
-from pequod_server.standard import StandardServices
-from pequod_server.supervision import tell_systemd, told_while_waiting
-from pequod_server.tls import add_port
-from pequod_server.undecodable import receive_bytes_max
+from pequod_server.memory.admission import Admission, message_bytes_max
+from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
+from pequod_server.ops import logs
+from pequod_server.ops.instruments import Instruments
+from pequod_server.ops.snapshots import Snapshots
+from pequod_server.ops.supervision import tell_systemd, told_while_waiting
+from pequod_server.wire.connections import SLACK, Connections
+from pequod_server.wire.endings import Endings
+from pequod_server.wire.requests import RequestReader
+from pequod_server.wire.standard import StandardServices
+from pequod_server.wire.undecodable import receive_bytes_max
+from pequod_server.wire.under_way import CallsUnderWay
 
 log = logging.getLogger("pequod.server")
 

@@ -15,7 +15,7 @@ from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server.backing import Change, Changes, KeyRange, Progress, Reload, turns
 from pequod_server.backing.store import Loaded, SequenceHorizon
-from pequod_server.intake import Intake
+from pequod_server.database.intake import Intake
 
 from pequod.engine import Engine, Range
 from pequod.engine.base import presence

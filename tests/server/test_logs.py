@@ -18,8 +18,8 @@ from pequod_proto import commands
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.logs import CallLog, formatter
-from pequod_server.observe import CallObserver
+from pequod_server.ops.logs import CallLog, formatter
+from pequod_server.ops.observe import CallObserver
 
 from pequod import Client
 

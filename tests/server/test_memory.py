@@ -11,7 +11,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.memory import MemoryKeeper, limit_bytes
+from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
 from pydantic import ValidationError
 
 from pequod.client import AsyncClient

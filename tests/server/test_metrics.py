@@ -18,7 +18,7 @@ from pequod_proto import commands
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.metrics import TABLES_MAX, EngineCollector
+from pequod_server.ops.metrics import TABLES_MAX, EngineCollector
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc import StatusCode, aio
-from pequod_server.observe import Call, CallObserver, Closer
+from pequod_server.ops.observe import Call, CallObserver, Closer
 
 #: Methods of messages that are bytes have no type of their own.
 Channel = Any

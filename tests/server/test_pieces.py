@@ -12,8 +12,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import COUNT, FAILED, GET, OK, PART, PUT, SCAN, SCAN_DOWN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.columns import Command
-from pequod_server.execute import Executor, Step
+from pequod_server.batches.columns import Command
+from pequod_server.batches.executor import Executor, Step
 
 from pequod import AsyncClient
 from pequod.engine import ComputedKeyError, Engine, PequodError

@@ -11,8 +11,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import PUT
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.admission import Admission
-from pequod_server.pressure import Pressure
+from pequod_server.memory.admission import Admission
+from pequod_server.memory.pressure import Pressure
 
 from pequod import AsyncClient
 from pequod.engine import LimitExceededError

@@ -3,11 +3,11 @@
 import doctest
 from itertools import pairwise
 
-import pequod_server.grants
+import pequod_server.access.grants
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pequod_server.grants import KeyRanges, Right, Role
+from pequod_server.access.grants import KeyRanges, Right, Role
 
 import pequod.addresses
 from pequod.addresses import is_local
@@ -17,7 +17,7 @@ from pequod.language.ranges import prefix_end
 _BYTES = st.binary(max_size=3).map(lambda key: bytes(b"\x00t|}\xff"[byte % 5] for byte in key))
 
 
-@pytest.mark.parametrize("module", [pequod_server.grants, pequod.addresses], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [pequod_server.access.grants, pequod.addresses], ids=lambda module: module.__name__)
 def test_examples_of_the_docstrings(module: object) -> None:
     failed, tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert (failed, tried > 0) == (0, True)

@@ -13,9 +13,9 @@ import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.access import Credential, read_rules
-from pequod_server.grants import Right
-from pequod_server.guard import AccessGuard
+from pequod_server.access.access_file import Credential, read_rules
+from pequod_server.access.grants import Right
+from pequod_server.access.guard import AccessGuard
 from typer.testing import CliRunner
 
 from pequod import AsyncClient

@@ -11,7 +11,7 @@ from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from pequod_server import ServerConfig
-from pequod_server.standard import SERVICE, StandardServices
+from pequod_server.wire.standard import SERVICE, StandardServices
 
 from tests.forked import started_server
 from tests.server.serving import connect, serving

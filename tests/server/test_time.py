@@ -10,7 +10,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import COUNT, GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import ServerConfig
-from pequod_server.execute import Executor
+from pequod_server.batches.executor import Executor
 
 from pequod.engine import Engine
 from tests.server.plain import outcomes_of, pieces_of

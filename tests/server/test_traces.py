@@ -21,11 +21,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer, PequodStub, add_PequodServicer_to_server
 from pequod_server import ServerConfig
-from pequod_server.endings import Endings
-from pequod_server.observe import CallObserver
-from pequod_server.service import PequodService
-from pequod_server.snapshots import Snapshots
-from pequod_server.traces import CallTraces
+from pequod_server.calls.service import PequodService
+from pequod_server.ops.observe import CallObserver
+from pequod_server.ops.snapshots import Snapshots
+from pequod_server.ops.traces import CallTraces
+from pequod_server.wire.endings import Endings
 
 from pequod import Client
 from pequod.engine import Engine

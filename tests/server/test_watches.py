@@ -6,7 +6,7 @@ import asyncio
 
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.feeds import Feeds
+from pequod_server.calls.feeds import Feeds
 
 from pequod.engine import Change, Engine
 

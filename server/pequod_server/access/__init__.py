@@ -1,0 +1,1 @@
+"""Who callers are, what they may do, and the listening port."""

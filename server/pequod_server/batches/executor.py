@@ -1,0 +1,220 @@
+"""Batches on one engine: what they wait for where a database is behind it, and the pieces of their replies.
+
+    steps = executor.steps(request)
+    steps.run()          -> a piece of the reply, a need (ranges, writes), or room for a long row
+    steps.go_on(...)     -> the next one, once the piece is sent or the need is met
+    steps.refuse(error)  -> the next one; the command that waits fails
+
+The last step is the piece of the reply without ``more``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from pequod_proto.commands import GET, PUT, REMOVE
+from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+
+from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range
+from pequod.language.ranges import united
+from pequod_server.backing import Change
+from pequod_server.batches.batch import Batch
+from pequod_server.batches.columns import REFUSED, CommandJudge
+from pequod_server.database.write_through import TOGETHER_MAX
+
+#: How many commands behind one that waits are looked at.
+_AHEAD_MAX: Final = 1000
+
+
+class Writes(NamedTuple):
+    """Puts of keys that the database owns, and removals (None): of the next command and of those right behind it."""
+
+    changes: list[Change]
+
+
+class Room(NamedTuple):
+    """Memory for a row that is longer than a piece of the reply may be without asking."""
+
+    bytes: int
+
+
+#: What a command waits for.
+Need = MissingError | Writes | Room
+Step = Need | ExecuteReply
+#: For each of the writes, whether the key was there before, or why the write failed.
+Outcomes = list[bool | PequodError]
+
+
+class Executor:
+    """Begins batches on one engine.
+
+    Args:
+        piece_bytes_max: Returns how many bytes the next piece of a reply may have; without it, ``reply_bytes_max``.
+        clock: Returns the time in seconds. The engine has no clock; it judges by this one how old snapshots are.
+    """
+
+    __slots__ = ("clock", "commands_max", "engine", "piece_bytes_max", "rows_max", "server_id")
+
+    def __init__(
+        self,
+        engine: Engine,
+        server_id: int,
+        *,
+        commands_max: int,
+        reply_bytes_max: int,
+        rows_max: int,
+        piece_bytes_max: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine = engine
+        self.server_id = server_id
+        self.commands_max = commands_max
+        self.piece_bytes_max = piece_bytes_max or (lambda: reply_bytes_max)
+        self.rows_max = rows_max
+        self.clock = clock
+
+    def execute(self, request: ExecuteRequest) -> list[ExecuteReply]:
+        """Run a batch where no database is behind the engine, and return the pieces of its reply; see `steps`."""
+        pieces: list[ExecuteReply] = []
+        steps = self.steps(request)
+        step = steps.run()
+        while True:
+            if isinstance(step, ExecuteReply):
+                pieces.append(step)
+                if not step.more:
+                    return pieces
+            else:
+                assert isinstance(step, Room), "an engine without backed tables lacks nothing"
+            step = steps.go_on()
+
+    def steps(self, request: ExecuteRequest, judges: Sequence[CommandJudge] = ()) -> Steps:
+        """Return the steps of a batch; call `Steps.run` for the first one.
+
+        Args:
+            judges: Say which commands fail without being run. They are asked again at each step.
+
+        Raises:
+            BadRequestError: The columns do not fit; nothing is applied.
+            LimitExceededError: The batch has more than ``batch_commands_max`` commands; nothing is applied.
+        """
+        return Steps(self, request, judges)
+
+
+class Steps:
+    """The steps of one batch, whose commands run in order.
+
+    Invariants:
+        1. No command runs between a step that is returned and `go_on` or `refuse`, which say what came of it.
+    """
+
+    __slots__ = ("_batch", "_executor", "_judges", "_step", "piece_bytes")
+
+    def __init__(self, executor: Executor, request: ExecuteRequest, judges: Sequence[CommandJudge]) -> None:
+        self._executor = executor
+        self._judges = judges
+        self._batch = Batch(
+            executor.engine,
+            request,
+            executor.clock,
+            commands_max=executor.commands_max,
+            rows_max=executor.rows_max,
+            piece_bytes_max=executor.piece_bytes_max(),
+        )
+        #: The step that was returned last.
+        self._step: Step | None = None
+        #: How many bytes of rows and errors the piece has that was returned last.
+        self.piece_bytes = 0
+
+    def run(self) -> Step:
+        """Run commands until all have run, a piece of the reply is full, or a command has to wait.
+
+        Returns:
+            A piece of the reply, to be sent before anything else runs. Or what the next command waits for: ranges that
+            it lacks, writes that the database has to carry out, or room for a row.
+
+        Raises:
+            UnauthenticatedError: The caller is not known any more; nothing more of the batch is applied.
+        """
+        batch = self._batch
+        if self._judges:
+            batch.judge(self._judges)
+        step: Step
+        try:
+            batch.run()
+        except MissingError as missing:
+            batch.again()
+            step = MissingError(united([*missing.ranges, *self._lacking_ahead()]))
+        except BackedKeyError:
+            batch.again()
+            step = Writes(self._writes_ahead())
+        else:
+            if batch.lacking_bytes:
+                step = Room(batch.lacking_bytes)
+            else:
+                self.piece_bytes = batch.piece_bytes
+                step = batch.reply(self._executor.server_id)
+        self._step = step
+        return step
+
+    def go_on(self, outcomes: Outcomes | None = None) -> Step:
+        """Go on after a piece is sent, or a need is met.
+
+        Args:
+            outcomes: What came of the writes, if these were the need.
+        """
+        batch, step = self._batch, self._step
+        if isinstance(step, Room):
+            batch.begin_piece(step.bytes)
+        elif not batch.piece_bytes or isinstance(step, ExecuteReply):
+            # The memory that was free before the batch waited may not be free now.
+            batch.begin_piece(self._executor.piece_bytes_max())
+        if outcomes is not None:
+            batch.settle(outcomes)
+        return self.run()
+
+    def refuse(self, error: PequodError) -> Step:
+        """Go on where a need cannot be met: the command that waits fails with the error."""
+        if isinstance(self._step, Room):
+            self._batch.begin_piece(self._executor.piece_bytes_max())
+        self._batch.settle([error])
+        return self.run()
+
+    def _writes_ahead(self) -> list[Change]:
+        """Return the write that waits, and those right behind it that the database owns, too, and that may run."""
+        changes: list[Change] = []
+        for _, kind, key, value in islice(self._batch.ahead(), TOGETHER_MAX):
+            if kind >= REFUSED:
+                continue
+            if kind not in (PUT, REMOVE):
+                break
+            try:
+                if not self._executor.engine.owned_by_database(key, value):
+                    break
+            except PequodError:
+                break
+            changes.append(Change(key, value if kind == PUT else None))
+        return changes
+
+    def _lacking_ahead(self) -> list[Range]:
+        """Return what the reads behind the one that waits lack, up to the next write, so that all is loaded at once.
+
+        What these reads compute now is there when their turn comes.
+        """
+        engine, clock, lacking = self._executor.engine, self._executor.clock, list[Range]()
+        for _, kind, first, last in islice(self._batch.ahead(), 1, 1 + _AHEAD_MAX):
+            if kind in (PUT, REMOVE):
+                break
+            try:
+                if kind == GET:
+                    engine.get(first, now=clock())
+                elif kind < REFUSED:
+                    engine.count(first, last or None, now=clock())
+            except MissingError as error:
+                lacking += error.ranges
+            except PequodError:
+                # The command fails with it when its turn comes.
+                continue
+        return lacking

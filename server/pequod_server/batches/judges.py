@@ -1,0 +1,84 @@
+"""What refuses commands of a batch: the rights of the caller, and the bound on how old reads may be.
+
+kinds     PUT GET PUT     run   PUT GET PUT     statuses  OK FAILED OK
+              ^ refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pequod_proto.commands import GET, PUT, REMOVE
+
+from pequod.engine import PequodError
+from pequod.errors import PermissionDeniedError
+from pequod_server.access.grants import Right
+from pequod_server.access.guard import Caller
+from pequod_server.backing import BackingStaleError
+from pequod_server.batches.columns import Command, reads
+from pequod_server.database.loader import Loader
+
+
+class RightsJudge:
+    """Refuses what the role of a caller lacks the rights to.
+
+    Cost:
+        Nothing if the role is unlimited, else 0.3 µs for each command.
+    """
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def basis(self) -> object:
+        """Return the caller's role.
+
+        Raises:
+            UnauthenticatedError: The caller is not known any more; nothing more of the batch is applied.
+        """
+        return self._caller.role()
+
+    def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
+        """Return the errors of the commands that the role may not run, by their positions."""
+        refused: dict[int, PequodError] = {}
+        role = self._caller.role()
+        if role.is_unlimited:
+            return refused
+        reads, covers, writes = role.read.holds, role.read.covers, role.write.holds
+        for index, kind, first, last in commands:
+            if kind == GET:
+                if not reads(first):
+                    refused[index] = PermissionDeniedError(role.name, Right.READ, first, first + b"\0")
+            elif kind in (PUT, REMOVE):
+                if not writes(first):
+                    refused[index] = PermissionDeniedError(role.name, Right.WRITE, first, first + b"\0")
+            # A scan of some kind, or a count; an empty bound is none.
+            elif not covers(first, last or None):
+                refused[index] = PermissionDeniedError(role.name, Right.READ, first, last or None)
+        return refused
+
+
+class StalenessJudge:
+    """Refuses reads that may show more than the database's bound of staleness allows."""
+
+    __slots__ = ("_loader",)
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def basis(self) -> object:
+        """Return whether what is known of the database is older than it may be."""
+        return self._loader.is_stale
+
+    def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
+        """Return the errors of the reads that depend on the database, by their positions."""
+        refused: dict[int, PequodError] = {}
+        if not self._loader.is_stale:
+            return refused
+        for index, bounds in reads(commands):
+            try:
+                self._loader.refuse_stale(*bounds)
+            except BackingStaleError as error:
+                refused[index] = error
+        return refused

@@ -1,0 +1,101 @@
+"""The calls about joins and state: what is installed, what is held, and what is dropped or saved on disk."""
+
+from __future__ import annotations
+
+import time
+
+from pequod_grammar import parse
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import JoinError
+from pequod.errors import BadRequestError
+from pequod_server.calls.served import ServedEngine
+from pequod_server.joins import JoinLimits
+from pequod_server.ops.snapshots import Snapshots
+from pequod_server.ops.statistics import collected
+from pequod_server.wire import encode
+from pequod_server.wire.bounds import last_of
+from pequod_server.wire.handlers import Context
+
+
+class AdministrationCalls:
+    """Answers AddJoin, DropJoin, ListJoins, Explain, Invalidate, Stats, SaveSnapshot and RestoreSnapshot."""
+
+    def __init__(self, served: ServedEngine, snapshots: Snapshots) -> None:
+        self._served = served
+        self._engine = served.engine
+        self._join_limits = JoinLimits(served.config)
+        self._snapshots = snapshots
+
+    async def add_join(self, request: pb.AddJoinRequest, _context: Context) -> pb.AddJoinReply:
+        """Install the joins of a text, all or none."""
+        self._join_limits.refuse_text(request.text)
+        specs = parse(request.text)
+        self._join_limits.refuse_joins(self._engine, specs)
+        try:
+            joins = self._engine.add_joins(specs)
+        except JoinError as error:
+            raise error.with_text(request.text) from None
+        return pb.AddJoinReply(header=self._served.header(), joins=map(encode.join, joins))
+
+    async def drop_join(self, request: pb.DropJoinRequest, _context: Context) -> pb.DropJoinReply:
+        """Take out a join."""
+        self._engine.drop_join(request.name)
+        return pb.DropJoinReply(header=self._served.header())
+
+    async def list_joins(self, _request: pb.ListJoinsRequest, _context: Context) -> pb.ListJoinsReply:
+        """List the installed joins."""
+        return pb.ListJoinsReply(header=self._served.header(), joins=map(encode.join, self._engine.joins()))
+
+    async def explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainReply:
+        """Explain how a join is evaluated, or what a read of a range would find."""
+        subject = request.WhichOneof("subject")
+        if subject is None:
+            raise BadRequestError("name a join or a range to explain")
+        if subject == "join":
+            plan = self._engine.explain_join(request.join)
+            return pb.ExplainReply(header=self._served.header(), join=encode.join_explanation(plan))
+        bounds = request.range.first, last_of(request.range)
+        if (loader := self._served.loader) is not None:
+            await loader.whole([bounds])
+        found = self._engine.explain_range(*bounds, now=time.monotonic())
+        return pb.ExplainReply(header=self._served.header(), range=encode.range_explanation(found))
+
+    async def invalidate(self, request: pb.InvalidateRequest, _context: Context) -> pb.InvalidateReply:
+        """Drop the computed rows of a range or of a join."""
+        subject = request.WhichOneof("subject")
+        if subject is None:
+            raise BadRequestError("name a join or a range to invalidate")
+        if subject == "join":
+            count = self._engine.invalidate_join(request.join)
+        else:
+            count = self._engine.invalidate(request.range.first, last_of(request.range))
+        return pb.InvalidateReply(header=self._served.header(), contexts=count)
+
+    async def stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
+        """Return what the server holds and has done."""
+        loader = self._served.loader
+        backing = None if loader is None else loader.statistics()
+        return encode.statistics(await collected(self._engine), self._served.header(), backing)
+
+    async def save_snapshot(self, _request: pb.SaveSnapshotRequest, _context: Context) -> pb.SaveSnapshotReply:
+        """Write the base data into the server's file."""
+        saved = await self._snapshots.save()
+        return pb.SaveSnapshotReply(
+            header=self._served.header(),
+            path=str(saved.path),
+            key_count=saved.key_count,
+            range_count=saved.range_count,
+            backed_key_count=saved.backed_key_count,
+            file_bytes=saved.file_bytes,
+        )
+
+    async def restore_snapshot(self, _request: pb.RestoreSnapshotRequest, _context: Context) -> pb.RestoreSnapshotReply:
+        """Put the keys of the server's file."""
+        restored = await self._snapshots.restore()
+        return pb.RestoreSnapshotReply(
+            header=self._served.header(),
+            path=str(restored.path),
+            key_count=restored.key_count,
+            saved_s=restored.saved_s,
+        )

@@ -1,0 +1,211 @@
+"""The call of batches: one stream of requests, and the pieces of their replies.
+
+read -> batch -> reply without ``more``, and small -> write             nearly all batches
+             -> piece, ranges, writes, room: one step after another    the rest, in `_finish`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, assert_never
+
+from google.protobuf.message import DecodeError
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import BackedKeyError, MissingError, PequodError
+from pequod_server.access.guard import present_caller
+from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
+from pequod_server.batches.executor import Executor, Outcomes, Room, Step, Steps, Writes
+from pequod_server.batches.judges import RightsJudge, StalenessJudge
+from pequod_server.calls.served import ServedEngine
+from pequod_server.database.loader import ROUNDS_MAX, Loader
+from pequod_server.database.write_through import WriteThrough
+from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
+from pequod_server.ops.observe import NO_EARLIER_PIECES, BatchSink, EarlierPieces
+from pequod_server.wire.errors import stopping_status
+from pequod_server.wire.handlers import Context, end_call
+from pequod_server.wire.undecodable import undecodable
+
+_Write = Callable[[pb.ExecuteReply], Awaitable[None]]
+
+
+class ExecuteCalls:
+    """Answers Execute.
+
+    Args:
+        through: Writes keys that the database owns; None: such commands fail.
+        on_batch: Called after each batch.
+    """
+
+    def __init__(
+        self, served: ServedEngine, admission: Admission, through: WriteThrough | None, on_batch: BatchSink
+    ) -> None:
+        self._loader = served.loader
+        self._opened = served.opened
+        self._admission = admission
+        self._through = through
+        self._on_batch = on_batch
+        self._is_stopping = False
+        self._executor = Executor(
+            served.engine,
+            served.server_id,
+            commands_max=served.config.batch_commands_max,
+            reply_bytes_max=served.config.reply_bytes_max,
+            rows_max=served.config.rows_max,
+            piece_bytes_max=admission.piece_bytes_max,
+        )
+        self._judges: tuple[CommandJudge, ...] = () if self._loader is None else (StalenessJudge(self._loader),)
+
+    def end(self) -> None:
+        """End the streams: idle ones now, the others after the batch that they are at."""
+        self._is_stopping = True
+        for task in tuple(self._admission.pressure.streams):
+            task.cancel()
+
+    async def execute(self, _requests: object, context: Context) -> None:
+        """Run batches as they come, and write their replies in as many pieces as it takes."""
+        read, write, clock, loader = context.read, context.write, time.monotonic, self._loader
+        task, idle = asyncio.current_task(), self._admission.pressure.streams
+        assert task is not None
+        caller = present_caller()
+        judges = self._judges if caller is None else (*self._judges, RightsJudge(caller))
+        #: The first batch comes at once, so it waits for a place like the request of any call.
+        receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, read)
+        try:
+            while not self._is_stopping:
+                idle[task] = clock()
+                request = await receive()
+                del idle[task]
+                if request is aio.EOF:
+                    return
+                started_s = clock()
+                if loader is not None and loader.gate.is_closed:
+                    await _whole(loader, request)
+                steps = self._executor.steps(request, judges)
+                step = steps.run()
+                if isinstance(step, pb.ExecuteReply) and not step.more and steps.piece_bytes <= SMALL_BYTES:
+                    self._on_batch(request, step, NO_EARLIER_PIECES, clock() - started_s)
+                    await write(step)
+                else:
+                    await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
+                # An idle stream keeps nothing of its last batch.
+                del request, steps, step
+                receive = read
+        except DecodeError as error:
+            raise undecodable(error) from None
+        except asyncio.CancelledError as error:
+            self._refuse_cancelled(error)
+        finally:
+            idle.pop(task, None)
+        end_call(stopping_status())
+
+    def _refuse_cancelled(self, error: asyncio.CancelledError) -> None:
+        """Return if a stream was cancelled since the server stops; raise what the stream ends with otherwise."""
+        pressure = self._admission.pressure
+        if (refusal := pressure.refusal(error)) is not None:
+            raise refusal from None
+        # A batch that was begun may have been applied: its client must not be told that it was not.
+        if not (self._is_stopping and asyncio.current_task() in pressure.streams):
+            raise error
+
+    async def _finish(
+        self, request: pb.ExecuteRequest, steps: Steps, step: Step, delivery: _Delivery, started_s: float
+    ) -> None:
+        """Run the rest of a batch that waits, or whose reply is long, and write the pieces of the reply."""
+        waits_left = ROUNDS_MAX * len(request.kinds)
+        try:
+            while not isinstance(step, pb.ExecuteReply) or step.more:
+                if isinstance(step, Writes | MissingError):
+                    waits_left -= 1
+                    assert waits_left >= 0, "a range that is loaded is there for the command that waits for it"
+                try:
+                    outcomes = await self._meet(step, steps, delivery)
+                except PequodError as error:
+                    step = steps.refuse(error)
+                else:
+                    step = steps.go_on(outcomes)
+            duration_s = time.monotonic() - started_s - delivery.client_s
+            self._on_batch(request, step, EarlierPieces(delivery.row_count, delivery.errors), duration_s)
+            await delivery.send(step, steps.piece_bytes)
+        finally:
+            delivery.release()
+
+    async def _meet(self, step: Step, steps: Steps, delivery: _Delivery) -> Outcomes | None:
+        """Do what a step asks for, and return what came of its writes, when no commit is half applied."""
+        outcomes: Outcomes | None = None
+        match step:
+            case pb.ExecuteReply():
+                await delivery.send(step, steps.piece_bytes)
+            case Room(bytes=row_bytes):
+                await delivery.make_room(row_bytes)
+            case MissingError(ranges=ranges):
+                assert self._loader is not None, "only backed tables lack something"
+                await self._loader.load(ranges)
+            case Writes(changes=changes):
+                if self._through is None:
+                    outcomes = [BackedKeyError(change.key) for change in changes]
+                else:
+                    outcomes = await self._through.carry_out(changes)
+            case _:
+                assert_never(step)
+        await self._opened()
+        return outcomes
+
+
+async def _whole(loader: Loader, request: pb.ExecuteRequest) -> None:
+    """Wait until no commit is half applied, if a batch reads what comes from the database."""
+    arguments = request.arguments[:]
+    check_columns(request.kinds, len(arguments), len(request.numbers))
+    await loader.whole([bounds for _, bounds in reads(commands(request.kinds, arguments))])
+
+
+class _Delivery:
+    """The pieces of one reply on their way: each counts against the memory for messages until its client has it.
+
+    Invariants:
+        1. ``_held_bytes`` of that memory are held for the next piece, until it is sent or `release` is called.
+    """
+
+    __slots__ = ("_admission", "_held_bytes", "_write", "client_s", "errors", "row_count")
+
+    def __init__(self, admission: Admission, write: _Write) -> None:
+        self._admission = admission
+        self._write = write
+        self._held_bytes = 0
+        #: What the pieces that were sent held.
+        self.row_count = 0
+        self.errors: list[pb.CommandError] = []
+        #: How long the client took to take them, which is not the batch's time.
+        self.client_s = 0.0
+
+    async def make_room(self, row_bytes: int) -> None:
+        """Wait for the memory of a piece with one long row.
+
+        Raises:
+            LimitExceededError: There was no room for a while.
+        """
+        # A batch that waits holds nothing that others wait for.
+        self.release()
+        self._held_bytes = await self._admission.acquire(COPIES * row_bytes)
+
+    async def send(self, piece: pb.ExecuteReply, piece_bytes: int) -> None:
+        """Write a piece; one without room of its own is counted now, if it is not small."""
+        self.row_count += len(piece.keys)
+        self.errors += piece.errors
+        begun_s = time.monotonic()
+        if self._held_bytes or piece_bytes <= SMALL_BYTES:
+            await self._write(piece)
+        else:
+            with self._admission.taken(COPIES * piece_bytes):
+                await self._write(piece)
+        self.release()
+        self.client_s += time.monotonic() - begun_s
+
+    def release(self) -> None:
+        """Give back the memory that is held for the next piece."""
+        self._admission.release(self._held_bytes)
+        self._held_bytes = 0

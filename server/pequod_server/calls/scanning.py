@@ -1,0 +1,80 @@
+"""The call that reads a range in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Rows
+from pequod_server.calls.fitting import fitting
+from pequod_server.calls.served import ServedEngine
+from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.wire.bounds import Bounds, range_of
+from pequod_server.wire.handlers import Context
+
+#: Rows that a scan reads before it knows how large they are.
+_FIRST_ROWS: Final = 1024
+
+
+class ScanCalls:
+    """Answers Scan."""
+
+    def __init__(self, served: ServedEngine, admission: Admission) -> None:
+        self._served = served
+        self._admission = admission
+
+    async def scan(self, request: pb.ScanRequest, _context: Context) -> AsyncIterator[pb.ScanReply]:
+        """Read a range in chunks; other calls have their turn between them.
+
+        A chunk is made when there is memory for it, and holds this memory until its client has taken the chunk.
+        """
+        config, bounds = self._served.config, range_of(request)
+        # However much the request asks for: a chunk is in memory as a whole.
+        chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
+        remaining = request.limit if request.HasField("limit") else None
+        wanted = min(_FIRST_ROWS, config.rows_max)
+        #: What the next row needs, if a part of the memory is too small for it.
+        row_bytes = 0
+        while remaining is None or remaining > 0:
+            parts = self._admission
+            async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * chunk_bytes) as room_bytes:
+                limit = wanted if remaining is None else min(remaining, wanted)
+                rows, count, size = await self._chunk(request, bounds, limit, room_bytes // COPIES)
+                if size > room_bytes // COPIES and not row_bytes:
+                    row_bytes = size
+                    del rows
+                    continue
+                reply = pb.ScanReply(header=self._served.header(), keys=rows.keys[:count])
+                if not request.keys_only:
+                    reply.values.extend(rows.values[:count])
+                if count < len(rows.keys):
+                    reply.resume_key = reply.keys[-1] if request.reverse else reply.keys[-1] + b"\0"
+                del rows
+                yield reply
+            row_bytes = 0
+            if request.one_chunk or not reply.HasField("resume_key"):
+                return
+            bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
+            if remaining is not None:
+                remaining -= count
+            # As many rows fill a chunk if the next ones are as long as these: more would be read in vain.
+            wanted = max(1, min(config.rows_max, count * chunk_bytes // size))
+            await asyncio.sleep(0)
+
+    async def _chunk(
+        self, request: pb.ScanRequest, bounds: Bounds, limit: int, bytes_max: int
+    ) -> tuple[Rows, int, int]:
+        """Return the first rows of a range, one more than ``limit`` at most, how many fit, and their size on the wire.
+
+        One row always fits. If there are rows behind those that fit, the range has more to read.
+        """
+        scan, is_down = self._served.engine.scan, request.reverse
+        found = await self._served.read(
+            lambda now: scan(*bounds, limit=limit + 1, reverse=is_down, now=now),
+            *bounds,
+        )
+        count, size = fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
+        return found, count, size

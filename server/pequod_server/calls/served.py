@@ -1,0 +1,90 @@
+"""What all calls share: the engine as it is served, with the database behind it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Engine, LimitExceededError, MissingError, Range
+from pequod.language.ranges import united
+from pequod_server.config import ServerConfig
+from pequod_server.database.loader import Loader
+
+Answer = TypeVar("Answer")
+
+
+class ServedEngine:
+    """An engine that is served: with the server's settings and number, and with the database behind it, if any.
+
+    Each handler of calls has one. Every read but those of batches goes through `read` or `read_keys`, and every reply
+    but those of batches gets its header here.
+    """
+
+    __slots__ = ("config", "engine", "loader", "server_id")
+
+    def __init__(self, engine: Engine, config: ServerConfig, loader: Loader | None = None) -> None:
+        self.engine = engine
+        self.config = config
+        self.loader = loader
+        #: Random, so that clients notice a restart.
+        self.server_id = secrets.randbits(63)
+
+    def header(self, revision: int | None = None) -> pb.Header:
+        """Return the header of a reply that shows the engine as of a revision, by default the present one."""
+        return pb.Header(server_id=self.server_id, revision=self.engine.revision if revision is None else revision)
+
+    async def read(self, ask: Callable[[float], Answer], first: bytes, last: bytes | None) -> Answer:
+        """Answer a read of a range, once what the read needs of the database is loaded.
+
+        Args:
+            ask: Asks the engine; its argument is the present moment, in seconds.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            BackingStaleError: The range depends on the database, whose feed is older than it may be.
+            PequodError: What ``ask`` raises.
+        """
+        if self.loader is None:
+            return ask(time.monotonic())
+        return await self.loader.read(lambda: ask(time.monotonic()), first, last)
+
+    async def read_keys(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of keys, None for those without one, once what the read needs is loaded.
+
+        Raises:
+            BackingUnavailableError, BackingStaleError: As `read`.
+        """
+        if self.loader is None:
+            return self._get_all(keys)
+        return await self.loader.read_keys(lambda: self._get_all(keys), keys)
+
+    def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return many values; one MissingError names the ranges that all keys lack."""
+        get, clock, missing = self.engine.get, time.monotonic, list[Range]()
+        values: list[bytes | None] = []
+        for key in keys:
+            try:
+                values.append(get(key, now=clock()))
+            except MissingError as error:
+                missing += error.ranges
+        if missing:
+            raise MissingError(united(missing))
+        return values
+
+    def refuse_many(self, count: int) -> None:
+        """Pass if one call may have ``count`` keys.
+
+        Raises:
+            LimitExceededError: It may not.
+        """
+        if count > self.config.batch_commands_max:
+            raise LimitExceededError("batch_commands_max", count, self.config.batch_commands_max)
+
+    async def opened(self) -> None:
+        """Wait until no commit of the database is half applied."""
+        if self.loader is not None:
+            await self.loader.gate.opened()

@@ -1,0 +1,97 @@
+"""The servicer of `pequod.v1`: which handler answers which call.
+
+request -> interceptors -> handler -> engine, or the database behind it -> reply
+                                   -> PequodError -> Endings -> status
+"""
+
+from __future__ import annotations
+
+from pequod.engine import Engine
+from pequod_server.calls.administration import AdministrationCalls
+from pequod_server.calls.backfilling import BackfillCalls
+from pequod_server.calls.executing import ExecuteCalls
+from pequod_server.calls.reads import ReadCalls
+from pequod_server.calls.scanning import ScanCalls
+from pequod_server.calls.served import ServedEngine
+from pequod_server.calls.watching import WatchCalls
+from pequod_server.calls.writes import WriteCalls
+from pequod_server.config import ServerConfig
+from pequod_server.database.loader import Loader
+from pequod_server.database.write_through import WriteThrough
+from pequod_server.memory.admission import Admission
+from pequod_server.ops.observe import BatchSink
+from pequod_server.ops.snapshots import Snapshots
+
+
+class PequodService:
+    """One engine behind the wire contract.
+
+    gRPC finds the method of each call by the call's name. A handler refuses a call by raising a PequodError.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        config: ServerConfig,
+        on_batch: BatchSink,
+        snapshots: Snapshots,
+        loader: Loader | None = None,
+        *,
+        admission: Admission | None = None,
+    ) -> None:
+        served = ServedEngine(engine, config, loader)
+        admission = admission or Admission(config)
+        through = None if loader is None or not loader.is_write_through else WriteThrough(engine, loader)
+        self.server_id = served.server_id
+
+        reads = ReadCalls(served)
+        self.Get = reads.get
+        self.MultiGet = reads.multi_get
+        self.Count = reads.count
+        self.Splits = reads.splits
+
+        self.Scan = ScanCalls(served, admission).scan
+
+        writes = WriteCalls(served, through)
+        self.Put = writes.put
+        self.Remove = writes.remove
+        self.MultiPut = writes.multi_put
+        self.RemoveRange = writes.remove_range
+
+        self._batches = ExecuteCalls(served, admission, through, on_batch)
+        self.Execute = self._batches.execute
+
+        self._watches = WatchCalls(served, admission)
+        self.Watch = self._watches.watch
+
+        administration = AdministrationCalls(served, snapshots)
+        self.AddJoin = administration.add_join
+        self.DropJoin = administration.drop_join
+        self.ListJoins = administration.list_joins
+        self.Explain = administration.explain
+        self.Invalidate = administration.invalidate
+        self.Stats = administration.stats
+        self.SaveSnapshot = administration.save_snapshot
+        self.RestoreSnapshot = administration.restore_snapshot
+
+        backfills = BackfillCalls(served)
+        self.BeginBackfill = backfills.begin
+        self.ReadBackfill = backfills.read
+        self.LoadBackfill = backfills.load
+        self.RenewBackfill = backfills.renew
+        self.EndBackfill = backfills.end
+        self.ListBackfills = backfills.list_all
+
+    @property
+    def watch_count(self) -> int:
+        """How many watches have a stream."""
+        return len(self._watches.feeds)
+
+    def relieve(self) -> None:
+        """Drop changes that wait for slow watches, if memory is over the engine's limit without them."""
+        self._watches.feeds.relieve()
+
+    def end_streams(self) -> None:
+        """End the streams: watches and idle batch streams now, the others after the batch that they are at."""
+        self._watches.end()
+        self._batches.end()

@@ -1,0 +1,106 @@
+"""The call that sends the changes of a range until its client ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Rows
+from pequod.errors import BadRequestError, WatchCompactedError
+from pequod_server.calls.feeds import Feed, Feeds
+from pequod_server.calls.fitting import fitting
+from pequod_server.calls.served import ServedEngine
+from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.wire.bounds import Bounds, last_of
+from pequod_server.wire.errors import stopping_status
+from pequod_server.wire.handlers import Context, end_call
+
+#: Rows that a watch looks at before it knows how large they are.
+_FIRST_ROWS: Final = 1024
+
+
+class WatchCalls:
+    """Answers Watch."""
+
+    def __init__(self, served: ServedEngine, admission: Admission) -> None:
+        self._served = served
+        self._admission = admission
+        #: The feeds of all watches.
+        self.feeds = Feeds(served.engine, served.config, served.loader)
+        #: The streams that send changes: they would delay the end of the server.
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+
+    def end(self) -> None:
+        """End the streams now, and close the feeds that no stream reads."""
+        self._is_stopping = True
+        self.feeds.close()
+        for task in tuple(self._streams):
+            task.cancel()
+
+    async def watch(self, request: pb.WatchRequest, _context: Context) -> AsyncIterator[pb.WatchReply]:
+        """Send the changes of a range as they come."""
+        if request.rows and request.HasField("after"):
+            raise BadRequestError("a watch that goes on has no use for the rows")
+        bounds = request.first, last_of(request)
+        # For every range, since the other watches are settled where this one begins.
+        await self._served.opened()
+        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds)
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            async with aclosing(self._told(header, rows)) as replies:
+                async for reply in replies:
+                    yield reply
+            # They may be many, and the watch may take long.
+            del rows
+            yield pb.WatchReply(header=header, ready=True)
+            while True:
+                while (batch := feed.take()) is not None:
+                    changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
+                    header = self._served.header(batch.revision)
+                    yield pb.WatchReply(header=header, changes=changes)
+                if feed.ended is not None:
+                    raise feed.ended
+                if not await feed.wait(request.progress_ms / 1000):
+                    yield pb.WatchReply(header=self._served.header())
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+        finally:
+            self._streams.discard(task)
+            self.feeds.detach(feed)
+        end_call(stopping_status())
+
+    async def _told(self, header: pb.Header, rows: Rows) -> AsyncGenerator[pb.WatchReply, None]:
+        """Yield the first rows in chunks; each is made once there is memory for it, like those of a scan."""
+        keys, values = rows
+        chunk_bytes, admission = self._served.config.chunk_bytes, self._admission
+        start, row_bytes, wanted = 0, 0, _FIRST_ROWS
+        while start < len(keys):
+            async with (
+                admission.bytes(COPIES * row_bytes) if row_bytes else admission.some(COPIES * chunk_bytes) as room
+            ):
+                some = slice(start, start + wanted)
+                count, size = fitting(keys[some], values[some], room // COPIES)
+                if size > room // COPIES and not row_bytes:
+                    row_bytes = size
+                    continue
+                stop = start + count
+                yield pb.WatchReply(header=header, keys=keys[start:stop], values=values[start:stop])
+            # Neither many more than fit nor few: each chunk looks at the lengths of these.
+            start, row_bytes, wanted = stop, 0, min(4 * count, self._served.config.rows_max)
+
+    def _begin(self, request: pb.WatchRequest, bounds: Bounds) -> tuple[Feed, pb.Header, Rows]:
+        """Return a feed, the state at which it begins, and the rows of that moment if the request asks for them."""
+        if not request.HasField("after"):
+            feed = self.feeds.open(bounds)
+            return feed, self._served.header(), feed.rows() if request.rows else Rows([], [])
+        if request.after.server_id != self._served.server_id:
+            raise WatchCompactedError("the server was started anew")
+        return self.feeds.reopen(bounds, request.after.revision), request.after, Rows([], [])

@@ -1,0 +1,91 @@
+"""The calls that write: to the engine, or through it to the database that owns the keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import BackedKeyError, PequodError
+from pequod.errors import BadRequestError
+from pequod_server.backing import Change
+from pequod_server.calls.served import ServedEngine
+from pequod_server.database.write_through import WriteThrough
+from pequod_server.wire.bounds import range_of
+from pequod_server.wire.handlers import Context
+
+#: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: other calls wait for a few ms at most.
+_REMOVED_AT_A_TIME: Final = 256
+
+
+class WriteCalls:
+    """Answers Put, Remove, MultiPut and RemoveRange.
+
+    Args:
+        through: Writes keys that the database owns; None: such writes are refused.
+    """
+
+    def __init__(self, served: ServedEngine, through: WriteThrough | None) -> None:
+        self._served = served
+        self._engine = served.engine
+        self._through = through
+
+    async def put(self, request: pb.PutRequest, _context: Context) -> pb.PutReply:
+        """Write one base key."""
+        try:
+            self._engine.put(request.key, request.value)
+        except BackedKeyError as error:
+            await self._write_through(error, request.value)
+        return pb.PutReply(header=self._served.header())
+
+    async def remove(self, request: pb.RemoveRequest, _context: Context) -> pb.RemoveReply:
+        """Remove one base key."""
+        try:
+            removed = self._engine.remove(request.key)
+        except BackedKeyError as error:
+            removed = await self._write_through(error, None)
+        return pb.RemoveReply(header=self._served.header(), removed=removed)
+
+    async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
+        """Write the key that the engine refused to the database; return whether the key was there before."""
+        if self._through is None:
+            raise error
+        (outcome,) = await self._through.carry_out([Change(error.key, value)])
+        if isinstance(outcome, PequodError):
+            raise outcome
+        return outcome
+
+    async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
+        """Write many base keys, all or none."""
+        keys, values = request.keys[:], request.values[:]
+        if len(keys) != len(values):
+            raise BadRequestError(f"each key needs one value: there are {len(keys)} keys and {len(values)} values")
+        self._served.refuse_many(len(keys))
+        try:
+            self._engine.put_all(keys, values)
+        except BackedKeyError:
+            if self._through is None:
+                raise
+            await self._through.put_all(keys, values)
+        return pb.MultiPutReply(header=self._served.header())
+
+    async def remove_range(self, request: pb.RemoveRangeRequest, _context: Context) -> pb.RemoveRangeReply:
+        """Remove the base keys of a range; other calls have their turn between two parts of it."""
+        if not request.HasField("first") and not request.prefix:
+            raise BadRequestError("name the range by first or prefix; an empty first is the very first key")
+        first, last = range_of(request)
+        removed = 0
+        try:
+            while keys := self._engine.remove_range(first, last, _REMOVED_AT_A_TIME):
+                removed += len(keys)
+                if len(keys) < _REMOVED_AT_A_TIME:
+                    break
+                first = keys[-1] + b"\0"
+                await asyncio.sleep(0)
+        except BackedKeyError:
+            # The engine raises before it removes the first key of the range.
+            if self._through is None:
+                raise
+            removed = await self._through.remove_range(first, last)
+        return pb.RemoveRangeReply(header=self._served.header(), removed=removed)

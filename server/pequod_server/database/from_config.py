@@ -1,0 +1,78 @@
+"""The database of the configuration: which it is, and which tables of the engine it owns."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from pequod.engine import Engine
+from pequod.errors import SettingError
+from pequod.language.spec import DELIMITER
+from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
+from pequod_server.config import ServerConfig
+from pequod_server.database.loader import Loader
+
+_SQLITE = "sqlite:"
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def make_store(config: ServerConfig) -> BackingStore | None:
+    """Return the database that the settings name; None if there is none, or the application keeps the cache itself.
+
+    Raises:
+        SettingError: The settings do not go together, or the mapping is not right.
+        ImportError: The database needs a package that is not installed.
+    """
+    if not config.backing:
+        if config.backing_mapping is not None:
+            raise SettingError("backing_mapping", "it needs a database: give backing, such as sqlite:PATH")
+        return None
+    if config.backing_mode == "look-aside":
+        return None
+    mappings = _mappings(config)
+    if config.backing.startswith(_SQLITE):
+        return SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
+    if not config.backing.startswith(_POSTGRES):
+        raise SettingError("backing", "it is no database; write sqlite:PATH or postgresql://USER@HOST/NAME")
+    for package in ("asyncpg", "psycopg2"):
+        if find_spec(package) is None:
+            raise ImportError(f"PostgreSQL needs {package}: pip install 'pequod[backing]'")
+    from pequod_server.backing.postgres import PostgresStore  # noqa: PLC0415 - needs the extra
+
+    try:
+        return PostgresStore(
+            config.backing,
+            mappings,
+            mode=config.backing_feed,
+            feed_name=config.backing_feed_name,
+            held_bytes_max=config.backing_bytes_max,
+        )
+    except MappingError as error:
+        raise SettingError("backing_feed_name", error.reason) from error
+
+
+def backed_tables(store: BackingStore | None) -> list[bytes]:
+    """Return the names of the tables that a database owns."""
+    if store is None:
+        return []
+    return [mapping.pattern.literal_prefix.partition(DELIMITER)[0] for mapping in store.mappings]
+
+
+def make_loader(config: ServerConfig, engine: Engine, store: BackingStore) -> Loader:
+    """Return what keeps an engine in step with a database."""
+    return Loader(
+        engine,
+        store,
+        is_write_through=config.backing_mode == "write-through",
+        stale_max_s=config.backing_stale_max_s,
+    )
+
+
+def _mappings(config: ServerConfig) -> tuple[Mapping, ...]:
+    if config.backing_mapping is None:
+        raise SettingError("backing", "it needs a mapping: give backing_mapping, a file (docs/backing.md has one)")
+    try:
+        return parse_mappings(config.backing_mapping.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError("backing_mapping", f"cannot read it: {error}") from error
+    except MappingError as error:
+        raise SettingError("backing_mapping", f"{config.backing_mapping}: {error}") from error

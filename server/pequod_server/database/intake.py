@@ -1,0 +1,250 @@
+"""Takes the events of the database into the engine in slices, so that a commit becomes visible as a whole.
+
+    commit   [ which of its rows are loaded? ][ apply ][ apply ][ apply ]     reads of the database's ranges wait here
+    load     [ rows in order ][ a part ][ a part ][ a part ]                  each part is there once it is in
+    reload   [ forget ][ forget ][ forget ]                                   reads wait here, too
+
+One commit, load or reload at a time. A load is of one moment already, and each of its rows is right for the present, so
+its parts may become visible one by one; those of a commit may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pequod.engine import Engine, LimitExceededError, Range
+from pequod_server.backing import Change, Changes, Event, KeyRange, Landing, Loaded, Progress, Reload
+from pequod_server.backing.rows import Clip
+from pequod_server.backing.turns import SLICE_S, Turns, in_turns
+from pequod_server.database.gate import Gate
+
+log = logging.getLogger("pequod.backing")
+
+#: Ranges for which there was no memory.
+Refused = dict[Range, LimitExceededError]
+Rows = list[tuple[bytes, bytes]]
+#: Reads ranges of the database.
+Read = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
+
+#: Changes that are examined between two looks at the clock: 0.3 ms.
+_LOOKED_AT: Final = 128
+#: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
+_ROWS_FIRST: Final = 64
+_ROWS_MAX: Final = 512
+#: Reads wait while a commit is applied. After this time, the rest of the commit is forgotten instead, and loaded again
+#: by the reads that need it: a row may be in 100,000 timelines, and forgetting does not look at them.
+APPLY_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class LoaderCounters:
+    """Counts of the database's use since the start."""
+
+    #: Loads, the ranges in them, and the rows that came.
+    flights: int = 0
+    ranges: int = 0
+    rows: int = 0
+    #: Changes that the feed delivered, and those of them that were in loaded ranges.
+    changes: int = 0
+    changes_applied: int = 0
+    reloads: int = 0
+    writes: int = 0
+
+
+class Intake:
+    """Takes events and loads into an engine.
+
+    Invariants:
+        1. The gate is closed while the engine has a part of a commit and not the whole, and only between two slices.
+        2. No load lands while an event is taken: a load that holds the commit would show it in its ranges alone.
+    """
+
+    def __init__(self, engine: Engine, *, apply_s: float = APPLY_S) -> None:
+        self._engine = engine
+        self._apply_s = apply_s
+        self.counters = LoaderCounters()
+        self.gate = Gate()
+        self.landing = Landing()
+        #: The range of a load of which a part is in: a read that lacks some of it waits for this load.
+        self.partial: Range | None = None
+        #: The ranges of the load that is being taken in.
+        self._arriving: Clip | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    def is_wanted(self, key: bytes) -> bool:
+        """Return whether the key is loaded, or a load of it is under way.
+
+        A feed may drop a change of another key if every load that begins from now on sees it.
+
+        Cost:
+            1 µs, and 0.5 for each load under way.
+        """
+        if self._engine.is_loaded(key) or self.landing.is_flying(key):
+            return True
+        return self._arriving is not None and self._arriving.holds(key)
+
+    async def take(self, event: Event) -> None:
+        """Take in an event, before the next one."""
+        async with self._one_at_a_time:
+            match event:
+                case Changes():
+                    await self._take_changes(event)
+                case Progress(position, seen):
+                    self.landing.pass_by(position)
+                    if seen is not None:
+                        self.landing.see(seen)
+                case Reload(position, ranges, reason):
+                    self.counters.reloads += 1
+                    log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})
+                    self.landing.reload(ranges)
+                    await self._forget(ranges)
+                    if position < self.landing.position:
+                        self.landing.start_over(position)
+                    self.landing.pass_by(position)
+
+    async def forget_everything(self) -> None:
+        """Forget everything of the database that is loaded or being loaded."""
+        async with self._one_at_a_time:
+            everything = [KeyRange(b"", None)]
+            self.landing.reload(everything)
+            await self._forget(everything)
+
+    async def load(self, ranges: Sequence[Range], read: Read) -> Refused | None:
+        """Read ranges of the database and take them in; None if changes of them may have been missed meanwhile.
+
+        Returns:
+            The ranges for which there is no memory; they are not loaded.
+
+        Raises:
+            BackingUnavailableError, SchemaError: As ``read`` says.
+        """
+        wanted = [KeyRange(*one) for one in ranges]
+        token = self.landing.start(wanted)
+        try:
+            loaded = await read(wanted)
+            async with self._one_at_a_time:
+                turns = Turns()
+                rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
+                if rows is None:
+                    return None
+                # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
+                del loaded
+                self._arriving = Clip(wanted)
+                return await self._take_rows(ranges, rows, turns)
+        finally:
+            self.landing.abandon(token)
+
+    async def _take_rows(self, ranges: Sequence[Range], rows: Rows, turns: Turns) -> Refused:
+        refused: Refused = {}
+        try:
+            for one in ranges:
+                start, stop = bisect_left(rows, (one.first,)), bisect_left(rows, (one.last,))
+                try:
+                    await self._bring_in(one, rows, start, stop, turns)
+                except LimitExceededError as error:
+                    refused[one] = error
+        finally:
+            self._arriving = None
+        self.counters.flights += 1
+        self.counters.ranges += len(ranges)
+        self.counters.rows += len(rows)
+        while rows:
+            del rows[-_ROWS_MAX:]
+            if turns.are_due():
+                await turns.give()
+        return refused
+
+    async def _bring_in(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
+        engine = self._engine
+        if stop - start <= _ROWS_FIRST:
+            engine.load(*one, rows[start:stop])
+            if turns.are_due():
+                await turns.give()
+            return
+        row_bytes = 0
+        for at in range(start, stop, _ROWS_MAX):
+            row_bytes += engine.row_bytes(rows[at : min(at + _ROWS_MAX, stop)])
+            if turns.are_due():
+                await turns.give()
+        engine.refuse_rows(row_bytes)
+        self.partial = one
+        try:
+            await self._bring_in_parts(one, rows, start, stop, turns)
+        except LimitExceededError:
+            while engine.forget_some(*one):
+                await turns.give()
+            raise
+        finally:
+            self.partial = None
+
+    async def _bring_in_parts(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
+        first, count = one.first, _ROWS_FIRST
+        while first < one.last:
+            upto = min(start + count, stop)
+            last = one.last if upto == stop else rows[upto][0]
+            begun_s = time.perf_counter()
+            self._engine.load(first, last, rows[start:upto])
+            is_quick = time.perf_counter() - begun_s < SLICE_S / 4
+            count = min(count * 2, _ROWS_MAX) if is_quick else max(count // 2, 1)
+            start, first = upto, last
+            if turns.are_due():
+                await turns.give()
+
+    async def _take_changes(self, event: Changes) -> None:
+        self.counters.changes += len(event.changes)
+        # First: `Landing.note` says why changes of keys that are not loaded may be dropped.
+        self.landing.note(event)
+        turns = Turns()
+        is_loaded, is_held = self._engine.is_loaded, self.landing.is_held
+        fresh: list[Change] = []
+        for at in range(0, len(event.changes), _LOOKED_AT):
+            some = event.changes[at : at + _LOOKED_AT]
+            fresh += [change for change in some if is_loaded(change.key) and not is_held(change.key, event)]
+            if turns.are_due():
+                await turns.give()
+        await self._apply(fresh, turns)
+        self.landing.pass_by(event.position)
+
+    async def _apply(self, changes: Sequence[Change], turns: Turns) -> None:
+        """Apply the changes of one commit; reads wait if this takes more than the rest of a slice."""
+        apply = self._engine.apply
+        end_s = time.perf_counter() + self._apply_s
+        for at, change in enumerate(changes, 1):
+            # A row that was evicted meanwhile is not loaded any more.
+            self.counters.changes_applied += apply(change.key, change.value)
+            if turns.are_due() and at < len(changes):
+                self.gate.close()
+                if time.perf_counter() > end_s:
+                    await self._forget_parts(changes[at:], turns)
+                    break
+                await turns.give()
+        self.gate.open()
+
+    async def _forget_parts(self, changes: Sequence[Change], turns: Turns) -> None:
+        """Forget the loaded parts that hold the keys of changes: a new load has the whole commit."""
+        log.warning("forgetting what a large commit changed, since to apply it takes too long")
+        for change in changes:
+            part = self._engine.part_of(change.key)
+            while part is not None and self._engine.forget_some(*part):
+                if turns.are_due():
+                    await turns.give()
+            if turns.are_due():
+                await turns.give()
+
+    async def _forget(self, ranges: Sequence[KeyRange]) -> None:
+        turns = Turns()
+        for one in ranges:
+            while self._engine.forget_some(one.first, one.last):
+                if turns.are_due():
+                    self.gate.close()
+                    await turns.give()
+            if turns.are_due():
+                self.gate.close()
+                await turns.give()
+        self.gate.open()

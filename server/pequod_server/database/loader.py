@@ -1,0 +1,350 @@
+"""The engine and the database behind it: what reads lack is loaded, and every change of the database is taken in.
+
+    read    engine.scan -> MissingError(ranges) -> load -> engine.load -> engine.scan again
+    load    [p|bob|] [p|liz|] [p|bob|] of many readers in one turn of the loop -> one flight, one statement a pattern
+    feed    Changes -> engine.apply      Reload -> engine.forget      in the order of the database's commits
+    put     store.write -> the feed has passed it -> acknowledged
+
+A range is in one flight however many readers wait for it, and a reader that goes away takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from pequod.calls import BackingStatistics
+from pequod.engine import Engine, MissingError, Range
+from pequod_server.backing import (
+    BackingStaleError,
+    BackingStore,
+    BackingUnavailableError,
+    Backoff,
+    Change,
+    Status,
+)
+from pequod_server.database.gate import Gate
+from pequod_server.database.intake import Intake, Refused
+
+log = logging.getLogger("pequod.backing")
+
+T = TypeVar("T")
+
+#: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
+ROUNDS_MAX: Final = 64
+#: Names a store of errors whose reasons are not meant for clients.
+_FEED: Final = "the feed of the database"
+#: How often the feed's state is looked at.
+_LOOK_S: Final = 0.25
+
+
+class Loader:
+    """Keeps an engine's backed tables in step with a database.
+
+    It has no use for `Engine.dropped`: a range that the engine forgets is loaded again by the read that lacks it, and
+    the intake drops changes of keys that are not loaded.
+
+    Args:
+        is_write_through: Puts go to the database; else they are refused.
+        stale_max_s: Reads of backed ranges fail once the feed is older than this; 0 for no such bound.
+        wait_s: How long the feed may take to stand at the start, or to pass a write.
+
+    Invariants:
+        1. ``_flights`` holds each range that is being loaded with the task that does it.
+        2. The engine is changed by events in their order, and by loads, through the intake alone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: BackingStore,
+        *,
+        is_write_through: bool = False,
+        stale_max_s: float = 0.0,
+        wait_s: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._engine = engine
+        self.store = store
+        self.is_write_through = is_write_through
+        self._stale_max_s = stale_max_s
+        self._wait_s = wait_s
+        self._clock = clock
+        self._intake = Intake(engine)
+        self.counters = self._intake.counters
+        self._flights: dict[Range, asyncio.Task[Refused]] = {}
+        #: What readers of this turn of the loop asked for, and the task that will load it in the next.
+        self._wanted: list[Range] = []
+        self._next_flight: asyncio.Task[Refused] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: The position of the last event that was taken in; None until the feed stands.
+        self._position: int | None = None
+        self._moved = asyncio.Condition()
+        #: What the start waits for now; empty before and afterwards.
+        self.start_step = ""
+        #: Why the feed ended, which it should not.
+        self._failure = ""
+
+    @property
+    def position(self) -> int | None:
+        """How far the engine has taken in the feed; None until the feed stands."""
+        return self._position
+
+    @property
+    def status(self) -> Status:
+        """The state of the feed."""
+        return self.store.status
+
+    @property
+    def gate(self) -> Gate:
+        """Where reads of what comes from the database wait while a commit is half applied."""
+        return self._intake.gate
+
+    def statistics(self) -> BackingStatistics:
+        """Return the state of the database's feed, and counts of what was asked of the database."""
+        status, counters = self.store.status, self.counters
+        return BackingStatistics(
+            mode="write-through" if self.is_write_through else "write-around",
+            state=status.state,
+            error=status.error,
+            position=self._position,
+            lag=status.lag,
+            age_s=None if status.fresh_s is None else max(0.0, self._clock() - status.fresh_s),
+            loaded_ranges=self._engine.loaded_range_count,
+            feed_failures=status.failure_count,
+            reloads=counters.reloads,
+            flights=counters.flights,
+            ranges=counters.ranges,
+            rows=counters.rows,
+            changes=counters.changes,
+            changes_applied=counters.changes_applied,
+            writes=counters.writes,
+        )
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the feed is older than ``stale_max_s``."""
+        return self._stale_max_s > 0 and self._age_s() > self._stale_max_s
+
+    def _age_s(self) -> float:
+        status = self.store.status
+        return self._clock() - (status.since_s if status.fresh_s is None else status.fresh_s)
+
+    async def start(self, since: int | None = None) -> None:
+        """Compare the mapping with the database, and wait until the feed stands.
+
+        Args:
+            since: What the engine has loaded already is as of this position: wait until it is as the database is.
+
+        Raises:
+            SchemaError: The database does not have what the mapping needs.
+            BackingUnavailableError: It does not answer.
+        """
+        self.start_step = "an answer"
+        for advice in await self.store.check():
+            log.warning("advice about the database", extra={"advice": advice})
+        self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
+        try:
+            self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
+            await self._wait(lambda: self._position is not None)
+            if since is not None:
+                self.start_step = "the changes since the snapshot"
+                await self.caught_up()
+        except BackingUnavailableError:
+            await self.stop()
+            raise
+        self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
+        self.start_step = ""
+        log.info("following the database", extra={"position": self._position})
+
+    async def caught_up(self) -> None:
+        """Wait until the cache has everything that is in the database now, for as long as it gets on."""
+        target = await self.store.position()
+        while True:
+            before = self._position
+            try:
+                return await self._wait(lambda: self._position is not None and self._position >= target)
+            except BackingUnavailableError:
+                if self._failure or self._position == before:
+                    raise
+
+    async def halt(self) -> None:
+        """Take no more events: what the engine has stays as it is now."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """End the feed and the loads."""
+        await self.store.close()
+        tasks = [*self._tasks, *set(self._flights.values())]
+        if self._next_flight is not None:
+            tasks.append(self._next_flight)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def read(self, ask: Callable[[], T], first: bytes, last: bytes | None) -> T:
+        """Return what ``ask`` reads of a range, once all that it lacks is loaded.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            BackingStaleError: The feed is older than it may be, and the range depends on the database.
+        """
+        return await self._read(ask, ((first, last),))
+
+    async def read_keys(self, ask: Callable[[], T], keys: Sequence[bytes]) -> T:
+        """Do as `read` does for some keys; one MissingError of ``ask`` names the ranges that all of them lack."""
+        return await self._read(ask, [(key, key + b"\0") for key in keys])
+
+    async def _read(self, ask: Callable[[], T], bounds: Sequence[tuple[bytes, bytes | None]]) -> T:
+        for _ in range(ROUNDS_MAX):
+            await self.whole(bounds)
+            if self.is_stale:
+                for first, last in bounds:
+                    self.refuse_stale(first, last)
+            try:
+                return ask()
+            except MissingError as error:
+                await self.load(error.ranges)
+        raise BackingUnavailableError(
+            "the database", f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
+        )
+
+    async def whole(self, bounds: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Wait until no commit is half applied, if reads of the ranges show rows that come from the database."""
+        if self.gate.is_closed and any(self.reads_backed(*one) for one in bounds):
+            await self.gate.opened()
+
+    def reads_backed(self, first: bytes, last: bytes | None) -> bool:
+        """Return whether a read of the range shows rows that come from the database."""
+        return self._engine.reads_backed(first, last)
+
+    def refuse_stale(self, first: bytes, last: bytes | None) -> None:
+        """Raise BackingStaleError if a read of the range may show rows that are older than ``stale_max_s``."""
+        if self.is_stale and self.reads_backed(first, last):
+            raise BackingStaleError(self._age_s(), self._stale_max_s, self.store.status.error)
+
+    async def load(self, ranges: Iterable[Range]) -> None:
+        """Load ranges, together with all others that are asked for in this turn of the loop.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            SchemaError: It no longer has what the mapping needs.
+            LimitExceededError: There is no memory for a range.
+        """
+        wanted = tuple(ranges)
+        waits: dict[asyncio.Task[Refused], None] = {}
+        for one in wanted:
+            flight = self._flights.get(one) or self._flights.get(self._arriving(one))
+            if flight is None:
+                flight = self._flights[one] = self._boarding()
+                self._wanted.append(one)
+            waits[flight] = None
+        for flight in waits:
+            refused = await asyncio.shield(flight)
+            for one in wanted:
+                if one in refused:
+                    raise refused[one]
+
+    def _arriving(self, one: Range) -> Range:
+        """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
+        partial = self._intake.partial
+        return one if partial is None or one.first < partial.first or partial.last < one.last else partial
+
+    def _boarding(self) -> asyncio.Task[Refused]:
+        if self._next_flight is None:
+            self._next_flight = asyncio.create_task(self._fly(), name="pequod load")
+            # Readers may all be gone when it fails.
+            self._next_flight.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._next_flight
+
+    async def _fly(self) -> Refused:
+        ranges, self._wanted, self._next_flight = self._wanted, [], None
+        try:
+            return await self._load(ranges)
+        finally:
+            for one in ranges:
+                del self._flights[one]
+
+    async def _load(self, ranges: Sequence[Range]) -> Refused:
+        if self._failure:
+            raise BackingUnavailableError(_FEED, self._failure)
+        for _ in range(ROUNDS_MAX):
+            refused = await self._intake.load(ranges, self.store.load)
+            if refused is not None:
+                return refused
+        raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
+
+    async def load_patiently(self, ranges: Iterable[Range]) -> None:
+        """Load ranges, and try again for as long as the database does not answer."""
+        wanted, backoff, failures = tuple(ranges), Backoff(), 0
+        while True:
+            try:
+                return await self.load(wanted)
+            except BackingUnavailableError:
+                failures += 1
+                await asyncio.sleep(backoff.wait_s(failures))
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write to the database in one transaction, and wait until the cache has it.
+
+        Raises:
+            PackError: A key or a value makes no row; nothing is written.
+            WriteRefusedError: The database refuses; nothing is written.
+            BackingUnavailableError: The database does not answer, and whether it was written is not known; or it was
+                written, and the feed does not tell of it.
+        """
+        position = await self.store.write(changes)
+        self.counters.writes += len(changes)
+        await self._wait(lambda: self._position is not None and self._position >= position)
+
+    async def _wait(self, holds: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(self._wait_s), self._moved:
+                await self._moved.wait_for(lambda: holds() or bool(self._failure))
+        except TimeoutError:
+            # The error of a break that is over explains nothing.
+            status = self.store.status
+            reason = (status.error if status.state == "down" else "") or "its feed of changes does not move"
+            raise BackingUnavailableError(_FEED, f"after {self._wait_s:g} s: {reason}") from None
+        if self._failure:
+            raise BackingUnavailableError(_FEED, self._failure)
+
+    async def _follow(self, since: int | None) -> None:
+        try:
+            async for event in self.store.changes(since, self._intake.is_wanted):
+                await self._intake.take(event)
+                async with self._moved:
+                    # A standby that has taken over may be at a lower one than its primary was.
+                    self._position = event.position
+                    self._moved.notify_all()
+        except Exception as error:
+            # A defect. No row of the database may be served from here on: its changes are not known any more.
+            log.exception("the feed of the database ended")
+            self._failure = f"its feed of changes ended: {error}"
+            await self._intake.forget_everything()
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def _look(self) -> None:
+        """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
+        state, was_stale = self.store.status.state, False
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            status = self.store.status
+            if status.state != state:
+                was_down, state = state == "down", status.state
+                if state == "down":
+                    log.error("the feed of the database is down", extra={"error": status.error})
+                elif was_down and state == "ok":
+                    log.info("the feed of the database is back")
+            if self.is_stale != was_stale:
+                was_stale = self.is_stale
+                if was_stale:
+                    log.error("reads of the database's ranges fail", extra={"stale_max_s": self._stale_max_s})
+                else:
+                    log.info("reads of the database's ranges go on")

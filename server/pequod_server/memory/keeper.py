@@ -1,0 +1,224 @@
+"""The limit of memory: its value on this machine, and how a process is held to it.
+
+memory_limit = "75%"   of the container's limit, or else of the machine's memory
+
+    |<---------------------- limit ----------------------->|<-- squeeze -->|
+    | interpreter, packages, messages, allocators | budget |
+    |<------------- resident ------------------------------------>|
+
+The budget is the limit of the engine's ledger. While the process is within its limit, the budget is what the rest of
+the process leaves. Above the limit, the budget shrinks in proportion, down to the data that cannot be evicted. Evicted
+data leave holes that the allocator cannot give back; so if the budget followed the size of the process all the way
+down, more would be evicted in vain, and if it followed less, the process would grow. The excess is subtracted from
+later budgets, and comes back slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from pequod.engine import PINNED, UNLIMITED, Engine
+from pequod.errors import SettingError
+from pequod.machine import machine_bytes
+from pequod_server.config import parse_memory_limit, parse_priorities
+from pequod_server.memory.periodic import Periodic
+
+log = logging.getLogger("pequod.server")
+
+#: Eviction begins when less than the second share of the budget is free, and ends when the first share is.
+_FREE_SHARE: Final = 1 / 32
+_SHORT_SHARE: Final = 1 / 64
+#: The bytes evicted in one step: about a millisecond.
+STEP_BYTES: Final = 1 << 20
+_INTERVAL_S: Final = 0.05
+#: Eviction pauses after this time for a look at the size of the process.
+_EVICT_S: Final = 0.05
+#: When the process is above its limit by this share of it, everything has been evicted that can be.
+_SQUEEZE_SHARE: Final = 1 / 20
+#: At this share of the limit, the allocators are asked to give back free memory, unless that was done a moment ago.
+_TIGHT_SHARE: Final = 31 / 32
+_RELEASE_INTERVAL_S: Final = 0.5
+#: Or if the process has grown by this share of the limit since: gRPC reads messages into the heaps of its threads.
+_RELEASE_SHARE: Final = 1 / 64
+#: Above the limit, the cyclic collector examines all objects: no more often than this, and for no larger share of the
+#: time. No known code leaves it work; it is there for unknown cases.
+_COLLECT_INTERVAL_S: Final = 10.0
+_COLLECT_SHARE: Final = 1 / 50
+#: A budget that was reduced grows again by these shares of the free memory and of the limit at each look: in half a
+#: minute while the process has room, and slowly where the memory that the allocators keep has to be used again.
+_FREE_BACK_SHARE: Final = 1 / 512
+_BACK_SHARE: Final = 1 / 8192
+#: Blocks of this size and more are given back at once, which costs more for smaller ones; the second is kept at the
+#: heap's top.
+LARGE_BYTES: Final = 512 << 10
+_TOP_BYTES: Final = 4 << 20
+#: Their names in malloc.h.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+#: The engine learns of changes of its budget that are larger than this share of the limit.
+_STEADY_SHARE: Final = 1 / 256
+#: The least that a budget leaves beside the client-written keys, as a share of the limit: reads need it.
+_READ_SHARE: Final = 1 / 16
+#: A server does not start if the limit leaves less than this beside the empty process.
+BUDGET_MIN: Final = 16 << 20
+
+
+def limit_bytes(setting: str) -> int:
+    """Return the limit in bytes that a setting means on this machine."""
+    amount = parse_memory_limit(setting)
+    if amount is None:
+        return UNLIMITED
+    return amount if isinstance(amount, int) else int(amount * machine_bytes())
+
+
+def priorities(setting: str) -> dict[str, int]:
+    """Return the priorities of joins in the engine's form."""
+    return {join: PINNED if number is None else number for join, number in parse_priorities(setting).items()}
+
+
+def resident_bytes() -> int:
+    """Return the resident size of the process; 0 if the system does not tell it."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def tame_allocator() -> None:
+    """Have the C library return large blocks to the system at once, if it has this option.
+
+    By default it begins to keep them after the first one is freed; free memory between others then does not fit other
+    sizes.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, _TOP_BYTES)
+
+
+def release() -> None:
+    """Have the C library return unused pages, if it can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class MemoryKeeper:
+    """Holds a process to its limit, by the budget of its engine.
+
+    Args:
+        limit_bytes: The limit of the process; UNLIMITED: the engine's own limit is held, and never changed.
+        resident: Returns the size of the process in bytes; 0 if that is unknown. Then the limit is for the data alone.
+
+    Raises:
+        SettingError: The empty process takes too much of the limit.
+    """
+
+    def __init__(self, engine: Engine, limit_bytes: int, resident: Callable[[], int] = resident_bytes) -> None:
+        self._engine = engine
+        self._limit_bytes = limit_bytes
+        self._resident = resident
+        ledger = engine.ledger
+        if limit_bytes >= UNLIMITED:
+            self._most_bytes = self._calm_bytes = ledger.limit_bytes
+        else:
+            ledger.note_process(resident())
+            base_bytes = max(ledger.process_bytes - ledger.total_bytes, 0)
+            least_bytes = base_bytes + BUDGET_MIN
+            if base_bytes and limit_bytes < least_bytes:
+                text = f"{limit_bytes} bytes are too few, since the process takes {base_bytes} with no data at all"
+                raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
+            #: The largest budget: that of a process within its limit.
+            self._most_bytes = self._calm_bytes = limit_bytes - base_bytes
+            ledger.limit_process(limit_bytes)
+            engine.limit_memory(self._calm_bytes)
+        #: The largest size of the process since it is above its limit.
+        self._high_bytes = limit_bytes
+        #: The least budget.
+        self._least_bytes = min(self._calm_bytes, BUDGET_MIN)
+        #: When the allocators were asked last, and the size of the process then.
+        self._released_s = 0.0
+        self._released_bytes = 0
+        #: When the cyclic collector may be asked again.
+        self._collect_at_s = -inf
+        self._keeping = Periodic(self._keep, _INTERVAL_S, "pequod memory")
+        self._relieve: Callable[[], None] = lambda: None
+
+    def start(self, relieve: Callable[[], None] = lambda: None) -> None:
+        """Start the looks at the process.
+
+        Args:
+            relieve: Drops data for slow clients, if everything is over the engine's limit without it.
+        """
+        self._relieve = relieve
+        if self._engine.ledger.limit_bytes < UNLIMITED:
+            self._engine.make_room()
+            self._keeping.start()
+
+    async def stop(self) -> None:
+        """Stop them."""
+        await self._keeping.stop()
+
+    async def _keep(self) -> None:
+        ledger = self._engine.ledger
+        self._engine.weigh()
+        budget_bytes = self.look()
+        if ledger.process_bytes > self._limit_bytes * _TIGHT_SHARE:
+            await self._release()
+            budget_bytes = self.look()
+        if ledger.process_bytes > self._limit_bytes:
+            self._collect()
+        if abs(budget_bytes - ledger.limit_bytes) > self._most_bytes * _STEADY_SHARE:
+            # The excess is evicted in steps; until then nothing may grow, so that no call has to evict all of it.
+            self._engine.limit_memory(max(budget_bytes, min(ledger.total_bytes, ledger.limit_bytes)))
+        if ledger.total_bytes > budget_bytes * (1 - _SHORT_SHARE):
+            await self._evict(int(budget_bytes * (1 - _FREE_SHARE)))
+            self._relieve()
+
+    async def _release(self) -> None:
+        grown_bytes = self._engine.ledger.process_bytes - self._released_bytes
+        is_grown = grown_bytes > self._limit_bytes * _RELEASE_SHARE
+        if (now_s := time.monotonic()) - self._released_s > _RELEASE_INTERVAL_S or is_grown:
+            # 5 ms for a gigabyte; it does not need Python's lock.
+            await asyncio.to_thread(release)
+            self._released_s, self._released_bytes = now_s, self._resident()
+
+    def _collect(self) -> None:
+        if (started_s := time.monotonic()) >= self._collect_at_s:
+            gc.collect()
+            ended_s = time.monotonic()
+            self._collect_at_s = ended_s + max(_COLLECT_INTERVAL_S, (ended_s - started_s) / _COLLECT_SHARE)
+
+    async def _evict(self, goal_bytes: int) -> None:
+        end_s = time.monotonic() + _EVICT_S
+        # Calls run in between; there is no event to wait for.
+        while self._engine.evict_ahead(goal_bytes, STEP_BYTES) and time.monotonic() < end_s:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    def look(self) -> int:
+        """Look at the size of the process, and return the budget that follows."""
+        limit_bytes, ledger = self._limit_bytes, self._engine.ledger
+        if limit_bytes >= UNLIMITED:
+            return ledger.limit_bytes
+        taken_bytes = self._resident()
+        ledger.note_process(taken_bytes)
+        if taken_bytes <= limit_bytes:
+            self._high_bytes = limit_bytes
+            self._least_bytes = ledger.stored_bytes + int(limit_bytes * _READ_SHARE)
+            free_bytes = ledger.total_bytes + limit_bytes - taken_bytes - self._calm_bytes
+            back_bytes = max(free_bytes * _FREE_BACK_SHARE, limit_bytes * _BACK_SHARE)
+            self._calm_bytes = min(self._calm_bytes + int(back_bytes), self._most_bytes)
+            return max(self._calm_bytes, min(self._least_bytes, self._most_bytes))
+        self._calm_bytes = max(self._calm_bytes - max(taken_bytes - self._high_bytes, 0), 0)
+        self._high_bytes = max(self._high_bytes, taken_bytes)
+        squeeze = min((taken_bytes - limit_bytes) / (limit_bytes * _SQUEEZE_SHARE), 1.0)
+        return max(int(self._calm_bytes * (1 - squeeze)), min(self._least_bytes, self._most_bytes))

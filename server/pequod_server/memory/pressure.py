@@ -1,0 +1,86 @@
+"""Ends calls that wait for their requests, when the process is above its limit of memory.
+
+    resident   |<------- limit ------->| 1/64: late calls end | 1/16: streams between two batches end, too
+
+gRPC does not say that a request has begun to come, nor how much of it has come; it frees these bytes only when the call
+ends. A late call may hold all but the last byte of the longest message, or nothing, if its client has a slow
+connection. So while there is memory for them, all late calls may wait.
+
+Rejected: a fixed number of late calls. It would be four at a limit of 256 MiB, and would end the fifth slow client in
+vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+from pequod.engine import UNLIMITED, LimitExceededError
+from pequod_server.memory.keeper import resident_bytes
+from pequod_server.memory.periodic import Periodic
+
+#: The time between two looks, 10 µs each. Over the loopback, a connection sends 5 MB between two looks.
+_INTERVAL_S: Final = 0.01
+#: Calls are ended when the process is above its limit by these shares of it.
+_LATE_SHARE: Final = 1 / 64
+_STREAMS_SHARE: Final = 1 / 16
+#: A stream that has waited for a batch for less than this counts as in use.
+_IDLE_S: Final = 0.05
+#: The message with which the task of a call is cancelled.
+_ENDED: Final = "beyond the limit of memory"
+
+
+class Pressure:
+    """The calls that wait for requests; ends some of them if memory is short.
+
+    Args:
+        late_min: This many late calls may always wait.
+        resident: Returns the size of the process in bytes; 0 if that is unknown, and then no call is ended.
+    """
+
+    def __init__(self, limit_bytes: int, late_min: int, resident: Callable[[], int] = resident_bytes) -> None:
+        self._limit_bytes = limit_bytes
+        self._late_min = late_min
+        self._resident = resident
+        #: Calls whose request has not come after a moment, the oldest first.
+        self.late: dict[asyncio.Task[object], None] = {}
+        #: Streams that wait for a batch, and since when, the oldest first.
+        self.streams: dict[asyncio.Task[object], float] = {}
+        #: The repeated look.
+        self.looking = Periodic(self._look_if_anybody_waits, _INTERVAL_S, "pequod pressure")
+
+    def start(self) -> None:
+        """Start the looks, if there is a limit."""
+        if self._limit_bytes < UNLIMITED:
+            self.looking.start()
+
+    async def stop(self) -> None:
+        """Stop them."""
+        await self.looking.stop()
+
+    async def _look_if_anybody_waits(self) -> None:
+        if self.late or self.streams:
+            self.look()
+
+    def look(self) -> None:
+        """End calls if the process is too large."""
+        beyond_bytes = self._resident() - self._limit_bytes
+        if beyond_bytes > self._limit_bytes * _LATE_SHARE:
+            for task in tuple(self.late)[: max(len(self.late) - self._late_min, 0)]:
+                task.cancel(_ENDED)
+        if beyond_bytes > self._limit_bytes * _STREAMS_SHARE:
+            since_s = monotonic() - _IDLE_S
+            for task, waits_s in tuple(self.streams.items()):
+                if waits_s < since_s:
+                    task.cancel(_ENDED)
+
+    def refusal(self, error: asyncio.CancelledError) -> LimitExceededError | None:
+        """Return the error of a call that was cancelled here, else None."""
+        if error.args != (_ENDED,):
+            return None
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        return LimitExceededError("memory_limit", self._resident(), self._limit_bytes)

@@ -1,0 +1,96 @@
+"""What watches a server, put together: the log of calls, and metrics and traces if they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from grpc import aio
+from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+
+from pequod.engine import Engine
+from pequod_server.config import ServerConfig
+from pequod_server.database.loader import Loader
+from pequod_server.ops.clock import keep_time
+from pequod_server.ops.logs import CallLog
+from pequod_server.ops.observe import BatchSink, CallObserver, EarlierPieces, Sink
+
+log = logging.getLogger("pequod.server")
+
+
+class Instruments:
+    """The instruments of one server."""
+
+    def __init__(
+        self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool], loader: Loader | None = None
+    ) -> None:
+        """Make the instruments that the settings ask for.
+
+        Raises:
+            ImportError: Something that they need is not installed; the text says what to install.
+        """
+        # The imports are here since what they bring in takes half a second, and only some servers need it.
+        call_log = CallLog(config.slow_ms / 1000 if config.slow_ms else None)
+        sinks: list[Sink] = [call_log]
+        self._batch_sinks: list[BatchSink] = [call_log.executed]
+        self._address = config.metrics
+        self._metrics = self._web = self._provider = None
+        self._engine = engine
+        self._clock: asyncio.Task[None] | None = None
+        if config.metrics:
+            from pequod_server.ops.metrics import Metrics  # noqa: PLC0415
+            from pequod_server.ops.web import WebServer  # noqa: PLC0415
+
+            self._metrics = Metrics(engine)
+            if loader is not None:
+                from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
+
+                self._metrics.registry.register(LoaderCollector(loader))
+            self._web = WebServer(self._metrics.scrape, is_ready)
+            sinks.append(self._metrics.calls)
+            self._batch_sinks.append(self._metrics.batches.executed)
+        if config.traces:
+            try:
+                from pequod_server.ops import traces  # noqa: PLC0415
+            except ImportError as error:
+                raise ImportError("traces need OpenTelemetry: pip install 'pequod[otel]'") from error
+            self._provider = traces.provider_from_environment()
+            sinks.append(traces.CallTraces(self._provider))
+        #: To stand before all interceptors that may refuse a call.
+        self.interceptor: aio.ServerInterceptor = CallObserver(sinks)
+        #: Where metrics and health are served, while they are.
+        self.url: str | None = None
+
+    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
+        """Take note of a batch of Execute."""
+        for sink in self._batch_sinks:
+            sink(request, reply, earlier, duration_s)
+
+    async def start(self) -> None:
+        """Start the clock, and serve metrics and health.
+
+        Raises:
+            OSError: Their address cannot be listened on.
+        """
+        if self._web is not None:
+            try:
+                self.url = await self._web.start(self._address)
+            except OSError:
+                await self.stop()
+                raise
+        on_late = None if self._metrics is None else self._metrics.lag.observe
+        self._clock = asyncio.create_task(keep_time(self._engine, on_late), name="pequod clock")
+
+    async def stop(self) -> None:
+        """Close everything; spans that were not sent yet are."""
+        if self._clock is not None:
+            self._clock.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._clock
+        if self._web is not None:
+            await self._web.stop()
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            await asyncio.to_thread(provider.shutdown)

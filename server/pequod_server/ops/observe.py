@@ -1,0 +1,219 @@
+"""One interceptor around all calls: it tells its sinks when a call is opened and how it ended.
+
+    call ──► CallObserver ──► the servicer's method, with the context that it would have had
+                 │ opened(call)
+                 ├──► metrics.CallMetrics ┐
+                 ├──► logs.CallLog        ├ each returns what is to be called with the code and the seconds
+                 └──► traces.CallTraces   ┘
+
+Methods keep their style. One that reads and writes through its context goes on doing so, and one that yields its
+replies is still a generator; so a stream costs the observer two visits, however many messages go through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Protocol
+
+import grpc
+from grpc import aio
+from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
+from structlog.contextvars import bind_contextvars
+
+from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, method_of
+
+log = logging.getLogger("pequod.server")
+
+#: What a client names its request by, in lower case as gRPC wants it.
+REQUEST_ID_KEY: Final = "x-request-id"
+#: Longer ones are replaced: they stand in every line of the log.
+REQUEST_ID_LENGTH_MAX: Final = 128
+#: A call that is cancelled this near to its deadline has met it: the client's clock is not ours.
+_DEADLINE_SLACK_S: Final = 0.01
+#: How gRPC's own services and ours call a method that tells of changes until the client has enough.
+_WATCHES: Final = "/Watch"
+
+Metadata = Sequence[tuple[str, str | bytes]]
+#: Called once, with the code of the call and the seconds that the server took for it.
+Closer = Callable[[grpc.StatusCode, float], None]
+
+
+class EarlierPieces(NamedTuple):
+    """What the pieces of a reply before the last one held."""
+
+    row_count: int = 0
+    errors: Sequence[CommandError] = ()
+
+
+#: Those of a reply that is one message.
+NO_EARLIER_PIECES: Final = EarlierPieces()
+#: Called after each batch of Execute, with the last piece of its reply, what the pieces before held, and the seconds
+#: that its commands took; decoding and sending are not in them.
+BatchSink = Callable[[ExecuteRequest, ExecuteReply, EarlierPieces, float], None]
+
+
+class Call:
+    """One call, as far as it is known when a sink looks."""
+
+    __slots__ = ("client_s", "is_open_ended", "metadata", "method", "request", "request_id", "rows")
+
+    def __init__(self, method: str, metadata: Metadata, request_id: str, *, is_open_ended: bool) -> None:
+        #: `Get` for our own service, `grpc.health.v1.Health/Check` for others.
+        self.method = method
+        self.metadata = metadata
+        #: The client's, or else one that is unique in this process.
+        self.request_id = request_id
+        #: Whether it takes as long as the client likes: it sends a stream, or it watches.
+        self.is_open_ended = is_open_ended
+        #: The one request, None if the client sends a stream.
+        self.request: Any = None
+        #: How long the client took to read replies; the time of the call is without it.
+        self.client_s = 0.0
+        #: Rows in the replies so far.
+        self.rows = 0
+
+
+class Sink(Protocol):
+    """Wants to know of calls."""
+
+    def opened(self, call: Call) -> Closer:
+        """Take note of a call, and return what is to be called at its end."""
+        ...
+
+
+class CallObserver(aio.ServerInterceptor):
+    """Tells sinks of every call of asynchronous methods; others pass unseen.
+
+    Put it before all other interceptors, so that it sees what they refuse.
+    """
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = tuple(sinks)
+        self._own_ids = map(f"{secrets.token_hex(4)}-%d".__mod__, itertools.count(1))
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Wrap the method that a call goes to."""
+        handler = await continuation(details)
+        metadata: Metadata = details.invocation_metadata or ()
+        if handler is None:
+            # gRPC answers by itself. The name is the caller's invention and not worth a line in the metrics.
+            call = Call("unknown", metadata, self._request_id(metadata), is_open_ended=False)
+            for sink in self._sinks:
+                sink.opened(call)(grpc.StatusCode.UNIMPLEMENTED, 0.0)
+            return handler
+        call = Call(
+            # Methods of our own service go by their last name, others by `service/method`.
+            details.method.removeprefix(SERVICE_PATH).removeprefix("/"),
+            metadata,
+            self._request_id(metadata),
+            is_open_ended=handler.request_streaming or details.method.endswith(_WATCHES),
+        )
+        return _wrapped(handler, lambda context: _Observation(self._sinks, call, context))
+
+    def _request_id(self, metadata: Metadata) -> str:
+        for key, value in metadata:
+            if key == REQUEST_ID_KEY and isinstance(value, str) and 0 < len(value) <= REQUEST_ID_LENGTH_MAX:
+                return value
+        return next(self._own_ids)
+
+
+class _Observation:
+    """From the opening of a call to its end, as a context manager."""
+
+    __slots__ = ("_closers", "_context", "_sinks", "_started_s", "call")
+
+    def __init__(self, sinks: tuple[Sink, ...], call: Call, context: Context) -> None:
+        self._sinks = sinks
+        self._context = context
+        self.call = call
+
+    def __enter__(self) -> Call:
+        # Each call is a task of its own, so this ends with the call.
+        bind_contextvars(request_id=self.call.request_id)
+        self._started_s = time.perf_counter()
+        self._closers = [sink.opened(self.call) for sink in self._sinks]
+        return self.call
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        code = _code(kind, self._context)
+        duration_s = time.perf_counter() - self._started_s - self.call.client_s
+        for close in self._closers:
+            close(code, duration_s)
+
+
+def _code(kind: type[BaseException] | None, context: Context) -> grpc.StatusCode:
+    """Return the code that a call ends with, from what its method raised."""
+    if kind is not None and issubclass(kind, (asyncio.CancelledError, GeneratorExit)):
+        remaining_s = context.time_remaining()
+        is_late = remaining_s is not None and remaining_s < _DEADLINE_SLACK_S
+        return grpc.StatusCode.DEADLINE_EXCEEDED if is_late else grpc.StatusCode.CANCELLED
+    # None, whatever its type says, if neither the method nor gRPC has set one.
+    code: grpc.StatusCode | None = context.code()
+    return code or (grpc.StatusCode.OK if kind is None else grpc.StatusCode.UNKNOWN)
+
+
+@asynccontextmanager
+async def sealed(context: Context, call: Call) -> AsyncIterator[None]:
+    """End a call that meets a defect without its text, which gRPC would send: it may say anything."""
+    try:
+        yield
+    except aio.AbortError:
+        raise
+    except Exception:
+        log.exception("a defect ended a call")
+        text = f"a defect of the server; its log has it under the request {call.request_id}"
+        await context.abort(grpc.StatusCode.UNKNOWN, text)
+
+
+def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Handler:
+    """Return a handler of the same kind and style whose calls are observed."""
+    behaviour, make = method_of(handler)
+    if inspect.isasyncgenfunction(behaviour):
+
+        async def generate(request: Any, context: Context) -> AsyncIterator[Any]:
+            with observe(context) as call:
+                if not handler.request_streaming:
+                    call.request = request
+                async with sealed(context, call), aclosing(behaviour(request, context)) as replies:
+                    async for reply in replies:
+                        call.rows += _row_count(reply)
+                        ready_s = time.perf_counter()
+                        try:
+                            yield reply
+                        finally:
+                            call.client_s += time.perf_counter() - ready_s
+
+        observed: Any = generate
+    elif inspect.iscoroutinefunction(behaviour):
+
+        async def answer(request: Any, context: Context) -> Any:
+            with observe(context) as call:
+                if not handler.request_streaming:
+                    call.request = request
+                async with sealed(context, call):
+                    reply = await behaviour(request, context)
+                call.rows = _row_count(reply)
+                return reply
+
+        observed = answer
+    else:
+        return handler
+    return make(observed, handler.request_deserializer, handler.response_serializer)
+
+
+def _row_count(reply: object) -> int:
+    return len(getattr(reply, "keys", ()))

@@ -1,0 +1,85 @@
+"""OpenTelemetry spans of calls; needs the extra `otel`.
+
+The contributed instrumentation of grpc.aio servers breaks methods that read and write through their context, as
+Execute does, so the spans are made by a sink of our own interceptor.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final
+
+import grpc
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import TracerProvider as AnyTracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from structlog.contextvars import bind_contextvars
+
+from pequod_server.ops.observe import Call, Closer
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_OUR_SERVICE: Final = "pequod.v1.Pequod"
+#: Codes that are the server's fault, by OpenTelemetry's conventions for servers.
+_FAULTS: Final = frozenset(
+    (
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    )
+)
+
+
+class CallTraces:
+    """Makes one span for each call, under the client's if its metadata has a W3C `traceparent`."""
+
+    def __init__(self, provider: AnyTracerProvider) -> None:
+        self._tracer = provider.get_tracer("pequod.server", version("pequod"))
+
+    def opened(self, call: Call) -> Closer:
+        """Begin the span of a call; lines of the log that belong to it have its trace id."""
+        service, _, method = call.method.rpartition("/")
+        service = service or _OUR_SERVICE
+        headers = {key: value for key, value in call.metadata if isinstance(value, str)}
+        span = self._tracer.start_span(
+            f"{service}/{method}",
+            context=_PROPAGATOR.extract(headers, Context()),
+            kind=SpanKind.SERVER,
+            attributes={
+                "rpc.system": "grpc",
+                "rpc.service": service,
+                "rpc.method": method,
+                "pequod.request_id": call.request_id,
+            },
+        )
+        bind_contextvars(trace_id=f"{span.get_span_context().trace_id:032x}")
+        return lambda code, _duration_s: _close(span, call, code)
+
+
+def _close(span: Span, call: Call, code: grpc.StatusCode) -> None:
+    number, _ = code.value
+    span.set_attribute("rpc.grpc.status_code", number)
+    if call.rows:
+        span.set_attribute("pequod.rows", call.rows)
+    if code in _FAULTS:
+        span.set_status(Status(StatusCode.ERROR, code.name))
+    span.end()
+
+
+def provider_from_environment() -> TracerProvider:
+    """Return a provider that sends spans by OTLP over gRPC.
+
+    Everything about it is set by OpenTelemetry's own variables: OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4317),
+    OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME (pequod), OTEL_RESOURCE_ATTRIBUTES.
+    """
+    own = Resource.create({"service.name": "pequod", "service.version": version("pequod")})
+    provider = TracerProvider(resource=own.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider

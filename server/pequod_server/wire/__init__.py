@@ -1,0 +1,1 @@
+"""What the server needs of gRPC around its calls: interceptors, requests, statuses."""

@@ -1,0 +1,66 @@
+"""From what a server refuses to gRPC status codes; the facts go along as google.rpc.ErrorInfo."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+from pequod_proto.commands import STOPPING
+
+from pequod.engine import PequodError
+from pequod.refusals import REFUSALS
+from pequod_server.wire.publishing import public
+
+#: The domain of our ErrorInfo reasons.
+DOMAIN: Final = "pequod.v1"
+
+#: The message travels in metadata twice, in one of them with three characters for each byte that is not ASCII.
+_MESSAGE_BYTES_MAX: Final = 1024
+
+
+def code_of(error: PequodError) -> grpc.StatusCode:
+    """Return the canonical code of an error."""
+    refusal = REFUSALS.get(type(error))
+    return grpc.StatusCode.UNKNOWN if refusal is None else grpc.StatusCode[refusal.code]
+
+
+def facts_of(error: PequodError) -> dict[str, str]:
+    """Return the facts that an error carries, as text."""
+    refusal = REFUSALS.get(type(error))
+    return {} if refusal is None else refusal.say(error)
+
+
+def status_of(error: PequodError) -> grpc.Status:
+    """Return the status of an error, with its details, as clients may know them."""
+    error = public(error)
+    return _status(code_of(error), str(error), type(error).__name__, facts_of(error))
+
+
+def stopping_status() -> grpc.Status:
+    """Return the status of calls that a stopping server refuses, and of batches that it leaves without a reply.
+
+    Requires:
+        Nothing of what got no reply was applied: clients rely on it and send it to the next server.
+    """
+    return _status(grpc.StatusCode.UNAVAILABLE, "the server is stopping", STOPPING, {})
+
+
+def _status(code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str]) -> grpc.Status:
+    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=facts)
+    detail = any_pb2.Any()
+    detail.Pack(info)
+    number, _ = code.value
+    status: grpc.Status = rpc_status.to_status(
+        status_pb2.Status(code=number, message=_shortened(message), details=[detail])
+    )
+    return status
+
+
+def _shortened(message: str) -> str:
+    data = message.encode()
+    if len(data) <= _MESSAGE_BYTES_MAX:
+        return message
+    return f"{data[:_MESSAGE_BYTES_MAX].decode(errors='ignore')}…"

@@ -1,0 +1,80 @@
+"""Reading the one request of a call: when there is a place for it, and held once.
+
+    call -> RequestReader waits for a place -> bytes -> message -> observer, limits, guard, service -> reply -> written
+
+gRPC by itself reads at once, however many calls begin, and holds bytes, message and reply until the call has ended. Its
+handlers of streams read and write when they are asked to; on the wire there is no difference. Until a request is read,
+flow control keeps all but the beginning of it with the client. A reply that is not small counts against the memory for
+messages until its client has taken it; calls that yield their replies count those by themselves.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from pequod.errors import BadRequestError, LimitExceededError
+from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
+from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, method_of
+
+
+class RequestReader(aio.ServerInterceptor):
+    """Reads the requests of our service's calls that have one.
+
+    Put it before all other interceptors. Those behind it see handlers of one request.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Take over reading and writing for the method that a call goes to."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_streaming or not handler_call_details.method.startswith(SERVICE_PATH):
+            return handler
+        return _read_first(handler, self._admission)
+
+
+def _read_first(handler: Handler, admission: Admission) -> Handler:
+    behaviour, _ = method_of(handler)
+    deserialize, serialize = handler.request_deserializer, handler.response_serializer
+    assert deserialize is not None, "requests are messages"
+    assert serialize is not None, "replies are messages"
+
+    async def read(context: Context) -> Any:
+        try:
+            data = await admission.read(context.read)
+        except LimitExceededError as error:
+            return error
+        return BadRequestError("the call has no request") if data is aio.EOF else deserialize(data)
+
+    async def reply_to(_requests: object, context: Context) -> None:
+        reply = await behaviour(await read(context), context)
+        # None where the call has been ended with a status.
+        if reply is None:
+            return
+        data = serialize(reply)
+        # A client may take its time, and the bytes are enough.
+        del reply
+        if len(data) <= SMALL_BYTES:
+            await context.write(data)
+        else:
+            with admission.taken(COPIES * len(data)):
+                await context.write(data)
+
+    async def generate(_requests: object, context: Context) -> None:
+        async with aclosing(behaviour(await read(context), context)) as replies:
+            async for reply in replies:
+                await context.write(serialize(reply))
+
+    taken = generate if inspect.isasyncgenfunction(behaviour) else reply_to
+    return grpc.stream_stream_rpc_method_handler(taken)

@@ -1,0 +1,86 @@
+"""The calls under way: how many there may be, and waiting for them at the end.
+
+    connection -> CallsUnderWay -> the servicer
+                  over a limit: RESOURCE_EXHAUSTED, with the name of the setting
+                  stopping: UNAVAILABLE
+
+Health and reflection are not counted: a busy server must not look dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from pequod.engine import LimitExceededError
+from pequod_server.config import ServerConfig
+from pequod_server.memory.admission import message_bytes_max
+from pequod_server.wire.errors import status_of, stopping_status
+from pequod_server.wire.handlers import SERVICE_PATH, Handler, Wrapped, refusing
+from pequod_server.wire.undecodable import refusing_undecodable
+
+_STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
+
+
+class CallsUnderWay(aio.ServerInterceptor):
+    """Admits calls of `pequod.v1`, or refuses them.
+
+    Invariants:
+        1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
+           Execute among them.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+        bytes_max = message_bytes_max(config)
+        self._checked = Wrapped(lambda _method, handler: refusing_undecodable(handler, bytes_max))
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Let a call pass, or refuse it."""
+        method = handler_call_details.method
+        if not method.startswith(SERVICE_PATH):
+            return await continuation(handler_call_details)
+        if self._is_stopping:
+            return refusing(stopping_status())
+        if (error := self._over_limit(method)) is not None:
+            return refusing(status_of(error))
+        # gRPC runs each call from here to its end in one task.
+        task = asyncio.current_task()
+        assert task is not None
+        self._hold(task, self._under_way)
+        if method in _STREAMS:
+            self._hold(task, self._streams)
+        handler = await continuation(handler_call_details)
+        return None if handler is None else self._checked.around(method, handler)
+
+    def _over_limit(self, method: str) -> LimitExceededError | None:
+        if len(self._under_way) >= self._config.calls_max:
+            return LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
+        if method in _STREAMS and len(self._streams) >= self._config.streams_max:
+            return LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+        return None
+
+    @staticmethod
+    def _hold(task: asyncio.Task[Any], held: set[asyncio.Task[Any]]) -> None:
+        held.add(task)
+        task.add_done_callback(held.discard)
+
+    def refuse(self) -> None:
+        """Admit no more calls."""
+        self._is_stopping = True
+
+    async def drain(self, wait_s: float) -> None:
+        """Wait for the calls under way, ``wait_s`` at most."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=wait_s)
