@@ -51,11 +51,6 @@ class Reads:
         #: That of the latest call.
         self.number = 0
 
-    def count(self) -> int:
-        """Count a call that needs no record; return its number."""
-        self.number = number = self.number + 1
-        return number
-
     def begin(self, now: float = 0.0) -> Read:
         """Begin a call."""
         self.number = number = self.number + 1

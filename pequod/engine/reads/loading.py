@@ -226,16 +226,17 @@ class SourcesAsOf:
     def groups(self, source: int, _around: Around, prefixes: list[bytes]) -> Iterator[None]:
         """Return nothing for each prefix of the value source, whose rows somebody else has read."""
         assert source == self._value_source, "it is the last one"
-        self._note_values(prefixes)
+        assert self._backfill.copies_alike, "as they are wherever the timeline's kernel asks"
+        self.frame_prefixes += prefixes
         return repeat(None, len(prefixes))
 
     def get(self, source: int, key: bytes) -> bytes | None:  # noqa: ARG002 - the protocol's
         """Never asked: joins that are backfilled keep frames, and so their sources are read."""
         raise AssertionError
 
-    def make_room(self, tails: list[bytes]) -> int:
-        """Ask for nothing: rows of the value source are not read."""
-        return len(tails) + 1
+    def make_room(self, tails: list[bytes]) -> int:  # noqa: ARG002 - the protocol's
+        """Never called, because no rows of the value source are read."""
+        raise AssertionError
 
     def _note(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
         """Note and return which keys of a part of a source have changed since."""
@@ -244,14 +245,6 @@ class SourcesAsOf:
         for key in changed:
             self.changed[source, key] = backfill.record[key]
         return changed
-
-    def _note_values(self, prefixes: list[bytes]) -> None:
-        """Note which keys of the value source with these prefixes have changed since."""
-        if self._backfill.copies_alike:
-            self.frame_prefixes += prefixes
-        elif self._backfill.has_changed(self._value_source):
-            for prefix in prefixes:
-                self._note(self._value_source, prefix, b"", None)
 
 
 def _place(backfill: Backfill, piece: Piece) -> list[bytes]:

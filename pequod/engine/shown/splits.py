@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from pequod.language.ranges import lower
-
 if TYPE_CHECKING:
     from pequod.engine.base.store import Store
     from pequod.engine.joins.installed import InstalledJoin
@@ -66,7 +64,4 @@ def _sample(
 ) -> Iterator[tuple[bytes, int]]:
     yield from store.sample(first, last, step, GROUPS_MAX)
     for join in joins:
-        start, stop = max(first, join.first), lower(last, join.last)
-        assert stop is not None
-        if start < stop:
-            yield from join.coverage.sample(start, stop, step, GROUPS_MAX)
+        yield from join.coverage.sample(*join.clip(first, last), step, GROUPS_MAX)

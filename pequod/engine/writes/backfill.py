@@ -163,10 +163,6 @@ class Backfill:
         start = bisect_left(keys, prefix + first)
         return keys[start : None if last is None else bisect_left(keys, prefix + last)]
 
-    def has_changed(self, depth: int) -> bool:
-        """Return whether any key of a source is recorded, apart from those in ``_copied``."""
-        return bool(self._by_prefix[depth])
-
     def copied(self, prefixes: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """Return the changes of rows copied from source keys with these prefixes: tail -> value, None if gone.
 
