@@ -516,7 +516,7 @@ class Engine:
 
     def unwatch(self, watch: Watch) -> None:
         """Follow a range no more."""
-        self._directory.discard_watch(watch)
+        self._directory.remove_watch(watch)
 
     def dropped(self, after: int = 0) -> list[Dropped]:
         """Return which ranges were dropped or forgotten, when and why: computed ones, and loaded ones of backed tables.

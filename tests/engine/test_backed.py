@@ -155,7 +155,7 @@ def test_ranges_that_touch_are_one_and_a_piece_can_be_taken_out() -> None:
         presence.add(first, last, 1)
         presence._check()
     assert [part.range for part in presence] == [(b"a", b"g"), (b"x", b"z")]
-    presence.discard(b"b", b"f")
+    presence.forget(b"b", b"f")
     presence._check()
     assert [part.range for part in presence] == [(b"a", b"b"), (b"f", b"g"), (b"x", b"z")]
     assert presence.gaps(b"", b"y", 1) == [(b"", b"a"), (b"b", b"f"), (b"g", b"x")]

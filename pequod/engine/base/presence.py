@@ -118,16 +118,16 @@ class Presence(RangeMap[Part]):
             if part is None or part.row_count + row_count > PART_ROWS_MAX:
                 continue
             if part.last == first or part.first == last:
-                self.take_out(part.first)
+                self.remove(part.first)
                 absorbed.append(part)
                 first, last, row_count = min(first, part.first), max(last, part.last), row_count + part.row_count
         return Added(self._put(first, last, row_count), absorbed)
 
-    def discard(self, first: bytes, last: bytes) -> Removed:
+    def forget(self, first: bytes, last: bytes) -> Removed:
         """Note that no key of ``[first, last)`` is loaded any more."""
         removed = Removed(self.over(first, last), [])
         for part in removed.gone:
-            self.take_out(part.first)
+            self.remove(part.first)
             for start, stop in ((part.first, first), (last, part.last)):
                 if part.first <= start < stop <= part.last:
                     removed.left.append(self._put(start, stop, part.row_count))

@@ -64,7 +64,7 @@ class RangeMap(Generic[StretchT]):
         """
         self._by_first[added.first] = added
 
-    def take_out(self, first: bytes) -> None:
+    def remove(self, first: bytes) -> None:
         """Remove the stretch that begins at ``first``."""
         del self._by_first[first]
 

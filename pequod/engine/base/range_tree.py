@@ -1,7 +1,7 @@
 """Ranges that may overlap, each with an owner: which of them hold a key, or share a key with a range.
 
 >>> tree = RangeTree()
->>> tree.put_in(b"t|ann|", b"t|ann}", "a watch")
+>>> tree.insert_range(b"t|ann|", b"t|ann}", "a watch")
 >>> tree.are_over(b"t|", b"t|ann|5"), tree.are_over(b"t|b", b"t|c"), tree.count
 (True, False, 1)
 """
@@ -24,12 +24,12 @@ class RangeTree:
         self._tree = IntervalTree()
         self.count = 0
 
-    def put_in(self, first: bytes, last: bytes, owner: object) -> None:
+    def insert_range(self, first: bytes, last: bytes, owner: object) -> None:
         """Insert a range, which is not empty."""
         self._tree.addi(first, last, owner)
         self.count = len(self._tree)
 
-    def take_out(self, first: bytes, last: bytes, owner: object) -> None:
+    def remove_range(self, first: bytes, last: bytes, owner: object) -> None:
         """Remove a range; nothing changes if it is not there."""
         self._tree.discardi(first, last, owner)
         self.count = len(self._tree)

@@ -82,7 +82,7 @@ class Coverage(RangeMap[StatusRange]):
         above = self.beginning_at(last)
         if above is not None and above.context is context:
             last = above.last
-            self.take_out(above.first)
+            self.remove(above.first)
             context.remove_range(above)
         if below is not None and below.last == first and below.context is context:
             below.last = last
@@ -92,10 +92,10 @@ class Coverage(RangeMap[StatusRange]):
         self.insert(status)
         context.add_range(status)
 
-    def discard(self, context: Context) -> None:
+    def drop(self, context: Context) -> None:
         """Remove all status ranges of ``context``."""
         for status in context.ranges:
-            self.take_out(status.first)
+            self.remove(status.first)
         context.clear_ranges()
 
     def _check(self) -> None:

@@ -92,13 +92,13 @@ class Directory:
             relations.watches.add(watch)
             relations.review()
 
-    def discard_watch(self, watch: Watch) -> None:
+    def remove_watch(self, watch: Watch) -> None:
         """Deliver no more changes to a watch; nothing changes if it gets none."""
         if watch not in self.watches:
             return
         del self.watches[watch]
         for relations in self._over(watch):
-            relations.watches.discard(watch)
+            relations.watches.remove(watch)
             relations.review()
 
     def tell_loose(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
@@ -115,7 +115,7 @@ class Directory:
 
     def end_watch(self, watch: Watch, reason: str) -> None:
         """Deliver no more changes to a watch, and note the reason."""
-        self.discard_watch(watch)
+        self.remove_watch(watch)
         watch.end(reason)
 
     def _over(self, watch: Watch) -> list[Relations]:

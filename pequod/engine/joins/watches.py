@@ -112,13 +112,13 @@ class WatchIndex(RangeTree):
         """Add the part of a watch that lies in the table."""
         first, last = self._clip(watch)
         if first < last:
-            self.put_in(first, last, watch)
+            self.insert_range(first, last, watch)
 
-    def discard(self, watch: Watch) -> None:
+    def remove(self, watch: Watch) -> None:
         """Remove a watch."""
         first, last = self._clip(watch)
         if first < last:
-            self.take_out(first, last, watch)
+            self.remove_range(first, last, watch)
 
     def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Note the change of a client-written row.

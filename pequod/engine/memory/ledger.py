@@ -136,7 +136,7 @@ class Ledger:
         """Note that parts of the loaded rows came or went."""
         self.part_count += count
 
-    def unload(self, freed_bytes: int) -> None:
+    def forget_rows(self, freed_bytes: int) -> None:
         """Note that loaded rows went."""
         self.loaded_bytes -= freed_bytes
 

@@ -85,13 +85,13 @@ class BackedTable:
         before_bytes = table.count_bytes()
         for key in table.slice(first, last).keys:
             table.remove(key)
-        removed: Removed = self._presence.discard(first, last)
+        removed: Removed = self._presence.forget(first, last)
         for part in removed.gone:
             self._leave(part)
             self._story.note(self._name, max(first, part.first), min(last, part.last), reason)
         for part in removed.left:
             self._enter(part, self._memory.reads.number)
-        ledger.unload(before_bytes - table.count_bytes())
+        ledger.forget_rows(before_bytes - table.count_bytes())
 
     def forget_some(self, first: bytes, last: bytes) -> bool:
         """Forget some of the loaded rows of a range, or drop a dependant; return whether more may be left.

@@ -280,7 +280,7 @@ class Changes:
             self._ledger.change_contexts(-1, -len(dropped.ranges))
             self._memory.leave(dropped)
             join.counters.invalidations += dropped is not context
-            join.coverage.discard(dropped)
+            join.coverage.drop(dropped)
             if join.contexts.get(dropped.prefix) is dropped:
                 del join.contexts[dropped.prefix]
             if dropped.view_last is not None:
