@@ -159,7 +159,7 @@ def test_a_watch_ends_when_its_join_is_computed_on_every_read() -> None:
 def test_what_needs_more_than_is_loaded_says_so_through_other_joins() -> None:
     engine = _engine(
         """a|<u>|<t:3>|<p> = check s|<u>|<p> copy p|<p>|<t:3>; b|<u>|<t:3>|<p> = copy a|<u>|<t:3>|<p>;
-        b|<u>|x|<p> = check s|<u>|<p> copy p|<p>|x""",
+        b|<u>|<p>|x = check s|<u>|<p> copy p|<p>|x""",
         backed=[b"p"],
     )
     engine.put(b"s|ann|bob", b"1")
