@@ -63,3 +63,9 @@ def test_the_names_of_a_page_are_in_the_code(page: Path, words_of_the_code: set[
     assert words - OTHER_WORDS - words_of_the_code == set()
     modules = {path.name for root in ("pequod", "server", "spark_backfill") for path in (ROOT / root).rglob("*.py")}
     assert {name for name in named if name.endswith(".py")} <= modules
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_the_paths_of_a_page_are_there(page: Path) -> None:
+    for path in re.findall(r"`([\w.]+/[\w./]*)`", page.read_text()):
+        assert (ROOT / path).exists(), path
