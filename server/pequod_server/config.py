@@ -144,29 +144,29 @@ class ServerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     listen: Address = Field(default="127.0.0.1:7744", description="Where to listen; port 0 takes a free one.")
-    key_bytes_max: Size = Field(default=4 * KIB, description="Longest key that is taken.")
-    value_bytes_max: Size = Field(default=MIB, description="Longest value that is taken.")
+    key_bytes_max: Size = Field(default=4 * KIB, description="The longest key that is accepted.")
+    value_bytes_max: Size = Field(default=MIB, description="The longest value that is accepted.")
     message_bytes_max: SizeOrShare = Field(
         default=0,
-        description="Longest message that is taken; a batch of commands is one message. "
+        description="The longest message that is accepted; a batch of commands is one message. "
         "0 for a share of memory_limit: 1/64, from 4MiB to 64MiB.",
     )
     messages_bytes_max: SizeOrShare = Field(
         default=0,
-        description="What requests, scans and replies of batches on their way may take together. "
+        description="Memory for requests, scans and replies of batches on their way, together. "
         "0 for 1/16 of memory_limit.",
     )
     # Clients of gRPC accept messages of 4 MiB by default, and a single row may exceed this.
     reply_bytes_max: Size = Field(
-        default=3 * MIB, description="Bytes of rows in one message; a longer reply to a batch comes in pieces."
+        default=3 * MIB, description="Bytes of rows in one message; a longer reply to a batch is sent in pieces."
     )
     chunk_bytes: Size = Field(
-        default=256 * KIB, description="Keys and values in one chunk of a scan, if the request does not say."
+        default=256 * KIB, description="Keys and values in one chunk of a scan, unless the request says it."
     )
     batch_commands_max: Number = Field(default=100_000, description="Commands in one batch; keys in one MultiGet.")
-    rows_max: Number = Field(default=8192, description="Rows of a scan read at a time, so that others have their turn.")
+    rows_max: Number = Field(default=8192, description="Rows of a scan read at a time; other calls run in between.")
     memory_limit: MemoryLimit = Field(
-        default="75%", description="What the process may take: a size, a share of the machine's memory, or none."
+        default="75%", description="The limit of the process: a size, a share of the machine's memory, or none."
     )
     memory_priorities: Priorities = Field(
         default="", description="What is evicted last: joins and tables with higher numbers, or pinned."
@@ -174,17 +174,17 @@ class ServerConfig(BaseModel):
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
     connections_max: Number = Field(
-        default=10_000, description="Connections at a time; calls on those beyond are refused."
+        default=10_000, description="Connections at a time; calls on further ones are refused."
     )
     keepalive_s: Seconds = Field(
-        default=60.0, description="A connection that is silent for so long is asked for a sign of life; 0 for never."
+        default=60.0, description="After this silence, a connection is asked for a sign of life; 0 for never."
     )
     keepalive_timeout_s: Seconds = Field(
-        default=20.0, description="How long that may take before the connection is closed."
+        default=20.0, description="How long to wait for that sign before the connection is closed."
     )
     watches_max: Number = Field(default=1000, description="Watches at a time.")
     watch_changes_max: Number = Field(
-        default=10_000, description="Changes kept for one watch; who falls further behind must start again."
+        default=10_000, description="Changes kept for one watch; a client that is further behind must start again."
     )
     watch_linger_s: Seconds = Field(
         default=60.0, description="How long a watch is kept for a client whose connection broke."
@@ -192,26 +192,24 @@ class ServerConfig(BaseModel):
     joins_max: Number = Field(default=256, description="Joins installed at a time by clients, and in one text.")
     join_slots_max: Number = Field(default=4000, description="Slots in one text of joins that a client installs.")
     join_text_bytes_max: Size = Field(
-        default=32 * KIB, description="Longest text of joins that a client installs at once."
+        default=32 * KIB, description="The longest text of joins that a client installs at once."
     )
     backfills_max: Number = Field(default=8, description="Backfills under way at a time.")
     backfill_bytes_max: Size = Field(
         default=256 * MIB,
-        description="Memory for what changes during one backfill; beyond, it ends. The rest is for sharing equal rows.",
+        description="Memory for the changes during one backfill; beyond it ends. The rest is for sharing equal rows.",
     )
-    backfill_lease_s: Seconds = Field(
-        default=60.0, description="How long a backfill goes on of whose driver nothing is heard."
-    )
+    backfill_lease_s: Seconds = Field(default=60.0, description="How long a backfill continues whose driver is silent.")
     drain_s: Seconds = Field(
         default=5.0, description="How long calls under way may take when the server is told to stop."
     )
     tls_certificate: File = Field(default=None, description="Certificate chain for TLS, PEM; goes with tls_key.")
     tls_key: File = Field(default=None, description="Private key of the certificate, PEM.")
     tls_client_ca: File = Field(
-        default=None, description="Take only clients with a certificate that this authority signed, PEM."
+        default=None, description="Accept only clients with a certificate that this authority signed, PEM."
     )
     access_file: File = Field(
-        default=None, description="Tokens and roles, TOML; without it, everybody may do everything."
+        default=None, description="Tokens and roles, TOML; without it, every client may do everything."
     )
     insecure: bool = Field(default=False, description="Listen in plain text where other machines can reach it.")
     joins: str = Field(default="", description="Joins to install at the start, with ; between.")
@@ -225,7 +223,7 @@ class ServerConfig(BaseModel):
     backing_mode: BackingMode = Field(
         default="write-around",
         description="Who writes: write-around (the application to the database), write-through (puts go there), "
-        "look-aside (the database is left alone).",
+        "look-aside (the server does not follow the database).",
     )
     backing_feed: BackingFeed = Field(default="slot", description="How changes come from PostgreSQL: slot or notify.")
     backing_feed_name: str = Field(
@@ -233,16 +231,19 @@ class ServerConfig(BaseModel):
     )
     backing_bytes_max: Size = Field(
         default=64 * MIB,
-        description="What of one commit of PostgreSQL is held; of a larger one, the tables are read again.",
+        description="Memory for one commit of PostgreSQL for each pattern; after a larger one the pattern is read again.",
     )
     backing_stale_max_s: Seconds = Field(
-        default=0.0, description="Reads of the database's keys fail when its changes are so late; 0 for no bound."
+        default=0.0,
+        description="Reads of the database's keys fail when its changes are later than this; 0 for no bound.",
     )
     snapshot_file: File = Field(
-        default=None, description="Where base data is saved at the end, and restored from at the start; off without it."
+        default=None, description="The file in which base data is saved at the end, and from which a start restores it."
     )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
-    slow_ms: Milliseconds = Field(default=100.0, description="Log calls and batches that take as long; 0 for none.")
+    slow_ms: Milliseconds = Field(
+        default=100.0, description="Log calls and batches that take at least this long; 0 for none."
+    )
     log_format: LogFormat = Field(default="console", description="Lines of the log: console (for people) or json.")
     log_level: LogLevel = Field(
         default="info", description="What is logged: debug (each call), info, warning or error."
