@@ -144,8 +144,8 @@ class ServerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     listen: Address = Field(default="127.0.0.1:7744", description="Where to listen; port 0 takes a free one.")
-    key_bytes_max: Size = Field(default=4 * KIB, description="The longest key that is accepted.")
-    value_bytes_max: Size = Field(default=MIB, description="The longest value that is accepted.")
+    key_bytes_max: Size = Field(default=4 * KIB, description="The longest key.")
+    value_bytes_max: Size = Field(default=MIB, description="The longest value.")
     message_bytes_max: SizeOrShare = Field(
         default=0,
         description="The longest message that is accepted; a batch of commands is one message. "
@@ -197,7 +197,7 @@ class ServerConfig(BaseModel):
     backfills_max: Number = Field(default=8, description="Backfills under way at a time.")
     backfill_bytes_max: Size = Field(
         default=256 * MIB,
-        description="Memory for the changes during one backfill; beyond it ends. The rest is for sharing equal rows.",
+        description="Memory for the changes during one backfill; beyond this it ends. Rest: sharing equal rows.",
     )
     backfill_lease_s: Seconds = Field(default=60.0, description="How long a backfill continues whose driver is silent.")
     drain_s: Seconds = Field(
@@ -231,7 +231,7 @@ class ServerConfig(BaseModel):
     )
     backing_bytes_max: Size = Field(
         default=64 * MIB,
-        description="Memory for one commit of PostgreSQL for each pattern; after a larger one the pattern is read again.",
+        description="Memory for one commit of PostgreSQL for each pattern; after a larger one it is read again.",
     )
     backing_stale_max_s: Seconds = Field(
         default=0.0,
