@@ -29,7 +29,7 @@ class MicroReport:
 
     def print_table(self, console: Console) -> None:
         """Print the table for a person."""
-        table = Table("workload", "one operation is", box=None, title="µs an operation", title_justify="left")
+        table = Table("workload", "one operation is", box=None, title="µs of CPU an operation", title_justify="left")
         for column in ("min", "median", "p99"):
             table.add_column(column, justify="right")
         for row in self.workloads:

@@ -20,6 +20,8 @@ TWEET: Final = b"x" * 140
 _MANY: Final = 100_000
 #: Subscriptions that wait in a log together, and posts of each.
 _LOGGED: Final = 10
+#: Posts whose fan-out is timed together.
+_POSTS: Final = 10
 #: Four joins fill one table, interleaved (paper §2.3).
 _PAGE_JOINS: Final = """
     page|<author>|<id>|a = copy article|<author>|<id>;
@@ -95,8 +97,9 @@ def fan_out(scale: MicroScale) -> Samples:
     """Post to 100 followers who all have their timeline materialised."""
     followers = scale.of(100)
     engine = twip_engine(followers, 1)
-    for tick in count():
-        yield followers, timed(engine.put, [(keys.post_key(1, tick), TWEET)])
+    for start in count(0, _POSTS):
+        posts = [(keys.post_key(1, tick), TWEET) for tick in range(start, start + _POSTS)]
+        yield _POSTS * followers, timed(engine.put, posts)
 
 
 def fan_out_watched(scale: MicroScale) -> Samples:
@@ -119,11 +122,12 @@ def post_unread(scale: MicroScale) -> Samples:
 
 
 def replace(scale: MicroScale) -> Samples:
-    """Change the karma of a user beside whose comments 100 pages show it."""
+    """Change the karma of five users beside whose comments 100 pages show it."""
     page_count = scale.of(100)
     engine = _pages(page_count)
     for value in count(2):
-        yield page_count, timed(engine.put, [(b"karma|1", b"%d" % value)])
+        karma = [(b"karma|%d" % user, b"%d" % value) for user in range(_COMMENTS)]
+        yield _COMMENTS * page_count, timed(engine.put, karma)
 
 
 def subscribe(scale: MicroScale) -> Samples:

@@ -35,7 +35,7 @@ def micro(
     smoke: Smoke = False,
     json: Json = False,
 ) -> None:
-    """Measure single operations: µs an operation, least, median and 99th percentile."""
+    """Measure single operations: µs of CPU for each, least, median and 99th percentile."""
     from pequod_bench.micro import run
     from pequod_bench.micro_frame import FULL, SMOKE
 
