@@ -499,8 +499,8 @@ class Engine:
             MissingError: Ranges of backed tables that this needs are not loaded.
 
         Cost:
-            That of a scan of the range; later some 3 µs more for each computed row that changes in the table (bench row:
-            fan-out, watched).
+            That of a scan of the range; later some 3 µs more for each computed row that changes in the table (bench
+            row: fan-out, watched).
         """
         return self._following.begin(first, last, wake, self._reads.begin(now))
 
