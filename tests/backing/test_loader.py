@@ -47,7 +47,8 @@ class Setting:
         self.server = server
         self.store = store
         self.target = target
-        self.client = AsyncClient(target)
+        # Large loads take long where the machine has other things to do.
+        self.client = AsyncClient(target, timeout_s=100.0)
 
     @property
     def loads(self) -> list[int]:

@@ -249,7 +249,7 @@ def test_ctrl_c_ends_a_quiet_watch_without_a_traceback(pequod: Pequod, target: s
     assert (watch.returncode, out, err) == (130, b"", b"")
 
 
-@pytest.mark.parametrize("command", ["twip", "micro", "compare"])
+@pytest.mark.parametrize("command", ["twip", "clients", "compare"])
 def test_a_benchmark_without_its_packages_says_what_to_install(command: str) -> None:
     script = "import sys; sys.modules.update(numpy=None, psutil=None); from pequod.cli import main; main()"
     done = subprocess.run(
