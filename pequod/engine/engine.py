@@ -64,18 +64,19 @@ class Engine:
         One thread at a time; the ``now`` of reads (seconds from any origin) never goes backwards.
 
     Ensures:
-        What `scan` and `get` return equals a from-scratch evaluation of all joins over the present base data
+        A `scan` or `get` returns exactly what an evaluation of all joins from scratch would, over the present base data
         (for a snapshot join: as it was at one moment within its age). A call that raises changed nothing.
 
-    A table may be *backed*: a database owns its keys. Then it takes no puts but `load`, which brings in what reads need
-    and say with MissingError, `apply`, which takes the database's changes, and `forget`.
+    A table may be *backed*: a database owns its keys. Then clients cannot put its keys. `load` brings in ranges that
+    reads need and name with MissingError, `apply` takes the database's changes, and `forget` makes ranges missing
+    again.
 
     Args:
         backed: The names of the backed tables, without the delimiter.
-        memory_limit: Bytes that everything may take together. Beyond it, what can be computed again goes, the
-            least recently used first; puts and reads for which there is no room even so are refused.
-        priorities: By the names of joins and backed tables, 0 for those not named: what has a lower one goes first,
-            PINNED never.
+        memory_limit: The greatest number of bytes of all data. Above it, data that can be made again are evicted, the
+            least recently used first; puts and reads that still do not fit are refused.
+        priorities: By the names of joins and backed tables, 0 for names that are not given: lower ones are evicted
+            first, PINNED never.
     """
 
     def __init__(
@@ -87,14 +88,14 @@ class Engine:
         memory_limit: int = UNLIMITED,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
-        #: Grows with every change of base data and of joins, and when something is invalidated.
+        #: Grows with every change of base data and of joins, and when a range is invalidated.
         self.revision = 0
         self._key_bytes_max = key_bytes_max
         self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
         self._store = Store()
         self._directory = Directory(self._store)
         self._relations = self._directory.by_name
-        #: What everything takes. Whoever keeps changes of watches says so by `Ledger.change_watches`.
+        #: The bytes of all data. Code that keeps changes for watches reports them by `Ledger.change_watches`.
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
         self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
@@ -118,13 +119,13 @@ class Engine:
             priorities or {},
         )
         self._following = Following(self._store, self._directory, self._catalog, self._scans)
-        #: Ranges of joins taken in as somebody else computed them.
+        #: Takes in ranges of joins that were computed elsewhere.
         self.backfills = Loading(self._catalog, self._changes, self._reader, self._memory)
         for name in backed:
             self._backed.declare(name)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Write base data: set ``key`` to ``value`` and bring what depends on it up to date.
+        """Write base data: set ``key`` to ``value`` and bring its dependants up to date.
 
         Raises:
             InvalidKeyError: The key is empty.
@@ -155,7 +156,7 @@ class Engine:
             self._changes.base_changed(relations.readers, key, old, value)
 
     def remove(self, key: bytes) -> bool:
-        """Remove base data; tell whether it was there.
+        """Remove base data; return whether the key was there.
 
         Raises:
             ComputedKeyError: An installed join computes this key.
@@ -180,28 +181,28 @@ class Engine:
         return is_there
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take in what the database has in a range: what of it belongs to backed tables is loaded from now on.
+        """Load the database's rows of a range: the parts of it in backed tables are loaded from now on.
 
-        What was loaded there before is replaced. Everything that depends on it hears of each row that differs.
+        They replace the rows that were loaded before. Dependants are told of each row that differs.
 
         Args:
-            rows: All of the range that are in backed tables; others are left out.
+            rows: All rows of the range that are in backed tables; others are ignored.
 
         Raises:
-            LimitExceededError: There is no memory for it, whatever goes; nothing of the range is loaded now.
+            LimitExceededError: There is no memory for it, even after eviction; nothing of the range is loaded now.
 
         Cost:
-            That of as many puts, in the order of ``rows``.
+            That of the same number of puts, in the order of ``rows``.
         """
         self.revision += self._backed.load(first, last, rows, self._reads.begin())
         if self.ledger.limit_bytes < UNLIMITED:
             self._backed.refuse_overfull(first, last, self.revision)
 
     def apply(self, key: bytes, value: bytes | None) -> bool:
-        """Take in a change of the database: the key's new value, None if it is gone.
+        """Apply a change of the database: the key's new value, None if it is gone.
 
         Returns:
-            Whether the key lies in a loaded range of a backed table; if not, nobody needs to know.
+            Whether the key lies in a loaded range of a backed table; if not, the change is ignored.
         """
         is_changed = self._backed.apply(key, value)
         if is_changed:
@@ -213,9 +214,10 @@ class Engine:
         return is_changed is not None
 
     def forget(self, first: bytes, last: bytes | None) -> None:
-        """Drop what is loaded of a range, and everything that was computed from it; reads will ask for it again.
+        """Forget the loaded rows of a range, and drop everything computed from them; reads will ask for them again.
 
-        Snapshots may still show it until they expire. Watches tell nothing of it, but what differs once it is back.
+        Snapshots may still show them until they expire. Watches are told the differences once the range is loaded
+        again.
 
         Cost:
             O(rows forgotten, contexts dropped, and frames of the joins that read the tables).
@@ -223,9 +225,9 @@ class Engine:
         self._backed.forget(first, last)
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
-        """Do as `forget` does with a little of the range, about a millisecond's worth; tell whether more may be left.
+        """Forget a part of the range, as `forget` does, in about a millisecond; return whether more may be left.
 
-        The rest of the range may be read meanwhile; a caller who does not want that has to see to it.
+        The rest of the range may be read meanwhile; a caller who does not want that has to prevent it.
 
         Cost:
             O(some hundreds of rows and frames, and those of one context).
@@ -233,14 +235,14 @@ class Engine:
         return self._backed.forget_some(first, last)
 
     def row_bytes(self, rows: Sequence[tuple[bytes, bytes]]) -> int:
-        """Return what rows take once they are loaded."""
+        """Return the bytes that rows take when they are loaded."""
         return sum([ROW + len(key) + len(value) for key, value in rows])
 
     def refuse_rows(self, row_bytes: int) -> None:
-        """Refuse a load that would not fit whatever goes, before anything goes for a part of it.
+        """Refuse a load that would not fit even after eviction, before anything is evicted for a part of it.
 
         Raises:
-            LimitExceededError: There is no memory for so many bytes of rows.
+            LimitExceededError: There is no memory for ``row_bytes``.
         """
         self._memory.refuse_beyond(row_bytes)
 
@@ -254,7 +256,7 @@ class Engine:
         return None if part is None else part.range
 
     def is_loaded(self, key: bytes) -> bool:
-        """Tell whether a key of a backed table is loaded.
+        """Return whether a key of a backed table is loaded.
 
         Cost:
             As `part_of`.
@@ -262,7 +264,7 @@ class Engine:
         return self._backed.part_of(key) is not None
 
     def reads_backed(self, first: bytes, last: bytes | None) -> bool:
-        """Tell whether what a read of the range shows comes from a backed table, through joins or not."""
+        """Return whether a read of the range shows rows of a backed table, directly or through joins."""
         return self._backed.are_read(first, last)
 
     def loaded(self) -> list[Range]:
@@ -275,21 +277,21 @@ class Engine:
 
     @property
     def loaded_range_count(self) -> int:
-        """In how many parts the loaded ranges are kept: what is loaded together, a large range in pieces."""
+        """The number of parts in which the loaded ranges are kept; a large range is in several."""
         return self._backed.part_count
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Write base data, all rows or none: `put` for each, in order, once all have been checked.
+        """Write base data, all rows or none: `put` for each, in order, after all have been checked.
 
         Requires:
-            As many values as keys.
+            There are as many values as keys.
 
         Raises:
             InvalidKeyError, LimitExceededError, ComputedKeyError, BackedKeyError: As `put`; nothing is written.
 
         Cost:
-            That of `put` for each row; for ascending keys of tables that nobody watches and whose readers have nothing
-            materialised, a quarter of it (bench row: put run).
+            That of `put` for each row; for ascending keys of tables that are not watched and whose readers have
+            materialised nothing, a quarter of it (bench row: put run).
         """
         for name, start, stop in self._admission.admit_all(keys, values, self.revision):
             if name is None:
@@ -302,7 +304,7 @@ class Engine:
                 self.revision += self._changes.set_base(relations, keys[start], values[start])
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
-        """Tell whether a database owns the key, so that a put of it would raise BackedKeyError.
+        """Return whether a database owns the key, so that a put of it would raise BackedKeyError.
 
         Raises:
             InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
@@ -313,10 +315,10 @@ class Engine:
         """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
 
         Args:
-            limit: At most so many keys, the first of the range.
+            limit: The greatest number of keys, the first of the range.
 
         Raises:
-            BackedKeyError: A table that a database owns has keys in the range; nothing is removed.
+            BackedKeyError: A database owns keys in the range; nothing is removed.
 
         Cost:
             That of `remove` for each key.
@@ -374,7 +376,7 @@ class Engine:
         """Return the rows of ``[first, last)`` (None: to the end), computed where joins cover it.
 
         Args:
-            limit: At most so many rows, from the end where reading starts.
+            limit: The greatest number of rows, from the end where reading starts.
             reverse: Read from the last key down.
             now: The time, for snapshots.
 
@@ -382,13 +384,13 @@ class Engine:
             MissingError: Ranges of backed tables that this needs are not loaded.
 
         Cost:
-            O(rows returned), about 1 µs beside them, if what is asked for is materialised.
+            O(rows returned), and about 1 µs more, if the range is materialised.
         """
         view = self._view_by_last.get(last)
         if view is not None and view.first <= first < view.last:
             timeline = view.timeline
             if timeline is not None and now <= timeline.ready_until_s and not (reverse or view.table.entry_count):
-                # What is new in a timeline: the commonest read needs no record (bench row: check, incremental).
+                # The new rows of a timeline: the most frequent read needs no record (bench row: check, incremental).
                 timeline.join.counters.hits += 1
                 reads = self._reads
                 reads.number = timeline.last_used = reads.number + 1
@@ -410,20 +412,20 @@ class Engine:
         return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=read)
 
     def count(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> int:
-        """Return how many keys `scan` would return.
+        """Return the number of keys that `scan` would return.
 
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded.
 
         Cost:
-            O(log n) where one join or the store alone covers the range, else that of the scan.
+            O(log n) if one join or the store alone has the range, else that of the scan.
         """
         return self._scans.count(first, last, self._reads.begin(now))
 
     def splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
         """Return keys that cut ``[first, last)`` into about ``count`` parts of about equal numbers of rows.
 
-        What is held counts: nothing is computed or loaded for it. They ascend, and lie above ``first``.
+        Rows that are held count: nothing is computed or loaded for it. The keys ascend, and lie above ``first``.
 
         Cost:
             O(groups and status ranges in the range, some thousands of them at most): a few ms.
@@ -437,7 +439,7 @@ class Engine:
             JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
 
         Cost:
-            O(keys of the output tables), and what depends on the new joins is computed anew when read.
+            O(keys of the output tables); dependants of the new joins are computed again when they are read.
         """
         before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)
@@ -450,7 +452,7 @@ class Engine:
         return joins
 
     def drop_join(self, name: str) -> None:
-        """Take out a join and its outputs.
+        """Drop a join and its outputs.
 
         Raises:
             UnknownJoinError: No join has this name.
@@ -475,7 +477,7 @@ class Engine:
         return explain_join(self._catalog.find(name))
 
     def explain_range(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> RangeExplanation:
-        """Return what a read of ``[first, last)`` would find and have to do; nothing is computed."""
+        """Return what a read of ``[first, last)`` would find and would have to do; nothing is computed."""
         is_empty = last is not None and first >= last
         return RangeExplanation(
             first,
@@ -507,8 +509,8 @@ class Engine:
     def settle(self, watch: Watch, *, now: float = 0.0) -> list[Change]:
         """Bring a watched range up to date and return its changes since the last time, in order.
 
-        A scan of the range now is the scan of then with these changes. The watch ends if that cannot be told: for want
-        of memory, or because a join under it is not kept up to date any more.
+        A scan of the range now equals the earlier scan with these changes applied. The watch ends if they cannot be
+        found, because memory is short, or because a join under it is not kept up to date any more.
 
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded; nothing has been taken.
@@ -516,7 +518,7 @@ class Engine:
         return self._following.settle(watch, self._reads.begin(now))
 
     def unwatch(self, watch: Watch) -> None:
-        """Follow a range no more."""
+        """End a watch."""
         self._directory.remove_watch(watch)
 
     def dropped(self, after: int = 0) -> list[Dropped]:
@@ -526,17 +528,17 @@ class Engine:
             after: Leave out those up to this number; 0: return all that are kept.
 
         Returns:
-            The latest 256 at most, the earliest first. If the first has a higher number than ``after + 1``, those
-            between are not known any more.
+            At most the latest 256, the earliest first. If the first has a higher number than ``after + 1``, the ones in
+            between are not kept any more.
         """
         return self._story.since(after)
 
     def tell_time(self, now: float) -> None:
-        """Say what time it is: later changes and drops are dated by it, for `JoinStatistics.age_s` and `dropped`."""
+        """Set the time by which later changes and drops are dated, for `JoinStatistics.age_s` and `dropped`."""
         self._story.now_s = now
 
     def statistics(self, *, now: float = 0.0) -> Statistics:
-        """Return what is stored and materialised, and what happened so far.
+        """Return what is stored and materialised, and counts of events so far.
 
         Cost:
             O(computed rows + contexts): 35 ns a row and 2 us a context.
@@ -556,18 +558,18 @@ class Engine:
             None, after each step. The statistics are what the generator returns.
 
         Ensures:
-            What changes between steps is counted as of some moment, the rest exactly.
+            Rows that change between steps are counted as of some moment, the others exactly.
         """
         return collect(self._store, self._catalog, self.ledger, lambda: self.revision, now)
 
     def limit_memory(self, limit_bytes: int) -> None:
-        """Change the limit; what is over it goes now, as far as it can."""
+        """Change the limit; data above it are evicted now, if they can be."""
         self.ledger.limit(limit_bytes)
         self._hits.limit(limit_bytes)
         self.make_room()
 
     def weigh(self) -> None:
-        """Bring the ledger's estimates up to date, unless that costs more than what changed since did.
+        """Bring the ledger's estimates up to date, unless that costs more than the changes since did.
 
         Cost:
             O(tables), at most once in a quarter as many changes.
@@ -575,51 +577,51 @@ class Engine:
         self._memory.weigh_again(self.revision)
 
     def make_room(self, spare_bytes: int = 0) -> bool:
-        """Evict what the limit wants evicted; tell whether it is held now, with so many bytes to spare.
+        """Evict what is above the limit; return whether it is held now, with ``spare_bytes`` to spare.
 
         Cost:
-            O(tables), and of what goes.
+            O(tables), and of the victims.
         """
         self._reads.begin()
         self._memory.weigh(self.revision)
         return self._memory.make_room(spare_bytes)
 
     def evict_ahead(self, goal_bytes: int, step_bytes: int) -> bool:
-        """Evict a little, so that calls need not; tell whether the goal has not been reached and more would go.
+        """Evict a little, so that calls need not; return whether the goal is not reached and more can be evicted.
 
         Args:
-            goal_bytes: What everything may take in the end.
-            step_bytes: How much may go now, or a little more.
+            goal_bytes: The bytes that all data may take at the end.
+            step_bytes: The bytes to evict now, or a little more.
         """
         self._reads.begin()
         return self._memory.shrink_some(goal_bytes, step_bytes)
 
     def evict(self, count: int) -> int:
-        """Forget so many of the least recently used contexts and loaded parts, or a few more; return how many.
+        """Drop ``count`` of the least recently used contexts and loaded parts, or a few more; return their number.
 
-        What was computed from something goes with it. What is watched or pinned stays, and all that it depends on.
+        Dependants are dropped as well. Watched and pinned data stay, and so does the data that they depend on.
         """
         self._reads.begin()
         return self._memory.evict_some(count)
 
     def invalidate(self, first: bytes, last: bytes | None) -> int:
-        """Forget what is computed of a range, and what that was computed from; reads compute it anew.
+        """Drop the computed rows of a range, and those that they were computed from; reads compute them again.
 
         Returns:
-            How many contexts that were; more may have gone that depend on them.
+            The number of contexts; contexts that depend on them were dropped as well.
 
         Cost:
-            O(frames of what is forgotten).
+            O(frames of what is dropped).
         """
         if last is not None and first >= last:
             return 0
         count = self._catalog.invalidate(first, last)
-        # So that whoever follows the range can tell what they are told now from what came before.
+        # So that a watch can distinguish the changes that follow from earlier ones.
         self.revision += bool(count)
         return count
 
     def invalidate_join(self, name: str) -> int:
-        """Forget everything that a join computed, as `invalidate` does.
+        """Drop everything that a join computed, as `invalidate` does.
 
         Raises:
             UnknownJoinError: No join has this name.
@@ -628,7 +630,7 @@ class Engine:
         return self.invalidate(join.first, join.last)
 
     def _drop(self, victim: Evictable) -> None:
-        """Drop what was chosen to make room."""
+        """Drop a victim of eviction."""
         if isinstance(victim, Context):
             self._changes.evict(victim, Reason.EVICTED)
         else:

@@ -2,7 +2,7 @@
 
     scan t|ann|   number 41   now 12.5   serial 7   missing: p|bob| .. p|bob}
 
-The record goes with the call, through all that the call has brought up to date, and ends with it.
+The record accompanies the call, through all contexts that the call brings up to date, and ends with it.
 
 >>> reads = Reads()
 >>> first, second = reads.begin(), reads.begin(now=12.5)
@@ -18,22 +18,22 @@ from pequod.language.ranges import Range
 
 
 class Read:
-    """One public call, from its begin to its end."""
+    """One public call, from its beginning to its end."""
 
     __slots__ = ("missing", "now", "number", "serial")
 
     def __init__(self, number: int, now: float) -> None:
-        #: Counted from the engine's start. What was used at this number stays until the call ends.
+        #: Counted from the engine's start. Data that the call used stay until it ends.
         self.number = number
-        #: The caller's time: what expired before it is not given out.
+        #: The caller's time: contexts that expired before it do not answer.
         self.now = now
-        #: Ranges of backed tables that the call needs and that are not loaded, in the order in which it met them.
+        #: Missing ranges of backed tables that the call needs, in the order in which it met them.
         self.missing: dict[Range, None] = {}
-        #: `Changes.serial` when the call began, or began again; see `Changes.is_steady`.
+        #: `Changes.serial` at the beginning of the call or of its last attempt; see `Changes.is_steady`.
         self.serial = 0
 
     def begin_again(self, serial: int) -> None:
-        """Forget what an earlier attempt found missing."""
+        """Drop the missing ranges of an earlier attempt."""
         self.missing.clear()
         self.serial = serial
 

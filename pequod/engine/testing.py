@@ -1,7 +1,7 @@
 """A naive model of the engine: obviously right, and slow. For tests, ours and yours.
 
-It keeps nothing but base rows and the joins, and evaluates every join from scratch for each read: all tuples of
-source keys that match, each giving one contribution to an output key.
+It keeps only base rows and the joins, and evaluates every join from scratch for each read: all matching tuples of
+source keys, each with one contribution to an output key.
 
 >>> from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
 >>> votes = Source(Operator.COUNT, Pattern((b"vote|", Slot("author"), b"|", Slot("voter"))))
@@ -25,10 +25,10 @@ Row = tuple[bytes, bytes]
 
 
 class NaiveModel:
-    """What an engine should return, for the same calls.
+    """Returns what an engine should return for the same calls.
 
-    It does not judge whether joins may be installed: add those that the engine accepted. Snapshot joins are
-    evaluated like the others; whoever checks them compares with evaluations of earlier moments.
+    It does not decide whether joins may be installed: add those that the engine accepted. Snapshot joins are
+    evaluated like the others; a test of them compares with evaluations of earlier moments.
     """
 
     def __init__(self) -> None:
@@ -37,16 +37,16 @@ class NaiveModel:
         self.joins: list[JoinSpec] = []
 
     def add(self, spec: JoinSpec) -> None:
-        """Install a join; one that is installed already stays where it is."""
+        """Install a join; one that is installed already keeps its place."""
         if spec not in self.joins:
             self.joins.append(spec)
 
     def drop(self, spec: JoinSpec) -> None:
-        """Take out a join."""
+        """Drop a join."""
         self.joins.remove(spec)
 
     def computes(self, key: bytes) -> bool:
-        """Tell whether an installed join computes ``key``, so that clients cannot write it."""
+        """Return whether an installed join computes ``key``, so that clients cannot write it."""
         return any(_expression(spec.output).fullmatch(key) for spec in self.joins)
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -55,7 +55,7 @@ class NaiveModel:
         self.base[key] = value
 
     def remove(self, key: bytes) -> bool:
-        """Remove a base row; tell whether it was there."""
+        """Remove a base row; return whether it was there."""
         assert not self.computes(key)
         return self.base.pop(key, None) is not None
 
@@ -68,7 +68,7 @@ class NaiveModel:
         return select(self.evaluate(), first, last, limit=limit, reverse=reverse)
 
     def evaluate(self) -> dict[bytes, bytes]:
-        """Return all rows, base and computed. Of two joins that compute one key, the earlier one's value stands."""
+        """Return all rows, base and computed. If two joins compute a key, the earlier one's value counts."""
         outputs = self.evaluate_joins()
         everything = dict(self.base)
         for rows in reversed(outputs):

@@ -4,8 +4,9 @@
                         b"p|liz|" -> rows of liz's posts
                 loose:  keys of the table that are too short to be cut
 
-A table's cut is the length of its groups' prefixes: after the first slot of the patterns that read it. Most operations
-look at one short list so. The table stays one ordered map: groups are kept in key order beside their dictionary.
+A table's cut is the length of its groups' prefixes: after the first slot of the patterns that read it. So most
+operations look at one short list. The table stays one ordered map: groups are kept in key order beside their
+dictionary.
 """
 
 from __future__ import annotations
@@ -62,21 +63,21 @@ class Table:
         self.prefix = prefix
         end = prefix_end(prefix)
         assert end is not None, "a table name has an end"
-        #: Above every key of the table.
+        #: The end of the table's range: it is above every key of the table.
         self.end = end
         self.cut: Cut | None = None
         self.loose = SortedRows()
         self.entry_count = 0
         self.key_bytes = 0
         self.value_bytes = 0
-        #: Which ranges are loaded, if a database owns the keys; None if clients do.
+        #: The loaded ranges, if a database owns the keys; None if clients do.
         self.presence: Presence | None = None
         self._groups: dict[bytes, SortedRows] = {}
         self._order: SortedList[bytes] = SortedList()
         self._group_of: Callable[[bytes], bytes | None] = _uncut
 
     def regroup(self, cut: Cut | None) -> None:
-        """Cut the table anew.
+        """Cut the table again.
 
         Cost:
             O(n) in the rows of the table.
@@ -119,9 +120,9 @@ class Table:
         return old
 
     def put_run(self, keys: list[bytes], values: list[bytes]) -> int:
-        """Set ascending keys; return how many rows are new or have another value now.
+        """Set ascending keys; return the number of rows that are new or have another value.
 
-        Keys of one group that come between two rows there go in as one slice.
+        Keys of one group that lie between two neighbouring rows are inserted as one slice.
 
         Requires:
             ``keys`` ascend strictly.
@@ -152,7 +153,7 @@ class Table:
         return len(keys)
 
     def remove(self, key: bytes) -> bytes | None:
-        """Take ``key`` out and return the value that it had, None if it was absent."""
+        """Remove ``key`` and return the value that it had, None if it was absent."""
         prefix = self._group_of(key)
         rows = self.loose if prefix is None else self._groups.get(prefix)
         old = None if rows is None else rows.remove(key)
@@ -170,7 +171,7 @@ class Table:
         """Return the rows of ``[first, last)``; see `SortedRows.slice`.
 
         Cost:
-            O(log group) inside one group, plus O(log groups + groups that give rows) across.
+            O(log group) inside one group, plus O(log groups + groups with rows in the range) across groups.
         """
         prefix = self._group_of(first)
         if prefix is not None and last is not None and last <= prefix_end(prefix):  # type: ignore[operator]
@@ -202,10 +203,10 @@ class Table:
         return width is not None and len(before) + width + len(after) == len(self.prefix) + self.cut.width
 
     def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
-        """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``.
+        """Return the rows that start with ``prefix`` and continue in ``[first, last)``.
 
         Requires:
-            The rows are only looked at, and only until the table changes.
+            The caller only reads them, and only until the table changes.
 
         Cost:
             O(1) for a whole group, else that of `slice`.
@@ -227,11 +228,11 @@ class Table:
         )
 
     def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
-        """Yield keys of ``[first, last)``, each with the number of rows that it about stands for.
+        """Yield keys of ``[first, last)``, each with the number of rows that it stands for, approximately.
 
         Args:
-            step: At most so many rows of one group for a key.
-            groups_max: Look at so many groups, or twice as many; each stands for its neighbours too.
+            step: The greatest number of rows of one group for a key.
+            groups_max: Examine this many groups, or up to twice as many; each stands for its neighbours too.
         """
         yield from self.loose.sample(first, last, step)
         start = self._group_of(first)
@@ -253,11 +254,11 @@ class Table:
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self._groups)
 
     def count_bytes(self) -> int:
-        """Return how much memory the rows take, with the table itself."""
+        """Return the memory of the rows, and of the table itself."""
         parts_bytes = 0 if self.presence is None else len(self.presence) * PART
         rows_bytes = self.entry_count * ROW + self.key_bytes + self.value_bytes
         return TABLE + len(self._groups) * GROUP + parts_bytes + rows_bytes

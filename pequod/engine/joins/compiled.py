@@ -1,4 +1,4 @@
-"""A join as its contexts know it: compiled, and what they all share."""
+"""A compiled join: what all contexts of the join share."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from pequod.language.spec import JoinSpec, Operator
 
 @dataclass(frozen=True, slots=True)
 class JoinInfo:
-    """An installed join as users see it."""
+    """An installed join, for users."""
 
     #: The output's table, with a number for all but the first of a table: ``page``, ``page.2``.
     name: str
     spec: JoinSpec
-    #: What is accepted but may surprise.
+    #: What was accepted but may surprise the author.
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class JoinCounters:
-    """What happened to a join since it was installed."""
+    """The events of a join since it was installed."""
 
     #: Reads that found everything materialised and fresh.
     hits: int = 0
-    #: Gaps computed, and the rows that this gave.
+    #: Gaps computed, and their rows.
     computed_ranges: int = 0
     rows_computed: int = 0
     #: Log entries applied.
@@ -72,16 +72,17 @@ class CompiledJoin:
         spec = info.spec
         self.info = info
         self.spec = spec
-        #: Position among all joins ever installed: of two that compute one key, the lower one's value stands.
+        #: Position among all joins ever installed: if two compute one key, the value of the lower one counts.
         self.order = order
         self.source_tables = source_tables
-        #: Ranges of the output's table that are watched; a context under one is not evicted.
+        #: Watched ranges of the output's table; contexts in them are not evicted.
         self.watched = watched
         self.ledger = ledger
-        #: What has a lower one is evicted first.
+        #: Contexts of joins with a lower one are evicted first.
         self.priority = priority
         self.counters = JoinCounters()
-        #: All sources are tables that clients write, and nothing follows the rows: see `Relations.review`.
+        #: Whether all sources are tables that clients write, and no watch or join follows the rows: see
+        #: `Relations.review`.
         self.is_quiet = False
         #: The range of all output keys.
         self.first = spec.output.literal_prefix
@@ -95,7 +96,7 @@ class CompiledJoin:
             depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
         )
         self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
-        #: Every output key has at most one contribution, a copy: no aggregate state is needed.
+        #: Whether every output key has at most one contribution, a copy: then no aggregate state is needed.
         self.is_unique = spec.is_unique
 
     def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Contexts: what is materialised of one join for one slot set, and where it waits for changes (paper §3.2).
+"""Contexts: the materialised rows of one join for one slot set, and where they wait for changes (paper §3.2).
 
     join   t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>
     context  prefix t|ann|     rows of ann's timeline, the log of changed subscriptions
@@ -10,13 +10,14 @@
       p|bob|  ->  contexts t|ann|, t|liz|, ...      bob's followers whose timelines are materialised
       p|liz|  ->  contexts t|ann|
 
-A context is a slot set that some read fixed, with everything materialised under it. Reads at different levels make
+A context is a slot set that a read fixed, with everything materialised under it. Reads at different levels make
 contexts whose prefixes nest (``t|`` and ``t|ann|``); their status ranges never overlap.
 
-A frame is a nested loop suspended at a source: the keys of the earlier sources are chosen, those of this one may
-come and go. Its key is what it knows of the source key: the exact prefix, mostly. All contexts that wait at one
-frame key share one `Updaters`, and a context keeps only what neither the source key nor its slot set tells
-(``extras``). The ranges of one context are disjoint, so no interval tree is needed: the output key says which.
+A frame is the nested loops stopped at one source: the keys of the earlier sources are chosen, and keys of this source
+may appear and disappear. Its frame key is the known part of the source key, usually an exact prefix. All contexts that
+wait at one frame key share one `Updaters`, and a context keeps only values that follow neither from the source key nor
+from its slot set (``extras``). The ranges of one context are disjoint, so no interval tree is needed: the output key
+finds the range.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Extras = dict[tuple[bytes, ...], bytes | None] | None
 
 
 class StatusRange(Stretch):
-    """A range of one join's output that is materialised."""
+    """A materialised range of one join's output."""
 
     __slots__ = ("context",)
 
@@ -51,23 +52,23 @@ class StatusRange(Stretch):
 
 
 class Context(Materialised):
-    """A slot set and what is materialised under it; the unit of maintenance.
+    """A slot set and the rows under it; the unit of maintenance.
 
         made  --Reader.cover-->  fresh  --go_stale-->  stale  --settle-->  fresh
                                  fresh, stale  --die-->  dead
 
-        made    nobody finds it; its rows are being computed or loaded
-        fresh   its rows are those of its sources; up to ``expires_s`` they may be given out
+        made    no read finds it; its rows are being computed or loaded
+        fresh   its rows are those of its sources; up to ``expires_s`` reads may return them
         stale   changes are logged here (`note`) or upstream: `Reader.refresh` applies them
         dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed
 
-    Other classes change a context by its methods alone, but for ``last_used``, which reads write, ``view_last``, which
-    is for `Hits`, and ``rows``, into which `Changes` writes what is eager.
+    Other classes change a context by its methods alone, except ``last_used``, which reads write, ``view_last``, which
+    is for `Hits`, and ``rows``, into which `Changes` writes eager changes.
 
     Invariants, beside those of `Materialised`:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
         5. Rows equal the join's evaluation over the sources as they were before the log's changes.
-        6. Aggregate states and rows are of the same output keys wherever an aggregate has a result.
+        6. Aggregate states and rows have the same output keys wherever an aggregate has a result.
         7. ``ready_until_s`` is ``expires_s`` while it is fresh, -inf while it is stale.
     """
 
@@ -100,42 +101,42 @@ class Context(Materialised):
         self.plan = plan
         #: Of each step of the plan, where contexts wait; none if the join keeps no updaters.
         self.frames = frames
-        #: Slot values by number; those that the read did not fix are empty. Copy before binding more.
+        #: Slot values by number; empty for slots that the read did not fix. Copy before binding more.
         self.environment = environment
-        #: The last moment at which the rows may be given out; none if it is dropped.
+        #: The last moment at which reads may return the rows; none if the context was dropped.
         self.expires_s = inf
         #: The same if it is fresh, none while it is stale: see `Reader.answer`.
         self.ready_until_s = inf
         self.log: Log = {}
-        #: What the ledger has of the log.
+        #: The bytes of the log in the ledger.
         self.log_bytes = 0
         self.is_fresh = True
         #: By the engine's time, when it became stale the last time.
         self.stale_since_s = 0.0
-        #: Not dead.
+        #: Whether it is not dead.
         self.is_live = True
-        #: Contexts of other joins whose rows were read to compute these, and the reverse.
+        #: Contexts of other joins whose rows were read to compute these rows, and the reverse.
         self.upstreams: dict[Context, None] = {}
         self.dependants: dict[Context, None] = {}
-        #: Updaters that hold this context, for taking it out of them; some may have let go of it since.
+        #: Updaters that hold this context, to release them; some may have been released since.
         self.updaters: list[Updaters] = []
         self.updaters_gone = 0
-        #: The engine's read number at the latest read.
+        #: The number of the latest read that used it.
         self.last_used = 0
         self.ticket: Ticket | None = None
-        #: The end of a view that it is part of, which goes with it; see `Hits`.
+        #: The end of a view with this context, which is forgotten with it; see `Hits`.
         self.view_last: bytes | None = None
 
     def go_stale(self, now_s: float) -> None:
-        """Fresh to stale: the rows are not those of the sources; the log has entries, or that of an upstream has."""
+        """Fresh to stale: the rows are not those of the sources; its log or that of an upstream has entries."""
         self.is_fresh = False
         self.ready_until_s = -inf
         self.stale_since_s = now_s
 
     def note(self, depth: int, key: bytes, old: bytes | None, grown_bytes: int) -> int:
-        """Log that a source key was ``old`` before it changed, unless it is there; return how long the log is.
+        """Log that a source key was ``old`` before it changed, unless the key is in the log; return the log's length.
 
-        The caller lets it go stale, with all that was computed from it.
+        The caller makes it stale, with all that was computed from it.
         """
         log = self.log
         count = len(log)
@@ -154,15 +155,15 @@ class Context(Materialised):
         self.ready_until_s = self.expires_s
 
     def expire_by(self, moment_s: float) -> None:
-        """Let the rows of a fresh context be given out up to a moment at most; later it has to be dropped."""
+        """Let reads return the rows of a fresh context until a moment; later it has to be dropped."""
         self.expires_s = self.ready_until_s = min(self.expires_s, moment_s)
 
     def has_expired(self, now: float) -> bool:
-        """Tell whether the rows may not be given out any more, at a moment or because it is dead."""
+        """Return whether reads may not return the rows any more, because of the time or because it is dead."""
         return self.expires_s < now
 
     def is_ready(self, now: float) -> bool:
-        """Tell whether it is fresh and not expired."""
+        """Return whether it is fresh and not expired."""
         return now <= self.ready_until_s
 
     def depend_on(self, upstreams: Iterable[Context], expires_s: float) -> None:
@@ -173,7 +174,7 @@ class Context(Materialised):
         self.expire_by(expires_s)
 
     def take_over(self, other: Context) -> None:
-        """Take in the rows of a context of the same prefix that nobody has seen, and wait where it did.
+        """Take in the rows of a context of the same prefix that no read has found, and wait at its frames.
 
         Requires:
             Both are fresh, and their rows are of different ranges.
@@ -200,10 +201,10 @@ class Context(Materialised):
         self.updaters = []
 
     def rank(self) -> Rank | None:
-        """Return the place in the order of going: contexts that would go along are no less used.
+        """Return the place in the order of eviction: its dependants were used no later than it.
 
         Cost:
-            O(contexts that would go along).
+            O(dependants).
         """
         seen = {self: None}
         todo = [self]
@@ -257,11 +258,11 @@ class Updaters:
         self.contexts: dict[Context, Extras] = {}
         self._frames = frames
         self._key = key
-        #: Tails that fan-outs from here made, one for all contexts.
+        #: Tails that fan-outs at this frame key made, shared by all its contexts.
         self.tail_bytes = 0
 
     def release(self, context: Context) -> None:
-        """Let go of ``context`` with all its frames here; nothing changes if it is not here."""
+        """Release ``context`` with all its frames here; nothing changes if it is not here."""
         if context not in self.contexts:
             return
         extras = self.contexts.pop(context)
@@ -272,7 +273,7 @@ class Updaters:
             self._frames.discard(self._key)
 
     def hand_over(self, context: Context, other: Context) -> None:
-        """Let ``other`` wait at all frames here at which ``context`` did, if it did."""
+        """Let ``other`` wait at all frames here at which ``context`` waits, if it does."""
         if context not in self.contexts:
             return
         extras = self.contexts.pop(context)
@@ -308,7 +309,7 @@ class Frames:
         self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
 
     def __bool__(self) -> bool:
-        """Tell whether anybody waits here."""
+        """Return whether any context waits here."""
         return bool(self._by_key)
 
     def get(self, frame_key: FrameKey) -> Updaters | None:
@@ -345,7 +346,7 @@ class Frames:
         by_key, order = self._by_key, self._order
         held = context.updaters
         counts = len(by_key), len(held)
-        # The look-ups are lazy: a key that comes twice is found the second time.
+        # The look-ups are lazy: a key that occurs twice is found the second time.
         for frame_key, found in zip(frame_keys, map(by_key.get, frame_keys), strict=True):
             updaters = found
             if updaters is None:
@@ -377,7 +378,7 @@ class Frames:
         context.lose_updaters()
 
     def discard(self, frame_key: FrameKey) -> None:
-        """Forget an entry that has become empty."""
+        """Drop an entry that has become empty."""
         del self._by_key[frame_key]
         if self._order is not None:
             self._order.remove(frame_key)

@@ -3,12 +3,11 @@
     read up to t|ann}          context  t|ann|
     read up to page|ann|7|}    contexts page|ann|7|a, page|ann|7|r, page|ann|7|c|, one for each join over the page
 
-What is new in a timeline is read from some key to the timeline's end, which is the only part of such a read that is
-always the same bytes. A page is always read up to its end, too. So the end is what a view is found by: one look-up
-instead of looking for the table, its joins, their plans and coverage (bench rows: check, incremental; page, four
-joins).
+The new rows of a timeline are read from some key to the timeline's end, and only the end is always the same bytes. A
+page is always read to its end, too. So a view is found by its end: one look-up instead of finding the table, its joins,
+their plans and coverage (bench rows: check, incremental; page, four joins).
 
-A view is a hint: it says which contexts hold a read, never whether they are fresh (`Reader.answer` says that).
+A view is a hint: it says which contexts hold a read; `Reader.answer` decides whether they are fresh.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pequod.engine.joins.contexts import Context
 #: Views of several contexts are forgotten when there are so many: some 20 MB, and quickly made again. The ledger does
 #: not count them.
 VIEWS_MAX: Final = 50_000
-#: One of them for so many bytes of a limit on memory, if that gives less: a fortieth of it.
+#: One such view for this many bytes of a limit on memory, if that allows fewer: a fortieth of it.
 _LIMIT_BYTES_EACH: Final = 16_384
 
 
@@ -44,11 +43,11 @@ class View:
         self.last = last
         #: One for each join that computes keys in the range.
         self.contexts = contexts
-        #: The context if it alone is the answer, and its last row the last one of the read.
+        #: The context if it alone answers the read, and the last row of the read is its own.
         self.timeline = timeline
 
     def rows(self, first: bytes, limit: int | None, *, reverse: bool) -> Rows:
-        """Return the rows from ``first`` on, with those of the table itself among them."""
+        """Return the rows from ``first`` on, merged with the table's own rows."""
         last, table, timeline = self.last, self.table, self.timeline
         if timeline is not None and not (reverse or table.entry_count):
             return timeline.rows.since(timeline.prefix, first, limit)
@@ -77,13 +76,13 @@ class Hits:
         self.limit(limit_bytes)
 
     def limit(self, limit_bytes: int) -> None:
-        """Keep no more views of several contexts than a small part of a limit on memory holds."""
+        """Set how many views of several contexts are kept, by a limit on memory."""
         self._several_max = min(VIEWS_MAX, limit_bytes // _LIMIT_BYTES_EACH)
         if self._several_count > self._several_max:
             self.clear()
 
     def remember(self, view: View) -> None:
-        """Take in a view, in place of the one with its end."""
+        """Add a view, in place of the one with its end."""
         present = self.by_last.get(view.last)
         if present is not None:
             self.forget(present.last)
@@ -108,7 +107,7 @@ class Hits:
                 context.view_last = None
 
     def clear(self) -> None:
-        """Forget all views: which joins compute a range has changed, or there are too many."""
+        """Forget all views: because other joins compute a range now, or there are too many."""
         for view in list(self.by_last.values()):
             self.forget(view.last)
 

@@ -1,11 +1,11 @@
-"""What is materialised under one prefix: rows, and the ranges that they fill (paper §3.2).
+"""The materialised rows under one prefix, and the ranges that they fill (paper §3.2).
 
     prefix  t|ann|
-    ranges  [t|ann|0100, t|ann|0200)  [t|ann|0500, t|ann})     what of it is materialised
+    ranges  [t|ann|0100, t|ann|0200)  [t|ann|0500, t|ann})     the materialised ranges
     rows    0100|bob -> Hi   0120|liz -> again                 by tail: the key without the prefix
 
 Rows are kept under *tails*, so that a post's tail is one object in all timelines, and an entry costs two pointers and
-no allocation. Whatever changes here is entered into the ledger.
+no allocation. Every change here is entered into the ledger.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Materialised:
         self.ledger = ledger
         #: The output key up to the first slot that is not fixed.
         self.prefix = prefix
-        #: Above every key with this prefix.
+        #: The end of the prefix's range.
         self.end = end
         #: Values by tail.
         self.rows = SortedRows()
@@ -62,12 +62,12 @@ class Materialised:
         #: None: up to the end of the prefix's range.
         self.upper: bytes | None = None
         self.is_whole = True
-        #: What the ledger has of this beside its entries: tails, values and states that only it holds.
+        #: The bytes in the ledger beside the entries: tails, values and states that only this object holds.
         self.row_bytes = 0
         self.state_bytes = 0
 
     def covers(self, tail: bytes) -> bool:
-        """Tell whether the key of ``tail`` lies in a status range.
+        """Return whether the key of ``tail`` lies in a status range.
 
         Cost:
             O(1) for one range, else O(log ranges).
@@ -82,7 +82,7 @@ class Materialised:
         return key < self.ranges[at].last
 
     def holds(self, first: bytes, last: bytes) -> bool:
-        """Tell whether one status range holds all of ``[first, last)``.
+        """Return whether one status range holds all of ``[first, last)``.
 
         Cost:
             O(1) for one range, else O(log ranges).
@@ -107,7 +107,7 @@ class Materialised:
         return new_tuple(Rows, ([prefix + tail for tail in tails], values))
 
     def count(self, first: bytes, last: bytes) -> int:
-        """Return how many rows ``[first, last)`` holds, which lies in the range of the prefix."""
+        """Return the number of rows in ``[first, last)``, which lies in the range of the prefix."""
         length = len(self.prefix)
         lower = first[length:] if first > self.prefix else b""
         return self.rows.count(lower, None if last >= self.end else last[length:])
@@ -126,7 +126,7 @@ class Materialised:
         """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
 
         Returns:
-            The output value before and after, None where there is no output key.
+            The output value before and after, None if there is no output key.
         """
         state = self.aggregate_states.get(tail)
         had_state = state is not None
@@ -152,29 +152,29 @@ class Materialised:
         return before, after
 
     def take_rows(self, tails: list[bytes], values: list[bytes], value_bytes: int = 0) -> None:
-        """Take in rows with ascending tails, which is new, and enter them into the ledger; see `SortedRows.merge`.
+        """Add new rows with ascending tails, and enter them into the ledger; see `SortedRows.merge`.
 
         Args:
-            value_bytes: What a value takes that nobody else holds.
+            value_bytes: The bytes of a value that only this object holds.
         """
         if tails:
-            # The mean of two tails does for all: adding up their lengths is 2 % of a first check.
+            # The mean of two tails stands for all: adding up their lengths is 2 % of a first check.
             size = (len(tails[0]) + len(tails[-1])) // 2
             self.gain_rows(len(tails), (BYTES + value_bytes + size) * len(tails))
             self.rows.merge(tails, values)
 
     def take_states(self, aggregate: Aggregate[State], states: dict[bytes, State], contribution_count: int) -> None:
-        """Take in aggregate states of output keys that had none, with so many contributions, and tell the ledger."""
+        """Add aggregate states for output keys that had none, and enter them into the ledger."""
         self.aggregate_states.update(states)
         self.grow_states(len(states) * aggregate.state_bytes + contribution_count * aggregate.contribution_bytes)
 
     def gain_rows(self, count: int, own_bytes: int) -> None:
-        """Enter rows into the ledger, with the bytes of their tails and values that nobody else holds."""
+        """Enter rows into the ledger, with the bytes of their tails and values that only they hold."""
         self.ledger.change_rows(count, own_bytes)
         self.row_bytes += own_bytes
 
     def lose_row(self) -> None:
-        """Take a row that has gone out of the ledger; whether its tail was its own is not known, so the mean counts."""
+        """Remove a row from the ledger; it is unknown whether its tail was its own, so the mean counts."""
         own_bytes = self.row_bytes // (len(self.rows) + 1)
         self.ledger.change_rows(-1, -own_bytes)
         self.row_bytes -= own_bytes
@@ -185,7 +185,7 @@ class Materialised:
         self.state_bytes += grown_bytes
 
     def clear_rows(self) -> None:
-        """Take out all rows and aggregate states."""
+        """Remove all rows and aggregate states."""
         self.ledger.change_rows(-len(self.rows), -self.row_bytes)
         self.ledger.change_states(-self.state_bytes)
         self.row_bytes = self.state_bytes = 0
@@ -193,7 +193,7 @@ class Materialised:
         self.aggregate_states = {}
 
     def aim(self, first: bytes, last: bytes) -> None:
-        """Let `covers` go by a range that rows are being made for; it is not materialised yet."""
+        """Set the hull to a range whose rows are being made, for `covers`; it is not materialised yet."""
         self.first, self.last = first, last
         self._relate_hull()
 
@@ -204,11 +204,11 @@ class Materialised:
         self.resize()
 
     def remove_range(self, removed: Stretch) -> None:
-        """Take out a status range that is made one with another."""
+        """Remove a status range that is merged with another."""
         self.ranges.remove(removed)
 
     def clear_ranges(self) -> None:
-        """Take out all status ranges: without the circle, the garbage collector need not look for the context."""
+        """Remove all status ranges: without the reference cycle, a context needs no garbage collector."""
         self.ranges = []
 
     def resize(self) -> None:
@@ -219,7 +219,7 @@ class Materialised:
 
     def _relate_hull(self) -> None:
         if self.last == self.end:
-            # One object to compare with instead of two; a read has fewer places to look at.
+            # One object to compare with instead of two; a read has fewer attributes to look at.
             self.last = self.end
         length = len(self.prefix)
         self.lower = self.first[length:] if self.first > self.prefix else b""

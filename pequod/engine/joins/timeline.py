@@ -1,15 +1,15 @@
-"""The timeline's kernel: the short way for joins that copy what the keys of one check select.
+"""The timeline's kernel: a short way for joins that copy the rows that the keys of one check select.
 
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>
 
     fill    [t|ann|100, t|ann})        for s|ann|bob, s|ann|liz: the groups p|bob|, p|liz| from 100 on, cut into tails
-    apply   the log of t|ann|          s|ann|eve came: her posts go in, t|ann| waits for more; who went takes theirs out
+    apply   the log of t|ann|          s|ann|eve was added: her posts are added; who was removed, loses theirs
             the write of p|bob|120     appended to every timeline that waits at p|bob|
 
 What it does is what `Execution` (fill), `differences` with `Changes.apply` (a log), and `Changes._update` (a
 write) do for any join, in a half to a quarter of the time (bench rows: check, first; check after subscribe; fan-out).
 Whether a join is of this kind is decided when its plan is compiled: `compile_splice`, `compile_timeline`. Nothing here
-calls back: it takes rows, contexts and those who wait, and changes or returns these.
+calls back: it takes rows, contexts and updaters, and changes or returns these.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from pequod.language.patterns import Builder, Environment, compile_builder
 from pequod.language.slots import known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Slot
 
-#: Plans that are compiled while this is not so do without the kernel.
+#: Plans that are compiled while this is false have no kernel.
 is_on = True
 
 
 @contextmanager
 def general_way() -> Iterator[None]:
-    """Compile plans without the kernel meanwhile, so that tests and benchmarks can compare it with the general way.
+    """Compile plans without the kernel in this context, for tests and benchmarks that compare it with the loops.
 
     A plan is compiled by the first read of its kind, not when its join is installed.
     """
@@ -49,7 +49,7 @@ class Splice(NamedTuple):
     """How a value source's keys become tails of rows without taking them apart: ``head + key[known:] + tail``."""
 
     head: Builder
-    #: Bytes that the key has beyond its known prefix: fixed-width slots only, so order is kept.
+    #: The length of the key beyond its known prefix: fixed-width slots only, so order is kept.
     width: int
     tail: Builder
     #: The head is empty: tails begin with what they have of the key.
@@ -61,7 +61,7 @@ class Splice(NamedTuple):
         keys, values = rows
         tails: list[bytes] = []
         for key in keys:
-            # Most posters have a few posts: a comprehension's own call would be 7 % of a first check.
+            # Most posters have a few posts: the call of a comprehension would be 7 % of a first check.
             if len(key) == size:
                 tails.append(head + key[known:] + tail)  # noqa: PERF401
         if len(tails) < len(values):
@@ -70,7 +70,7 @@ class Splice(NamedTuple):
             within = [lower <= tail and (upper is None or tail < upper) for tail in tails]
             values = [value for value, is_within in zip(values, within, strict=True) if is_within]
             tails = [tail for tail, is_within in zip(tails, within, strict=True) if is_within]
-        # Unpacked, since names of a tuple's places are slow: this runs once for each poster with something new.
+        # Unpacked, since attributes of a tuple are slow: this runs once for each poster with new posts.
         copied_keys, copied_values = copied
         copied_keys += tails
         copied_values += values
@@ -79,7 +79,7 @@ class Splice(NamedTuple):
 def compile_splice(
     spec: JoinSpec, depth: int, fixed: set[str], known: set[str], numbers: dict[str, int]
 ) -> Splice | None:
-    """Return how to cut tails from the keys of a source; None if it takes more than cutting.
+    """Return how to cut tails from the keys of a source; None if cutting is not enough.
 
     Args:
         spec: The join.
@@ -117,16 +117,16 @@ def compile_splice(
 
 
 class Around(NamedTuple):
-    """A known prefix of source keys: a slot, and what stands before and after it."""
+    """A known prefix of source keys: a slot, and the bytes before and after it."""
 
     before: bytes
-    #: That of the slot; None: it ends at the delimiter.
+    #: The width of the slot; None: it ends at the delimiter.
     width: int | None
     after: bytes
 
 
 class Timeline:
-    """The last two sources of a join: a check whose keys bind one slot each, and a copy of what stands under that."""
+    """The last two sources of a join: a check whose keys bind one slot each, and a copy of the rows under that slot."""
 
     __slots__ = ("around", "depth", "is_whole", "number", "selecting", "splice")
 
@@ -135,18 +135,18 @@ class Timeline:
     ) -> None:
         #: The number of the check.
         self.depth = depth
-        #: The slot that a key of the check binds, which is all that it has beyond its known prefix.
+        #: The slot that a key of the check binds; it is all that the key has beyond its known prefix.
         self.number = number
         #: The known prefix of the check's keys.
         self.selecting = selecting
         #: The known prefix of the keys that are copied.
         self.around = around
         self.splice = splice
-        #: There are no other sources, and tails begin with what they have of the key: logs can be applied.
+        #: Whether there are no other sources, and tails begin with the part of the key: then logs can be applied.
         self.is_whole = is_whole
 
     def select(self, keys: Sequence[bytes], known: int) -> tuple[list[bytes], list[bytes]]:
-        """Return what keys of the check bind, and the prefixes of what is copied for them, which are frame keys."""
+        """Return the values that the check's keys bind, and the prefixes of the copied rows, which are frame keys."""
         before, width, after = self.around
         bounds = [key[known:] for key in keys]
         if width is None:
@@ -216,14 +216,14 @@ class Timeline:
         """Bring the rows of a context up to date with its log.
 
         Args:
-            context: Its rows change. It is materialised up to its prefix's end.
-            env: Holds what is known; the kernel's to change.
-            log: Of changes of the check's source alone.
+            context: Its rows are changed. It is materialised up to its prefix's end.
+            env: Has the known slot values; the kernel may change it.
+            log: It has changes of the check's source alone.
             selecting: The table of the check's source.
-            copied: The table of what is copied.
+            copied: The table of the copied rows.
 
         Returns:
-            The frame keys at which the context is to wait from now on, and those at which it is not to any more.
+            The frame keys at which the context has to wait from now on, and those at which it has to be released.
 
         Requires:
             ``is_whole``.
@@ -255,7 +255,7 @@ class Timeline:
 def compile_timeline(
     spec: JoinSpec, known: Sequence[set[str]], splice: Splice | None, numbers: dict[str, int]
 ) -> Timeline | None:
-    """Return the kernel of a join whose last source is copied by ``splice``, None if it is not of this kind.
+    """Return the kernel of a join whose last source is copied by ``splice``, None if the join is not of this kind.
 
     Args:
         spec: The join.
@@ -286,7 +286,7 @@ def compile_timeline(
 
 
 def _change_rows(context: Materialised, tails: list[bytes | None], values: list[bytes] | None) -> None:
-    """Put values under tails, those of None excepted, or take the tails out if there are no values."""
+    """Put values under tails, except those that are None; without values, remove the tails."""
     rows = context.rows
     gained = gained_bytes = 0
     for at, tail in enumerate(tails):
@@ -307,7 +307,7 @@ def apply_write(contexts: Collection[Materialised], tail: bytes, value: bytes) -
     for context in contexts:
         rows = context.rows
         tails = rows.keys
-        # Above the latest row of a single open range: what a new post almost always is.
+        # Above the last row of a single open range, as a new post almost always is.
         if tails and context.is_whole and context.upper is None and tails[-1] < tail:
             tails.append(tail)
             rows.values.append(value)

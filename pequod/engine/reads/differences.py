@@ -1,7 +1,7 @@
-"""Differences: what the changes of a log add to a context's rows and take away.
+"""Differences: the rows that the changes of a log add to a context or remove from it.
 
 log of t|ann|    s|ann|liz: absent before       loops resumed at the frame s|ann|, with liz: her posts are added
-s|ann|bob: present before      the same with bob: his are taken away
+s|ann|bob: present before      the same with bob: his posts are removed
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pequod.engine.reads.execution import Execution, Frame, Sources
 
 
 def differences(context: Context, log: Log, sources: Sources) -> list[tuple[int, Batch]]:
-    """Return what the changes of a log add to a context's rows and take away.
+    """Return the rows that the changes of a log add to a context or remove from it.
 
-    The deepest source comes first: its frames still are those of the earlier sources as they were, and the
-    sources after it are done. So each tuple of source keys that came or went is met exactly once, at the
-    shallowest of its changed keys.
+    The deepest source comes first: at that moment, the frames of earlier sources are as they were, and the later
+    sources are done. So each tuple of source keys that appeared or disappeared is met exactly once, at the shallowest
+    of its changed keys.
     """
     plan, join = context.plan, context.join
 

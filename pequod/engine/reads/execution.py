@@ -1,7 +1,7 @@
 """Forward execution of a plan: nested loops over source ranges (paper §3.1, figures 3 and 5).
 
-An execution changes nothing: it collects what it finds in a batch, which is applied when all sources turned out
-to be present and up to date, and thrown away otherwise.
+An execution changes nothing: it collects its results in a batch. The batch is applied if all sources turn out to be
+present and up to date; otherwise it is discarded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pequod.engine.joins.timeline import Around, Timeline
 from pequod.language.narrowing import Narrowed, relative
 from pequod.language.spec import DELIMITER
 
-#: So many contributions are collected before there has to be memory for them. Tests make it small.
+#: The number of contributions that are collected before memory is reserved for more. Tests make it small.
 ROWS_AT_A_TIME = 8192
 
 
@@ -25,7 +25,7 @@ class Sources(Protocol):
     """Where an execution reads the sources of its join."""
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
-        """Return the rows that start with ``prefix`` and go on with something in ``[first, last)``."""
+        """Return the rows that start with ``prefix`` and continue in ``[first, last)``."""
 
     def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one source key, None if it is absent."""
@@ -35,24 +35,24 @@ class Sources(Protocol):
 
         Args:
             source: The number of the source.
-            around: What all the prefixes are like.
-            prefixes: Known parts of keys of the source.
+            around: The form of all the prefixes.
+            prefixes: The known parts of keys of the source.
 
         Returns:
-            None if the source is not a table that clients write, cut at such prefixes: `read` each.
+            None if the source is not a table that clients write, with such prefixes as groups: then `read` each.
         """
 
     def make_room(self, tails: list[bytes]) -> int:
-        """Make room for contributions to rows with these tails; return how many there may be before asking again."""
+        """Make room for contributions to rows with these tails; return how many there may be before the next call."""
 
 
 class Frame(NamedTuple):
-    """Nested loops suspended at a source, with the match of one of its keys."""
+    """Nested loops stopped at a source, with the match of one of its keys."""
 
     depth: int
     extras: tuple[bytes, ...] | None
     match: re.Match[bytes]
-    #: The value of a key of the value source, as the rows of the context know it.
+    #: The value of a key of the value source, from which the rows of the context were made.
     value_of: Callable[[bytes], bytes]
 
 
@@ -60,9 +60,9 @@ class Execution:
     """Nested loops over the sources of one plan, for output keys in ``[first, last)``.
 
     Args:
-        environment: Holds the plan's fixed slots; the execution's own to change.
-        is_unique: Contributions need no source keys.
-        has_frames: Frames are noted in the batch.
+        environment: Has the plan's fixed slots; the execution may change it.
+        is_unique: Whether contributions need no source keys.
+        has_frames: Whether frames are noted in the batch.
     """
 
     __slots__ = (
@@ -99,15 +99,15 @@ class Execution:
         self._first = first
         self._last = last
         bounds = relative(plan.prefix(environment), first, last)
-        #: The same bounds on tails; without keys between them, steps find nothing to read.
+        #: The same bounds on tails; if there are no keys between them, steps read nothing.
         self._lower, self._upper = bounds or (b"", b"")
         self._sources = sources
         self._is_unique = is_unique
         self._has_frames = has_frames
         self._last_depth = len(plan.steps) - 1
-        #: Per depth: how far containing ranges narrow, once that is known to be the same for all of them.
+        #: For each depth: the narrowing of containing ranges, once it is known to be the same for all of them.
         self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * len(plan.steps)
-        #: So many contributions may be collected before memory is asked for more.
+        #: The number of contributions to collect before memory is reserved for more.
         self._room = ROWS_AT_A_TIME
         self._source_key = b""
         self._value = b""
@@ -123,7 +123,7 @@ class Execution:
         return self._batch
 
     def resume(self, frame: Frame, key: bytes, value: bytes) -> Batch:
-        """Return the contributions of one source key at a frame where the loops were suspended."""
+        """Return the contributions of one source key at a frame where the loops were stopped."""
         self._batch = Batch(self._last_depth + 1)
         step = self._plan.steps[frame.depth]
         if frame.extras is not None:
@@ -142,7 +142,7 @@ class Execution:
         step = self._plan.steps[depth]
         env = self._env
         if step.is_point and not self._has_frames:
-            # A look-up instead of a scan, where no frame has to be noted (bench row: pull, celebrity).
+            # A look-up instead of a scan, if no frame has to be noted (bench row: pull, celebrity).
             key = step.prefix(env)
             value = self._sources.get(depth, key)
             if value is not None and step.match(key) is not None:
@@ -199,7 +199,7 @@ class Execution:
             self._choose(depth, key, value)
 
     def _fill(self, timeline: Timeline, known: int, rows: Rows) -> bool:
-        """Do what `_loop`, `_choose` and `_descend` do by the timeline's kernel, if it can; tell whether it did.
+        """Do the work of `_loop`, `_choose` and `_descend` by the timeline's kernel; return False if it cannot do it.
 
         It is 2.5 times faster for each subscription (bench rows: check, first; check, first, general way).
         """

@@ -1,14 +1,14 @@
-"""Loading: ranges of a join taken in as somebody else computed them, while the sources go on changing.
+"""Loading: takes in ranges of a join that were computed elsewhere, while the sources go on changing.
 
-    begin    note the revision R and record what changed source keys were then                    (`backfill`)
-    load     rows of a range as they follow from the sources at R:
+    begin    note the revision R and record the old values of changed source keys                (`backfill`)
+    load     the rows of a range that follow from the sources at R:
                run the nested loops over the sources at R, down to the value source, for the frames
                take the rows in; apply what changed since
-               only then show the range: covered, fresh, with its updaters
-    end      forget the record; what was loaded stays
+               only then let reads see the range: covered, fresh, with its updaters
+    end      forget the record; the loaded rows stay
 
-Loading is a read whose value source somebody else has read: what it leaves behind is what a read would have left. It
-is done in one turn, on a context that nobody sees before it is right, so no write, read or watch has to know of it.
+Loading is a read whose value source was read elsewhere: its effects are those of a read. It is done in one call, on a
+context that no read finds before it is right, so no write, read or watch has to know of it.
 
 A range that is materialised already, by a reader or an earlier load, stays as it is. So loads may come in any order,
 twice, or never.
@@ -48,7 +48,7 @@ class Loading:
     """The backfills of an engine.
 
     Invariants:
-        1. The changes of base rows are told to exactly those that have not ended.
+        1. Exactly the backfills that have not ended record the changes of base rows.
     """
 
     __slots__ = ("_catalog", "_changes", "_memory", "_reader", "loaded")
@@ -58,7 +58,7 @@ class Loading:
         self._changes = changes
         self._reader = reader
         self._memory = memory
-        #: By all backfills so far.
+        #: The result of all backfills so far.
         self.loaded = LoadCounts()
 
     def __iter__(self) -> Iterator[Backfill]:
@@ -67,19 +67,19 @@ class Loading:
     def begin(
         self, name: str, first: bytes, last: bytes | None, revision: int, *, level: int | None, record_bytes_max: int
     ) -> Backfill:
-        """Begin a backfill of what a join computes in ``[first, last)`` (None: to the end).
+        """Begin a backfill of the outputs of a join in ``[first, last)`` (None: to the end).
 
         Args:
-            name: The join's.
+            name: The name of the join.
             first: The first key.
             last: The end of the range.
-            revision: The engine's at this moment.
-            level: How many slots the reads will fix that this is for; None for one, as a timeline is read.
-            record_bytes_max: The backfill ends when its record takes more.
+            revision: The present revision of the engine.
+            level: The number of the output's slots that a context fixes; None for one, as a timeline is read.
+            record_bytes_max: The backfill ends when its record is larger.
 
         Raises:
             UnknownJoinError: No join has this name.
-            NotBackfillableError: The join cannot be loaded, or there is nothing in the range.
+            NotBackfillableError: The join cannot be backfilled, or has no outputs in the range.
         """
         join = self._catalog.find(name)
         _refuse_unfit(join)
@@ -100,22 +100,23 @@ class Loading:
         return backfill
 
     def load(self, backfill: Backfill, pieces: Sequence[Piece], *, now: float = 0.0) -> LoadCounts:
-        """Take in pieces; what is materialised already is skipped.
+        """Take in pieces; ranges that are materialised already are skipped.
 
         Raises:
             BackfillEndedError: The backfill has ended.
-            InvalidPieceError: A piece is malformed, and none was taken in; or one is found not to be of the sources at
-                the backfill's revision, and those before it were.
-            LimitExceededError: A piece does not fit into memory, whatever else goes; those before it were taken in.
+            InvalidPieceError: A piece is malformed, and none was taken in; or one cannot follow from the sources at the
+                backfill's revision, and those before it were taken in.
+            LimitExceededError: A piece does not fit into memory, even after eviction; those before it were taken in.
 
         Cost:
-            0.3 µs or so for each row, beside the first sources' rows and what changed since the backfill began.
+            About 0.3 µs for each row, and the time for the rows of the check sources and for the changes since the
+            begin.
         """
         backfill.refuse_ended()
         placed = [(piece, _place(backfill, piece)) for piece in pieces]
         loaded = LoadCounts()
         for piece, environment in placed:
-            # Each is a read of its own: the next may evict what the last one brought.
+            # Each piece is a read of its own: the next one may evict it.
             read = self._memory.reads.begin(now)
             prefix = backfill.plan.prefix(environment)
             contexts = [status.context for status in backfill.join.coverage.over(piece.first, piece.last)]
@@ -138,12 +139,12 @@ class Loading:
         return loaded
 
     def end(self, backfill: Backfill, reason: str) -> None:
-        """End a backfill; what was loaded stays."""
+        """End a backfill; the rows that were loaded stay."""
         backfill.end(reason)
         self.discard_ended()
 
     def review(self) -> None:
-        """End the backfills whose join went, or is no longer one that can be loaded."""
+        """End the backfills whose join was dropped, or cannot be backfilled any more."""
         for backfill in list(self):
             try:
                 is_there = self._catalog.find(backfill.join.info.name) is backfill.join
@@ -159,7 +160,7 @@ class Loading:
         self.discard_ended()
 
     def discard_ended(self) -> None:
-        """Record nothing more for backfills that have ended."""
+        """Stop recording for backfills that have ended."""
         self._changes.backfills = [backfill for backfill in self if backfill.ended is None]
 
     def _check(self) -> None:
@@ -168,7 +169,7 @@ class Loading:
             backfill._check()
 
     def _make(self, backfill: Backfill, context: Context, bounds: Range, piece: Piece, read: Read) -> None:
-        """Fill a context with what is right for ``bounds`` now; nobody sees it yet."""
+        """Fill a context with the rows of ``bounds`` that are right now; no read finds it yet."""
         join = backfill.join
         sources = SourcesAsOf(backfill)
         execution = Execution(
@@ -186,7 +187,7 @@ class Loading:
             raise InvalidPieceError(piece.first, piece.last, reason) from error
 
     def _show(self, join: InstalledJoin, context: Context, bounds: Range, read: Read) -> None:
-        """Let a context that is right answer reads; one with its prefix that is there already takes it in."""
+        """Let a context that is right answer reads; if there is one with its prefix, that one takes it over."""
         present = join.contexts.get(context.prefix)
         if present is not None and not present.is_fresh:
             self._reader.refresh(present, read)
@@ -199,20 +200,20 @@ class Loading:
 
 
 class SourcesAsOf:
-    """The sources of a backfill as they were at its revision, but for the value source: of that, only what changed."""
+    """The sources of a backfill as they were at its revision; of the value source, only what has changed since."""
 
     __slots__ = ("_backfill", "_value_source", "changed", "frame_prefixes")
 
     def __init__(self, backfill: Backfill) -> None:
         self._backfill = backfill
         self._value_source = backfill.plan.value_depth
-        #: What the frames at the value source know of its keys, where copies are alike.
+        #: The prefixes of the value source's keys that the frames know, if copies are the same in all contexts.
         self.frame_prefixes: list[bytes] = []
-        #: (depth, source key) -> value at the revision, of what was read and has changed since.
+        #: (depth, source key) -> value at the revision, of keys that were read and have changed since.
         self.changed: Log = {}
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
-        """Return the rows of a check source; none of the value source, whose rows somebody else has read."""
+        """Return the rows of a check source; none of the value source, whose rows were read elsewhere."""
         if source == self._value_source:
             if self._backfill.copies_alike:
                 self.frame_prefixes.append(prefix)
@@ -239,7 +240,7 @@ class SourcesAsOf:
         raise AssertionError
 
     def _note(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
-        """Note and return which keys of a part of a source have changed since."""
+        """Note and return the keys of a part of a source that have changed since the revision."""
         backfill = self._backfill
         changed = backfill.changed(source, prefix, first, last)
         for key in changed:
@@ -248,10 +249,10 @@ class SourcesAsOf:
 
 
 def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
-    """Return the environment of the context that a piece is of.
+    """Return the environment of the context of a piece.
 
     Raises:
-        InvalidPieceError: It is of none, or malformed.
+        InvalidPieceError: It fits no context, or is malformed.
     """
 
     def refuse(reason: str) -> InvalidPieceError:
@@ -290,7 +291,7 @@ def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
 def _take_rows(
     backfill: Backfill, context: Context, bounds: Range, piece: Piece, copied: dict[bytes, bytes | None]
 ) -> None:
-    """Put what a piece has within ``bounds`` into an empty context, and what became of copies since."""
+    """Put the rows of a piece within ``bounds`` into an empty context, with the changes of copies since."""
     length = len(context.prefix)
     start = bisect_left(piece.tails, bounds.first[length:]) if bounds.first > context.prefix else 0
     stop = len(piece.tails) if bounds.last >= context.end else bisect_left(piece.tails, bounds.last[length:])
@@ -316,7 +317,7 @@ def _take_rows(
 
 
 def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -> Rows:
-    """Return rows with what became of copies since (None: gone), as far as the context covers them."""
+    """Return rows with the changes of copies since (None: gone) that the context covers."""
     if context.lower or context.upper is not None:
         copied = {tail: value for tail, value in copied.items() if context.covers(tail)}
     if not copied:
@@ -334,7 +335,7 @@ def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -
 
 
 def _refuse_unfit(join: InstalledJoin) -> None:
-    """Refuse a join whose rows nobody else can compute from one moment's base rows, or that keeps none."""
+    """Refuse a join whose rows cannot be computed from the base rows of one moment, or that keeps none."""
 
     def refuse(reason: str) -> NotBackfillableError:
         return NotBackfillableError(join.info.name, reason)

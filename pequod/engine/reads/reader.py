@@ -1,15 +1,15 @@
-"""Reads: bring what a range needs up to date, compute what is missing, hand out rows (paper §3.1-§3.3).
+"""Reads: bring a range up to date, compute its gaps, return its rows (paper §3.1-§3.3).
 
-    ensure   a range of one join: drop what expired, apply logs, fill gaps     until nothing is left to do
+    ensure   a range of one join: drop expired contexts, apply logs, fill gaps     until nothing is left to do
     refresh  a context: first its upstream contexts, then its own log, deepest source first
     fill     a gap: run the plan, then take in its rows and frames
 
-An execution may itself bring sources up to date, which may change what it has already read. `SourceReader.is_steady`
-tells: the execution is then thrown away and run again, and now finds its sources fresh.
+An execution may itself bring sources up to date, which may change rows that it has already read.
+`SourceReader.is_steady` detects this: the execution is then discarded and runs again, and finds its sources fresh.
 
-Sources may be ranges of backed tables that are not loaded. An execution notes all that it meets in `Read.missing`,
-goes on with what is there, and is thrown away in the end. What needs its result is given up likewise; the rest of the
-read is done, so that all that is missing is known at once and the next try finds the rest ready.
+Sources may be ranges of backed tables that are not loaded. An execution notes the missing ranges that it meets in
+`Read.missing`, continues where it can, and is discarded at the end, as are the executions that need its result. The
+rest of the read is done, so that all missing ranges are known at once and the next attempt finds the rest ready.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pequod.language.ranges import Range, prefix_end
 
 
 class SourceReader:
-    """Reads the sources of one join for one execution, and remembers what that made it depend on."""
+    """Reads the sources of one join for one execution, and notes the contexts that it depends on."""
 
     __slots__ = ("_join", "_read", "_reader", "_serial", "expires_s", "is_lacking", "upstreams")
 
@@ -50,18 +50,18 @@ class SourceReader:
         #: Contexts whose rows were read, and the first moment at which one of them expires.
         self.upstreams: dict[Context, None] = {}
         self.expires_s = inf
-        #: Something that was read is not loaded: what was made of it is worth nothing.
+        #: Whether a range that was read is not loaded: then the result of the execution is useless.
         self.is_lacking = False
 
     @property
     def is_steady(self) -> bool:
-        """No computed row has changed since the execution began: all that it has read is of one moment."""
+        """Whether no computed row has changed since the execution began, so that all rows read are of one moment."""
         return self._serial == self._reader.changes.serial
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
-        """Return the rows of a source that start with ``prefix`` and go on with something in ``[first, last)``.
+        """Return the rows of a source that start with ``prefix`` and continue in ``[first, last)``.
 
-        Computed rows are brought up to date first. The rows must only be looked at, before the next read.
+        Computed rows are brought up to date first. The caller only reads the rows, and only until its next call.
         """
         table = self._join.source_tables[source]
         if table.presence is not None:
@@ -105,7 +105,7 @@ class SourceReader:
         """Make room for contributions to rows with these tails; return how many there may be before asking again.
 
         Raises:
-            LimitExceededError: There is none, whatever else goes.
+            LimitExceededError: There is no room, even after eviction.
         """
         memory = self._reader.memory
         if memory.ledger.limit_bytes >= UNLIMITED:
@@ -122,7 +122,7 @@ class SourceReader:
             self.is_lacking = True
 
     def depend_on(self, context: Context) -> None:
-        """Remember that rows of ``context`` were read."""
+        """Note that rows of ``context`` were read."""
         self.upstreams[context] = None
         self.expires_s = min(self.expires_s, context.expires_s)
 
@@ -145,10 +145,10 @@ class Reader:
         self.memory = memory
 
     def answer(self, contexts: Sequence[Context], read: Read) -> bool:
-        """Bring contexts up to date that hold what is read; tell whether they may answer the read now.
+        """Bring the contexts of a read up to date; return whether they may answer it now.
 
-        This is the one place that says when a context may answer: it lives, has not expired, and is fresh or has a log
-        that can be applied. `Engine.scan` asks `Context.ready_until_s` itself for the commonest read.
+        This is the one place that decides when a context may answer: it lives, has not expired, and is fresh or has a
+        log that can be applied. `Engine.scan` checks `Context.ready_until_s` itself for the most frequent read.
 
         Cost:
             O(contexts), and applying their logs.
@@ -165,17 +165,17 @@ class Reader:
                 if not (context.is_fresh or self.refresh(context, read)):
                     return False
             if len(contexts) > 1 and not all(context.is_ready(now) for context in contexts):
-                # Refreshing one has dropped another, or has brought it new entries.
+                # Refreshing one has dropped another, or has added entries to its log.
                 return False
         for context in contexts:
             context.join.counters.hits += 1
         return True
 
     def ensure(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> list[Context] | None:
-        """Materialise ``[first, last)`` of a join and bring it up to date, as far as what that needs is loaded.
+        """Materialise ``[first, last)`` of a join and bring it up to date, except for missing ranges of its sources.
 
         Returns:
-            The contexts that hold it; None if something is missing.
+            The contexts that hold it; None if a range is missing.
 
         Cost:
             O(log ranges + contexts) if there is nothing to do.
@@ -195,18 +195,18 @@ class Reader:
                     join.counters.hits += was_ready
                     return None if lacking else contexts
                 if not self.absorb(contexts, plan):
-                    # All of them before looking again, which is for nothing if there were many. Filling one leaves
-                    # the others gaps: no join reads its own output.
+                    # All gaps before looking again, which is useless if there were many. Filling one leaves the others:
+                    # no join reads its own output.
                     for gap in gaps:
                         if not self._fill(join, join.make_context(plan, environment, prefix), *gap, read):
                             lacking.add(gap)
-                    # Where there was nothing, one range is all there is.
+                    # If the range was one gap, it is all one range now.
                     if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
                         return [filled]
             was_ready = False
 
     def _freshen(self, contexts: list[Context], lacking: set[Context | Range], read: Read) -> bool:
-        """Bring contexts up to date, once around; tell whether there was nothing to do."""
+        """Bring each context up to date once; return whether there was nothing to do."""
         was_fresh = True
         for context in contexts:
             context.last_used = read.number
@@ -222,9 +222,9 @@ class Reader:
         return was_fresh
 
     def absorb(self, contexts: list[Context], plan: Plan) -> bool:
-        """Drop contexts of single keys, which earlier gets left, before a wider range around them is computed.
+        """Drop contexts of single keys, which earlier gets made, before a wider range around them is computed.
 
-        Otherwise a scan after many gets would leave many small ranges, to be found and put together by each read.
+        Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge.
         """
         points = [context for context in contexts if context.plan.is_point and not context.dependants]
         if plan.is_point:
@@ -236,7 +236,7 @@ class Reader:
     def pull(
         self, join: InstalledJoin, first: bytes, last: bytes, read: Read, reader: SourceReader | None = None
     ) -> Rows:
-        """Compute ``[first, last)`` of a join and keep nothing; the rows are not all there if something is missing."""
+        """Compute ``[first, last)`` of a join and keep nothing; the rows are incomplete if a range is missing."""
         plan, environment, prefix = join.plan_for(first, last)
         while True:
             sources = SourceReader(self, join, read)
@@ -255,10 +255,10 @@ class Reader:
         return Rows([prefix + tail for tail in tails], values)
 
     def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, read: Read) -> bool:
-        """Materialise a gap, or bring something that it needs a step further; the caller looks again.
+        """Materialise a gap, or do one step towards it; the caller looks again.
 
         Returns:
-            Whether it got on; if not, something is missing.
+            Whether there was progress; if not, a range is missing.
         """
         if join.is_push:
             context = join.contexts.get(context.prefix, context)
@@ -267,7 +267,7 @@ class Reader:
                 self.changes.drop(context, Reason.EXPIRED)
                 return True
             if not context.is_fresh:
-                # Its log is about rows that it has; new rows would be right already.
+                # The log is about present rows of the context; new rows would be right already.
                 return self.refresh(context, read) or not context.is_live
         sources = SourceReader(self, join, read)
         batch = Execution(
@@ -302,7 +302,7 @@ class Reader:
         return True
 
     def cover(self, context: Context, first: bytes, last: bytes, read: Read) -> None:
-        """Let a range of a context, which has its rows, answer reads from now on.
+        """Let a range of a context, whose rows are there, answer reads from now on.
 
         Requires:
             No status range overlaps ``[first, last)``.
@@ -321,7 +321,7 @@ class Reader:
         """Bring a context up to date: its upstream contexts, then its own log.
 
         Returns:
-            Whether it is fresh; otherwise it has been dropped, or it is live and something is missing.
+            Whether it is fresh; otherwise it was dropped, or it lives and a range is missing.
         """
         context.last_used = read.number
         while context.is_live and not context.is_fresh:

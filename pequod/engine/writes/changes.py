@@ -22,8 +22,8 @@ from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.writes.backfill import Backfill
 
-#: A context with more log entries than this is dropped and computed anew when it is read: by then the
-#: log is about as long as what it would save.
+#: A context with more log entries than this is dropped and computed again when it is read: by then, the log is about as
+#: long as the rows that it would save.
 LOG_MAX = 10_000
 _PRESENT = b""
 
@@ -38,16 +38,16 @@ class Changes:
         self._ledger = memory.ledger
         self._hits = hits
         self._story = story
-        #: Grows with every change of computed rows that is not the effect of one base key, and with every
-        #: context dropped: whoever reads several sources looks at it to see whether they belong together.
+        #: Grows with every change of computed rows that is not the effect of one base key, and with every context
+        #: dropped: a read of several sources compares it to see whether their rows are of one moment.
         self.serial = 0
         self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
-        #: The live backfills, which record what source keys were.
+        #: The live backfills, which record old values of source keys.
         self.backfills: list[Backfill] = []
 
     def set_base(self, relations: Relations, key: bytes, value: bytes | None) -> bool:
-        """Change a base row and what depends on it (None: take it out); tell whether it is another now.
+        """Change a base row (None: remove it) and its dependants; return whether the row is another now.
 
         `Engine.put` does the same without the call, which would be a tenth of it.
         """
@@ -110,9 +110,9 @@ class Changes:
             return
         if not (step.is_value and site.is_last):
             if not step.is_value and old is not None:
-                # Only its presence counts.
+                # Only the presence of the key counts.
                 old = _PRESENT
-            # The old value is one object in all logs.
+            # All logs share the object of the old value.
             grows_bytes = LOG_ENTRY + len(key) + (0 if old is None else len(old) // len(updaters.contexts))
             for context in updaters.contexts:
                 self._note(context, step.depth, key, old, grows_bytes)
@@ -152,9 +152,9 @@ class Changes:
     def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly are there already; the hot loop of a vote on an interleaved page.
 
-        Frames remember the tails of their rows: building a tail and looking whether the context covers it were two
-        thirds of the time. A row takes 0.4 µs instead of 1.8, 1.0 instead of 3.5 outside the processor's cache (bench
-        row: replace).
+        Frames remember the tails of their rows: building a tail and checking that the context covers it took two thirds
+        of the time. A row takes 0.4 µs instead of 1.8, 1.0 instead of 3.5 outside the processor's cache (bench row:
+        replace).
         """
         join, step, plan = site.join, site.step, site.plan
         for context, waiting in updaters.contexts.items():
@@ -217,10 +217,10 @@ class Changes:
         self._emit(join, context, tail, old, new)
 
     def apply(self, join: InstalledJoin, context: Context, batches: Iterable[tuple[int, Batch]]) -> None:
-        """Add (sign 1) or take away (sign -1) what executions found, in their order.
+        """Add (sign 1) or remove (sign -1) the results of executions, in their order.
 
         Ensures:
-            Whatever depends on the rows that changed is up to date, or has the change in its log.
+            All dependants of the changed rows are up to date, or have the change in their log.
         """
         self.serial += 1
         told: Told | None = [] if join.is_followed else None
@@ -255,7 +255,7 @@ class Changes:
                 todo += stale.dependants
 
     def drop(self, context: Context, reason: Reason) -> None:
-        """Forget a context, and every context that was computed from it.
+        """Drop a context, and every context that was computed from it.
 
         Cost:
             O(frames of what is dropped).
@@ -264,7 +264,7 @@ class Changes:
         self.evict(context, reason)
 
     def evict(self, context: Context, reason: Reason) -> None:
-        """Do the same to a context that no read under way uses; they need not begin again."""
+        """Do the same to a context that no current read uses; the reads need not begin again."""
         todo = [context]
         while todo:
             dropped = todo.pop()
@@ -273,7 +273,7 @@ class Changes:
             join = join_of(dropped)
             for status in dropped.ranges:
                 if join.watches.count:
-                    # What was told of it is kept aside.
+                    # Its delivered rows are kept for the watches.
                     for watch, first, last in join.watches.over(status.first, status.last):
                         watch.lose(first, last, materialised_rows(join.outputs, first, last))
                 self._story.note(join.info.name, status.first, status.last, reason)
@@ -292,7 +292,7 @@ class Changes:
 def _as_seen(
     join: InstalledJoin, key: bytes, old: bytes | None, new: bytes | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Return how a change looks to readers where other joins may compute the key: the earliest join's value stands."""
+    """Return a change as readers see it if other joins may compute the key: the earliest join's value counts."""
     for rival in join.rivals:
         status = rival.coverage.find(key)
         value = None if status is None else status.context.get(key)
