@@ -47,7 +47,7 @@ class BackgroundLoop:
             with self._lock:
                 self._refuse_if_closed()
                 pending = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-            return _result(pending)
+            return result_of(pending)
         except CancelledError:
             # Only `close` cancels it.
             raise ClosedError from None
@@ -116,7 +116,7 @@ def _quickest_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _result(pending: Future[T]) -> T:
+def result_of(pending: Future[T]) -> T:
     """Wait for a result, in pieces: otherwise a Ctrl-C right before the wait would only be noticed at its end."""
     while True:
         try:

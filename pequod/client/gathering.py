@@ -6,6 +6,7 @@ get, put, scan ... -> turn -> flush -> send -> Lane -> reply -> results
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -23,6 +24,8 @@ COMMANDS_MAX: Final = 512
 #: The greatest size of their arguments, without the last command: servers limit the size of messages.
 ARGUMENT_BYTES_MAX: Final = 1 << 20
 
+#: How a caller waits for the result of one command: in the loop, or in another thread.
+Awaited = asyncio.Future[Result] | concurrent.futures.Future[Result]
 #: Called once, with all results of a batch or with its error.
 Deliver = Callable[[list[Result] | PequodError], None]
 
@@ -34,22 +37,26 @@ class Gathered(Columns):
 
     def __init__(self, flush: Callable[[Gathered], None]) -> None:
         super().__init__()
-        self.futures: list[asyncio.Future[Result]] = []
+        self.futures: list[Awaited] = []
         self._loop = asyncio.get_running_loop()
         self._flush = flush
         self._argument_bytes = 0
 
     def last_result(self, argument_bytes: int) -> asyncio.Future[Result]:
         """Return the future of the command that was just added; all commands of the turn are sent as one message."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self.expect(argument_bytes, future)
+        return future
+
+    def expect(self, argument_bytes: int, future: Awaited) -> None:
+        """Note the future of the command that was just added; it gets the result, or the error as a result."""
         futures = self.futures
         if not futures:
             self._loop.call_soon(self._flush, self)
-        future: asyncio.Future[Result] = self._loop.create_future()
         futures.append(future)
         self._argument_bytes += argument_bytes
         if len(futures) >= COMMANDS_MAX or self._argument_bytes >= ARGUMENT_BYTES_MAX:
             self._flush(self)
-        return future
 
 
 class Gathering:
@@ -77,6 +84,17 @@ class Gathering:
         """
         if self._connection.is_closed:
             raise ClosedError
+        return self._opened()
+
+    def add(self, command: Columns, argument_bytes: int, future: concurrent.futures.Future[Result]) -> None:
+        """Add the command of another thread to this turn of the loop; ``future`` gets its result."""
+        turn = self._opened()
+        turn.kinds += command.kinds
+        turn.arguments += command.arguments
+        turn.numbers += command.numbers
+        turn.expect(argument_bytes, future)
+
+    def _opened(self) -> Gathered:
         if self._turn is None:
             self._turn = Gathered(self._flush)
         return self._turn
@@ -92,7 +110,7 @@ class Gathering:
     def _settle(
         self,
         columns: Columns,
-        futures: list[asyncio.Future[Result]],
+        futures: list[Awaited],
         deadline: float,
         results: list[Result] | PequodError,
     ) -> None:
@@ -130,7 +148,7 @@ class Gathering:
         deliver(decode(columns.kinds, reply))
 
 
-def _resolve(futures: list[asyncio.Future[Result]], results: list[Result]) -> None:
+def _resolve(futures: list[Awaited], results: list[Result]) -> None:
     for future, result in zip(futures, results, strict=True):
         if not future.done():
             future.set_result(result)

@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from pequod.calls import RestoredSnapshot, Result, SavedSnapshot, ServerStatistics
-from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S, AsyncClient
+from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S
 from pequod.client.background import BackgroundLoop
 from pequod.client.columns import Columns
+from pequod.client.posting import InCaller, PostingClient
 from pequod.client.retry import RETRIES
 from pequod.client.sync_backfills import Backfills
 from pequod.errors import PequodError
@@ -54,7 +55,7 @@ class Client(Calls):
         insecure: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
-        self._async = AsyncClient(
+        self._async = PostingClient(
             target,
             timeout_s=timeout_s,
             retries=retries,
@@ -66,9 +67,11 @@ class Client(Calls):
             insecure=insecure,
         )
         self._background = BackgroundLoop(f"pequod {target}", loop_factory)
-        super().__init__(self._async, self._background)
+        self._async.post_to(self._background)
+        waiter = InCaller(self._background)
+        super().__init__(self._async, waiter)
         #: The calls of backfills.
-        self.backfills = Backfills(self._async.backfills, self._background)
+        self.backfills = Backfills(self._async.backfills, waiter)
 
     @property
     def target(self) -> str:
