@@ -12,11 +12,10 @@ from itertools import count
 from typing import Final
 
 from pequod_grammar import parse
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+from pequod_proto.pequod_pb2 import ExecuteRequest
 from pequod_server.batches.executor import Executor
 
-from pequod.client.columns import Columns
-from pequod.client.columns import decode as decode_reply
+from pequod.client.columns import Columns, decode_whole, encode_request
 from pequod.engine import Engine
 from pequod_bench import keys
 from pequod_bench.micro_frame import MicroRow, MicroScale, Samples, clock
@@ -75,7 +74,7 @@ def encode(_: MicroScale) -> Samples:
     for number in count():
         columns = _checks(number % _TURNS)
         begun = clock()
-        columns.message(number).SerializeToString()
+        encode_request(number, columns.kinds, columns.arguments, columns.numbers)
         yield _RUN, clock() - begun
 
 
@@ -84,10 +83,9 @@ def decode(_: MicroScale) -> Samples:
     columns = _checks(0)
     (reply,) = _executor().execute(columns.message(0))
     data = reply.SerializeToString()
-    kinds = bytes(columns.kinds)
     while True:
         begun = clock()
-        decode_reply(kinds, ExecuteReply.FromString(data))
+        decode_whole(columns.kinds, data)
         yield _RUN, clock() - begun
 
 

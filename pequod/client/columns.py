@@ -9,7 +9,7 @@ Bench rows: client: encode; client: decode.
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from pequod_proto.commands import (
     ABSENT,
@@ -32,6 +32,17 @@ from pequod.engine.base.rows import Rows
 
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
+
+
+class Reply(NamedTuple):
+    """The reply to a batch."""
+
+    #: The batch's number in its stream.
+    batch: int
+    server_id: int
+    revision: int
+    #: The result of each command.
+    results: list[Result]
 
 
 def last_argument(last: Data | None) -> bytes | None:
@@ -141,6 +152,22 @@ class Columns:
     def message(self, batch: int) -> ExecuteRequest:
         """Return the commands as one message."""
         return ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
+
+
+def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes:
+    """Return the bytes of the message that `Columns.message` returns."""
+    return ExecuteRequest(batch=batch, kinds=bytes(kinds), arguments=arguments, numbers=numbers).SerializeToString()
+
+
+def decode_whole(kinds: bytes | bytearray, message: bytes) -> Reply | None:
+    """Take the bytes of a whole reply apart; return None if it is a piece of a reply, or a command failed."""
+    reply = ExecuteReply.FromString(message)
+    return None if reply.more or FAILED in reply.statuses or PART in reply.statuses else decode_reply(kinds, reply)
+
+
+def decode_reply(kinds: bytes | bytearray, reply: ExecuteReply) -> Reply:
+    """Take a reply apart whose pieces are merged."""
+    return Reply(reply.batch, reply.server_id, reply.revision, decode(kinds, reply))
 
 
 def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:

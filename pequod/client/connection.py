@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
@@ -30,6 +30,9 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
+
+#: How Execute is called on the wire.
+_EXECUTE: Final = "/pequod.v1.Pequod/Execute"
 
 
 class ServerConnection:
@@ -56,6 +59,7 @@ class ServerConnection:
         self._open_channel = credentials.connector(target, _OPTIONS)
         self._channel: aio.Channel | None = None
         self._stub: Any = None
+        self._execute: Any = None
         #: Whether calls are refused.
         self.is_closed = False
 
@@ -67,7 +71,7 @@ class ServerConnection:
         """Close the channel; calls under way fail. Closing twice is no error."""
         self.refuse_calls()
         # gRPC keeps the connection open as long as the channel or a call is referenced.
-        channel, self._channel, self._stub = self._channel, None, None
+        channel, self._channel, self._stub, self._execute = self._channel, None, None, None
         if channel is not None:
             await channel.close()
 
@@ -81,8 +85,19 @@ class ServerConnection:
             raise ClosedError
         if self._channel is None:
             self._channel = self._open_channel()
-            self._stub = PequodStub(self._credentials.bearing(self._channel))  # type: ignore[no-untyped-call]
+            bearing = self._credentials.bearing(self._channel)
+            self._stub = PequodStub(bearing)  # type: ignore[no-untyped-call]
+            self._execute = bearing.stream_stream(_EXECUTE)
         return self._stub
+
+    def execute(self) -> Any:
+        """Open a call of Execute that takes and gives the bytes of messages.
+
+        Raises:
+            ClosedError: The connection is closed.
+        """
+        self.stub()
+        return self._execute()
 
     async def unary(
         self, name: str, request: object, text: str | None = None, *, timeout_s: float | None = None

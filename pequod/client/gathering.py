@@ -11,10 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from pequod_proto import pequod_pb2 as pb
-
 from pequod.calls import Result
-from pequod.client.columns import Columns, decode
+from pequod.client.columns import Columns, Reply
 from pequod.client.connection import ServerConnection
 from pequod.client.lane import Lane
 from pequod.errors import ClosedError, PequodError, UnavailableError
@@ -64,9 +62,7 @@ class Gathering:
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
-        self._lane = Lane(
-            lambda: connection.stub().Execute(), connection.target, connection.timeout_s, connection.retries
-        )
+        self._lane = Lane(connection.execute, connection.target, connection.timeout_s, connection.retries)
         #: Batches sent so far.
         self.batches_sent = 0
         #: The commands of this turn; None before the first.
@@ -138,14 +134,14 @@ class Gathering:
             deadline: By the loop's clock; without it, ``timeout_s`` from now.
         """
         self.batches_sent += 1
-        self._lane.send(columns, partial(self._take, columns, deliver), deadline)
+        self._lane.send(columns, partial(self._take, deliver), deadline)
 
-    def _take(self, columns: Columns, deliver: Deliver, reply: pb.ExecuteReply | PequodError) -> None:
+    def _take(self, deliver: Deliver, reply: Reply | PequodError) -> None:
         if isinstance(reply, PequodError):
             deliver(reply)
             return
         self._connection.note(reply.server_id, reply.revision)
-        deliver(decode(columns.kinds, reply))
+        deliver(reply.results)
 
 
 def _resolve(futures: list[Awaited], results: list[Result]) -> None:

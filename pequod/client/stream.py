@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 import grpc
 from pequod_proto.pequod_pb2 import ExecuteReply
 
-from pequod.client.columns import Columns
+from pequod.client.columns import Columns, Reply, decode_reply, decode_whole, encode_request
 from pequod.client.decode import refusal, unavailable
 from pequod.errors import ClosedError, PequodError, UnavailableError
 
 T = TypeVar("T")
 #: Takes a reply, or the error in its place.
-Deliver = Callable[[ExecuteReply | PequodError], None]
+Deliver = Callable[[Reply | PequodError], None]
 
 #: Codes of a stream's end that would come again at another attempt. A server that dies may end it with any other code.
 _REFUSALS: Final = (
@@ -36,7 +36,7 @@ _REFUSALS: Final = (
 _WRITE_FAILED: Final = "Internal error from Core"
 
 
-def _ignore(_: ExecuteReply | PequodError) -> None:
+def _ignore(_: Reply | PequodError) -> None:
     """Ignore the reply to a batch whose caller has given up."""
 
 
@@ -57,6 +57,17 @@ class Sending:
     #: The pieces of its reply so far, appended; None before the first.
     begun: ExecuteReply | None = None
 
+    def take(self, message: bytes) -> Reply | None:
+        """Take a message of its reply; return the reply with the last one, None before."""
+        if self.begun is None and not self.is_over and (reply := decode_whole(self.columns.kinds, message)) is not None:
+            return reply
+        piece = ExecuteReply.FromString(message)
+        if self.is_over:
+            # Its caller does not wait, but its pieces come before the other replies.
+            return None if piece.more else Reply(piece.batch, piece.server_id, piece.revision, [])
+        whole = self.add(piece)
+        return None if piece.more else decode_reply(self.columns.kinds, whole)
+
     def add(self, piece: ExecuteReply) -> ExecuteReply:
         """Append a piece to those before; return them together."""
         if self.begun is None:
@@ -68,7 +79,7 @@ class Sending:
             self.begun.statuses = statuses
         return self.begun
 
-    def end(self, outcome: ExecuteReply | PequodError) -> None:
+    def end(self, outcome: Reply | PequodError) -> None:
         """Deliver the outcome, if none was delivered before."""
         if self.timer is not None:
             self.timer.cancel()
@@ -136,7 +147,8 @@ class BatchStream:
                         # It is late before it was sent: its caller has given up, so it must not change anything.
                         self._waiting.remove(sending)
                     else:
-                        await write(sending.columns.message(sending.number))
+                        columns = sending.columns
+                        await write(encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers))
                 wake.clear()
                 await wake.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -145,17 +157,15 @@ class BatchStream:
 
     async def _read_all(self) -> None:
         try:
-            while isinstance(reply := await self._call.read(), ExecuteReply):
+            while isinstance(message := await self._call.read(), bytes):
                 sending = self._waiting[0]
-                assert reply.batch == sending.number, "replies come in the order of the batches"
-                if reply.more:
-                    # The caller of an ended batch does not wait, but its pieces come before the other replies.
-                    if not sending.is_over:
-                        sending.add(reply)
-                        self._renew(sending)
-                    continue
-                self._waiting.popleft()
-                sending.end(reply if sending.begun is None else sending.add(reply))
+                reply = sending.take(message)
+                if reply is not None:
+                    assert reply.batch == sending.number, "replies come in the order of the batches"
+                    self._waiting.popleft()
+                    sending.end(reply)
+                elif not sending.is_over:
+                    self._renew(sending)
             await self._call.code()
             self._break(self._why())
         except grpc.aio.AioRpcError:
