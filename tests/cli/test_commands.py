@@ -159,14 +159,10 @@ def test_bytes_that_are_no_text_go_in_and_out(process: Pequod) -> None:
     assert process("rm", b"b|\xff").code == 0
 
 
-def test_help_teaches_and_is_quick(process: Pequod) -> None:
-    started = time.monotonic()
+def test_help_teaches_and_imports_little(process: Pequod) -> None:
     outcome = process("--help")
-    seconds = time.monotonic() - started
     assert "pequod join add" in outcome.out
     assert "Exit codes" in outcome.out
-    # 0.11 s here; the limit allows for a machine that is busy.
-    assert seconds < 2
     heavy = "import sys, pequod.cli.app; print([m for m in ('grpc', 'numpy', 'rich', 'asyncio') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", heavy]) == b"[]\n"
 
