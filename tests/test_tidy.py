@@ -1,7 +1,8 @@
-"""The tree stays readable: short files and functions, plain words."""
+"""The tree stays readable: short files and functions, one class for each name, plain words."""
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,12 @@ LONG_FUNCTIONS = {
     "tests/backing/test_intake.py test_a_commit_is_visible_as_a_whole_to_every_kind_of_read": "one story",
     "tests/backing/test_intake.py test_commits_loads_and_reloads_in_any_order_leave_what_the_database_has": "one story",
 }
+#: Names of two classes, and why each is right on its side.
+SHARED_NAMES = {
+    "Batch": "what an execution found, in the engine; the commands of a message, in the server",
+    "Begun": "a backfill for users of pequod_spark; a batch, in the server",
+    "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
+}
 #: Phrases that make readers guess: who, what or how many is meant?
 RIDDLES = re.compile(r"\b(tells? whether|what of it is|so many|somebody|whoever)\b", re.IGNORECASE)
 #: What is read for riddles.
@@ -38,6 +45,11 @@ PROSE = [
     "grammar",
     "spark_backfill",
     "pequod/cli",
+    "pequod/client",
+    "pequod/language",
+    "docs",
+    "server",
+    "proto",
 ]
 
 
@@ -73,10 +85,20 @@ def test_functions_are_short() -> None:
     assert long == LONG_FUNCTIONS.keys()
 
 
+def test_no_two_classes_share_a_name() -> None:
+    places = defaultdict(list)
+    for name, (_, tree) in sources().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not name.startswith("tests/"):
+                places[node.name].append(f"{name}:{node.lineno}")
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in shared.items() if name not in SHARED_NAMES} == {}
+
+
 @pytest.mark.parametrize("where", PROSE)
 def test_prose_names_the_actor_and_the_number(where: str) -> None:
     path = ROOT / where
-    files = [path] if path.is_file() else [one for kind in ("*.md", "*.py") for one in path.rglob(kind)]
+    files = [path] if path.is_file() else [one for kind in ("*.md", "*.py", "*.proto") for one in path.rglob(kind)]
     found = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
         for file in files

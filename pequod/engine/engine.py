@@ -31,7 +31,7 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.relations import Directory
 from pequod.engine.joins.watches import Change, Watch
-from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Memory
+from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason, Story
 from pequod.engine.read import Reads
@@ -51,7 +51,7 @@ from pequod.engine.shown.statistics import Statistics, collect
 from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
-from pequod.engine.writes.changes import Changes
+from pequod.engine.writes.changes import Writer
 from pequod.language.errors import MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER, JoinSpec
@@ -98,29 +98,29 @@ class Engine:
         #: The bytes of all data. Code that keeps changes for watches reports them by `Ledger.change_watches`.
         self.ledger = Ledger(memory_limit)
         self._reads = Reads()
-        self._memory = Memory(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
+        self._memory = Evictor(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
         self._admission = PutAdmission(self._store, self._directory, self._memory, key_bytes_max, value_bytes_max)
         self._hits = Hits(memory_limit)
         self._view_by_last = self._hits.by_last
         self._story = Story()
-        self._changes = Changes(self._memory, self._hits, self._story)
-        self._catalog = Catalog(self._directory, self._changes, self.ledger, priorities or {})
-        self._reader = Reader(self._changes, self._memory)
+        self._writer = Writer(self._memory, self._hits, self._story)
+        self._catalog = Catalog(self._directory, self._writer, self.ledger, priorities or {})
+        self._reader = Reader(self._writer, self._memory)
         self._scans = Scans(
-            self._store, self._directory, self._catalog, self._changes, self._reader, self._memory, self._hits
+            self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
         )
         self._backed = Backed(
             self._store,
             self._directory,
             self._catalog,
-            self._changes,
+            self._writer,
             self._memory,
             self._story,
             priorities or {},
         )
         self._following = Following(self._store, self._directory, self._catalog, self._scans)
         #: Takes in ranges of joins that were computed elsewhere.
-        self.backfills = Loading(self._catalog, self._changes, self._reader, self._memory)
+        self.backfills = Loading(self._catalog, self._writer, self._reader, self._memory)
         for name in backed:
             self._backed.declare(name)
 
@@ -153,7 +153,7 @@ class Engine:
         if relations.watches.count:
             relations.watches.tell_stored(key, old, value)
         if relations.readers:
-            self._changes.base_changed(relations.readers, key, old, value)
+            self._writer.base_changed(relations.readers, key, old, value)
 
     def remove(self, key: bytes) -> bool:
         """Remove base data; return whether the key was there.
@@ -176,7 +176,7 @@ class Engine:
             return False
         if relations.is_owned:
             self._admission.refuse_owned(relations, key)
-        is_there = self._changes.set_base(relations, key, None)
+        is_there = self._writer.set_base(relations, key, None)
         self.revision += is_there
         return is_there
 
@@ -299,9 +299,9 @@ class Engine:
                 continue
             relations = self._directory.at(name)
             if stop - start > 1:
-                self.revision += self._changes.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
+                self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
-                self.revision += self._changes.set_base(relations, keys[start], values[start])
+                self.revision += self._writer.set_base(relations, keys[start], values[start])
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Return whether a database owns the key, so that a put of it would raise BackedKeyError.
@@ -632,7 +632,7 @@ class Engine:
     def _drop(self, victim: Evictable) -> None:
         """Drop a victim of eviction."""
         if isinstance(victim, Context):
-            self._changes.evict(victim, Reason.EVICTED)
+            self._writer.evict(victim, Reason.EVICTED)
         else:
             assert isinstance(victim, Part), "nothing else is evicted"
             self._backed.evict(victim)

@@ -29,7 +29,7 @@ class Read:
         self.now = now
         #: Missing ranges of backed tables that the call needs, in the order in which it met them.
         self.missing: dict[Range, None] = {}
-        #: `Changes.serial` at the beginning of the call or of its last attempt; see `Changes.is_steady`.
+        #: `Writer.serial` at the beginning of the call or of its last attempt; see `Writer.is_steady`.
         self.serial = 0
 
     def begin_again(self, serial: int) -> None:

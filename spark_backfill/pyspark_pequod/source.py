@@ -16,7 +16,7 @@ from pyspark_pequod.narrowing import key_ranges
 from pyspark_pequod.packing import Packing
 from pyspark_pequod.reader import BatchReader
 from pyspark_pequod.stream import StreamReader
-from pyspark_pequod.writer import StreamWriter, TaskWriter, Writer
+from pyspark_pequod.writer import BatchWriter, StreamWriter, TaskWriter
 
 #: The number of tasks of a read that does not say it.
 _PARTITIONS = 8
@@ -59,11 +59,11 @@ class DefaultSource(DataSource):
         with_values = not read_options.boolean(self.options, "keys_only")
         return default_schema(read_options.key_pattern(self.options), with_values=with_values)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: FBT001 - Spark's signature
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         """Write a DataFrame."""
         if overwrite:
             raise read_options.OptionError("mode", f"there is only append; {_ROUND}")
-        return Writer(self._task_writer(schema))
+        return BatchWriter(self._task_writer(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802 - Spark's
         """Write a stream."""

@@ -182,7 +182,7 @@ async def _remove(client: AsyncClient, keys: list[bytes]) -> None:
             raise result
 
 
-class Writer(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
     def __init__(self, task: TaskWriter) -> None:

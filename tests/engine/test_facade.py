@@ -187,7 +187,7 @@ def test_rows_that_are_there_already_are_counted_once() -> None:
     for sign, count in ((1, 2), (1, 2), (-1, 1), (-1, 1)):
         apply_batch(context, sign, batch, None)
         assert len(context.rows) == engine.ledger.entry_count == count
-    engine._changes._set(join, context, b"200|liz", None, 0)
+    engine._writer._set(join, context, b"200|liz", None, 0)
     for values, count in (([b"c"], 2), ([b"d"], 2), (None, 1), (None, 1)):
         timeline._change_rows(context, [b"200|liz"], values)
         assert len(context.rows) == engine.ledger.entry_count == count

@@ -157,10 +157,10 @@ def test_a_context_that_another_drops_answers_no_more() -> None:
     refresh, last = engine._reader.refresh, view.contexts[-1]
 
     def refresh_and_drop(context: Context, read: Read) -> bool:
-        engine._changes.drop(view.contexts[0], Reason.INVALIDATED)
+        engine._writer.drop(view.contexts[0], Reason.INVALIDATED)
         return refresh(context, read)
 
-    engine._changes._mark_stale(last)
+    engine._writer._mark_stale(last)
     with patch.object(type(engine._reader), "refresh", lambda _, context, read: refresh_and_drop(context, read)):
         assert not engine._reader.answer(view.contexts, engine._reads.begin())
     assert len(engine.scan(PAGE_FIRST, PAGE_LAST).keys) == 3

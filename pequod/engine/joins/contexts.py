@@ -63,7 +63,7 @@ class Context(Materialised):
         dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed
 
     Other classes change a context by its methods alone, except ``last_used``, which reads write, ``view_last``, which
-    is for `Hits`, and ``rows``, into which `Changes` writes eager changes.
+    is for `Hits`, and ``rows``, into which `Writer` writes eager changes.
 
     Invariants, beside those of `Materialised`:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.

@@ -6,7 +6,7 @@
     apply   the log of t|ann|          s|ann|eve was added: her posts are added; who was removed, loses theirs
             the write of p|bob|120     appended to every timeline that waits at p|bob|
 
-What it does is what `Execution` (fill), `differences` with `Changes.apply` (a log), and `Changes._update` (a
+What it does is what `Execution` (fill), `differences` with `Writer.apply` (a log), and `Writer._update` (a
 write) do for any join, in a half to a quarter of the time (bench rows: check, first; check after subscribe; fan-out).
 Whether a join is of this kind is decided when its plan is compiled: `compile_splice`, `compile_timeline`. Nothing here
 calls back: it takes rows, contexts and updaters, and changes or returns these.

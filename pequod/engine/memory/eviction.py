@@ -72,7 +72,7 @@ class Ticket:
         return self.rank < other.rank
 
 
-class Memory:
+class Evictor:
     """Keeps memory within its limit: weighs the store, evicts, refuses.
 
     Invariants:

@@ -28,14 +28,14 @@ from pequod.engine.joins.batches import apply_batch, take_frames
 from pequod.engine.joins.contexts import Context, Log
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.timeline import Around
-from pequod.engine.memory.eviction import Memory
+from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
 from pequod.engine.reads.reader import Reader, SourceReader
 from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
 from pequod.engine.writes.catalog import Catalog
-from pequod.engine.writes.changes import Changes
+from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
 from pequod.language.containing import containing_range
 from pequod.language.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
@@ -51,18 +51,18 @@ class Loading:
         1. Exactly the backfills that have not ended record the changes of base rows.
     """
 
-    __slots__ = ("_catalog", "_changes", "_memory", "_reader", "loaded")
+    __slots__ = ("_catalog", "_memory", "_reader", "_writer", "loaded")
 
-    def __init__(self, catalog: Catalog, changes: Changes, reader: Reader, memory: Memory) -> None:
+    def __init__(self, catalog: Catalog, writer: Writer, reader: Reader, memory: Evictor) -> None:
         self._catalog = catalog
-        self._changes = changes
+        self._writer = writer
         self._reader = reader
         self._memory = memory
         #: The result of all backfills so far.
         self.loaded = LoadCounts()
 
     def __iter__(self) -> Iterator[Backfill]:
-        return iter(self._changes.backfills)
+        return iter(self._writer.backfills)
 
     def begin(
         self, name: str, first: bytes, last: bytes | None, revision: int, *, level: int | None, record_bytes_max: int
@@ -96,7 +96,7 @@ class Loading:
             raise NotBackfillableError(name, f"its output has {len(slots)} slots, so that a read cannot fix {level}")
         sources = [Range(*containing_range(join.spec, source.pattern, *bounds)) for source in join.spec.sources]
         backfill = Backfill(join, join.plan_at(level), bounds, revision, sources, record_bytes_max)
-        self._changes.backfills.append(backfill)
+        self._writer.backfills.append(backfill)
         return backfill
 
     def load(self, backfill: Backfill, pieces: Sequence[Piece], *, now: float = 0.0) -> LoadCounts:
@@ -161,7 +161,7 @@ class Loading:
 
     def discard_ended(self) -> None:
         """Stop recording for backfills that have ended."""
-        self._changes.backfills = [backfill for backfill in self if backfill.ended is None]
+        self._writer.backfills = [backfill for backfill in self if backfill.ended is None]
 
     def _check(self) -> None:
         for backfill in self:

@@ -26,14 +26,14 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
-from pequod.engine.memory.eviction import PINNED, Memory
+from pequod.engine.memory.eviction import PINNED, Evictor
 from pequod.engine.memory.ledger import COMPUTING, UNLIMITED
 from pequod.engine.memory.story import Reason
 from pequod.engine.read import Read
 from pequod.engine.reads import execution
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
-from pequod.engine.writes.changes import Changes
+from pequod.engine.writes.changes import Writer
 from pequod.language.ranges import Range, prefix_end
 
 
@@ -46,7 +46,7 @@ class SourceReader:
         self._reader = reader
         self._join = join
         self._read = read
-        self._serial = reader.changes.serial
+        self._serial = reader.writer.serial
         #: Contexts whose rows were read, and the first moment at which one of them expires.
         self.upstreams: dict[Context, None] = {}
         self.expires_s = inf
@@ -56,7 +56,7 @@ class SourceReader:
     @property
     def is_steady(self) -> bool:
         """Whether no computed row has changed since the execution began, so that all rows read are of one moment."""
-        return self._serial == self._reader.changes.serial
+        return self._serial == self._reader.writer.serial
 
     def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows of a source that start with ``prefix`` and continue in ``[first, last)``.
@@ -138,10 +138,10 @@ class SourceReader:
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("changes", "memory")
+    __slots__ = ("memory", "writer")
 
-    def __init__(self, changes: Changes, memory: Memory) -> None:
-        self.changes = changes
+    def __init__(self, writer: Writer, memory: Evictor) -> None:
+        self.writer = writer
         self.memory = memory
 
     def answer(self, contexts: Sequence[Context], read: Read) -> bool:
@@ -213,7 +213,7 @@ class Reader:
             if not context.is_live:
                 was_fresh = False
             elif context.has_expired(read.now):
-                self.changes.drop(context, Reason.EXPIRED)
+                self.writer.drop(context, Reason.EXPIRED)
                 was_fresh = False
             elif not context.is_fresh and context not in lacking:
                 if not self.refresh(context, read) and context.is_live:
@@ -230,7 +230,7 @@ class Reader:
         if plan.is_point:
             return False
         for context in points:
-            self.changes.drop(context, Reason.WIDENED)
+            self.writer.drop(context, Reason.WIDENED)
         return bool(points)
 
     def pull(
@@ -264,7 +264,7 @@ class Reader:
             context = join.contexts.get(context.prefix, context)
             context.last_used = read.number
             if context.has_expired(read.now):
-                self.changes.drop(context, Reason.EXPIRED)
+                self.writer.drop(context, Reason.EXPIRED)
                 return True
             if not context.is_fresh:
                 # The log is about present rows of the context; new rows would be right already.
@@ -339,7 +339,7 @@ class Reader:
                     frames.add_all(came, context)
                 for frame_key in went:
                     frames.remove(frame_key, None, context)
-                self.changes.serial += 1
+                self.writer.serial += 1
                 context.settle()
             else:
                 join = join_of(context)
@@ -351,6 +351,6 @@ class Reader:
                     continue
                 context.settle()
                 context.depend_on(sources.upstreams, sources.expires_s)
-                self.changes.apply(join, context, batches)
+                self.writer.apply(join, context, batches)
             self.memory.make_room()
         return context.is_live and context.is_fresh

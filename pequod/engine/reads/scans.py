@@ -17,11 +17,11 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits, View
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.relations import Directory, Relations
-from pequod.engine.memory.eviction import Memory
+from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
 from pequod.engine.reads.reader import Reader
 from pequod.engine.writes.catalog import Catalog
-from pequod.engine.writes.changes import Changes
+from pequod.engine.writes.changes import Writer
 from pequod.language.errors import MissingError
 from pequod.language.ranges import united
 
@@ -29,22 +29,22 @@ from pequod.language.ranges import united
 class Scans:
     """Reads of ranges, and the parts of them that other calls use."""
 
-    __slots__ = ("_catalog", "_changes", "_directory", "_hits", "_memory", "_reader", "_reads", "_store")
+    __slots__ = ("_catalog", "_directory", "_hits", "_memory", "_reader", "_reads", "_store", "_writer")
 
     def __init__(
         self,
         store: Store,
         directory: Directory,
         catalog: Catalog,
-        changes: Changes,
+        writer: Writer,
         reader: Reader,
-        memory: Memory,
+        memory: Evictor,
         hits: Hits,
     ) -> None:
         self._store = store
         self._directory = directory
         self._catalog = catalog
-        self._changes = changes
+        self._writer = writer
         self._reader = reader
         self._memory = memory
         self._reads = memory.reads
@@ -96,7 +96,7 @@ class Scans:
             LimitExceededError: Its rows do not fit into memory.
         """
         while True:
-            read.begin_again(self._changes.serial)
+            read.begin_again(self._writer.serial)
             pulled = {}
             for join in joins:
                 start, stop = join.clip(first, last)
@@ -107,7 +107,7 @@ class Scans:
             if self._store.backed:
                 read.lack(self._store.absent(first, last, read.number))
                 self.refuse_missing(read)
-            if read.serial == self._changes.serial:
+            if read.serial == self._writer.serial:
                 return pulled
 
     def refuse_missing(self, read: Read) -> None:
@@ -118,7 +118,7 @@ class Scans:
 
     def refresh(self, contexts: dict[Context, None], read: Read) -> dict[Context, None]:
         """Bring contexts up to date; return those that need missing ranges, which are noted in the read."""
-        read.begin_again(self._changes.serial)
+        read.begin_again(self._writer.serial)
         for context in contexts:
             context.last_used = read.number
         return {context: None for context in contexts if not self._reader.refresh(context, read) and context.is_live}
@@ -199,11 +199,11 @@ class Scans:
             kept.append(context)
         if not self._reader.answer(kept, read):
             return None
-        read.begin_again(self._changes.serial)
+        read.begin_again(self._writer.serial)
         pulled = {
             join: self._reader.pull(join, *join.clip(first, last), read) for join in related.outputs if join.is_pull
         }
-        if read.missing or read.serial != self._changes.serial:
+        if read.missing or read.serial != self._writer.serial:
             return None
         layers = [related.table.slice(first, last, limit, reverse=reverse)] if related.table.entry_count else []
         for join in related.outputs:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from pequod.engine.base.store import Store
 from pequod.engine.joins.relations import Directory, Relations
-from pequod.engine.memory.eviction import VALUE_STEP, Memory
+from pequod.engine.memory.eviction import VALUE_STEP, Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED
 from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError
 from pequod.language.spec import DELIMITER
@@ -41,7 +41,7 @@ class PutAdmission:
     __slots__ = ("_directory", "_ledger", "_memory", "_store", "key_bytes_max", "value_bytes_max", "value_bytes_quick")
 
     def __init__(
-        self, store: Store, directory: Directory, memory: Memory, key_bytes_max: int, value_bytes_max: int
+        self, store: Store, directory: Directory, memory: Evictor, key_bytes_max: int, value_bytes_max: int
     ) -> None:
         self._store = store
         self._directory = directory

@@ -18,12 +18,12 @@ from pequod.engine.base.presence import Part, Presence, Removed
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.relations import Directory, Relations
-from pequod.engine.memory.eviction import HELD, PINNED, WAIT_READS, Memory, Rank
+from pequod.engine.memory.eviction import HELD, PINNED, WAIT_READS, Evictor, Rank
 from pequod.engine.memory.ledger import ROW
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.read import Read
 from pequod.engine.writes.catalog import Catalog
-from pequod.engine.writes.changes import Changes
+from pequod.engine.writes.changes import Writer
 from pequod.language.errors import LimitExceededError
 from pequod.language.ranges import Range, united
 from pequod.language.spec import DELIMITER
@@ -32,7 +32,7 @@ from pequod.language.spec import DELIMITER
 FORGOTTEN_MAX: Final = 512
 
 
-class BackedTable:
+class Forgetter:
     """Forgets loaded ranges of one table, on request or when memory is short.
 
     Args:
@@ -46,8 +46,8 @@ class BackedTable:
         name: str,
         relations: Relations,
         presence: Presence,
-        changes: Changes,
-        memory: Memory,
+        writer: Writer,
+        memory: Evictor,
         story: Story,
         priority: int,
     ) -> None:
@@ -56,7 +56,7 @@ class BackedTable:
         self._relations = relations
         self._table = relations.table
         self._presence = presence
-        self._changes = changes
+        self._changes = writer
         self._memory = memory
         self._priority = priority
 
@@ -164,8 +164,8 @@ class Backed:
         store: Store,
         directory: Directory,
         catalog: Catalog,
-        changes: Changes,
-        memory: Memory,
+        writer: Writer,
+        memory: Evictor,
         story: Story,
         priorities: Mapping[str, int],
     ) -> None:
@@ -173,10 +173,10 @@ class Backed:
         self._store = store
         self._directory = directory
         self._catalog = catalog
-        self._changes = changes
+        self._changes = writer
         self._memory = memory
         self._priorities = priorities
-        self._by_name: dict[bytes, BackedTable] = {}
+        self._by_name: dict[bytes, Forgetter] = {}
 
     def declare(self, name: bytes) -> None:
         """Declare that a database owns the keys of a table; none of its ranges is loaded."""
@@ -184,7 +184,7 @@ class Backed:
         if name not in self._by_name:
             text = name.decode("utf-8", "backslashreplace")
             priority = self._priorities.get(text, 0)
-            owner = BackedTable(text, relations, presence, self._changes, self._memory, self._story, priority)
+            owner = Forgetter(text, relations, presence, self._changes, self._memory, self._story, priority)
             presence.owner = self._by_name[name] = owner
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:

@@ -10,7 +10,7 @@ from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.ledger import Ledger
 from pequod.engine.memory.story import Reason
-from pequod.engine.writes.changes import Changes
+from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
 from pequod.language.errors import JoinError, UnknownJoinError
 from pequod.language.patterns import compile_matcher, may_overlap
@@ -28,14 +28,14 @@ class Catalog:
         3. A join that reads a join computed on every read is computed on every read itself, unless it is a snapshot.
     """
 
-    __slots__ = ("_changes", "_directory", "_installed", "_ledger", "_next_order", "_priorities", "is_timed")
+    __slots__ = ("_directory", "_installed", "_ledger", "_next_order", "_priorities", "_writer", "is_timed")
 
-    def __init__(self, directory: Directory, changes: Changes, ledger: Ledger, priorities: Mapping[str, int]) -> None:
+    def __init__(self, directory: Directory, writer: Writer, ledger: Ledger, priorities: Mapping[str, int]) -> None:
         self._directory = directory
         self._ledger = ledger
         #: By the name of a join, installed or not.
         self._priorities = priorities
-        self._changes = changes
+        self._writer = writer
         self._installed: dict[str, InstalledJoin] = {}
         self._next_order = 0
         #: Whether a snapshot join is installed.
@@ -118,7 +118,7 @@ class Catalog:
             found += [up for up in found.pop().upstreams if up not in doomed]
             doomed.update(dict.fromkeys(found))
         for context in doomed:
-            self._changes.drop(context, Reason.INVALIDATED)
+            self._writer.drop(context, Reason.INVALIDATED)
         return len(doomed)
 
     def _install(self, spec: JoinSpec) -> InstalledJoin:
@@ -213,11 +213,11 @@ class Catalog:
         while todo:
             join = todo.pop()
             for context in {status.context: None for status in join.coverage}:
-                self._changes.drop(context, Reason.JOINS)
+                self._writer.drop(context, Reason.JOINS)
             readers = [other for other in self._installed.values() if any(join in ups for ups in other.upstreams)]
             todo += [reader for reader in readers if reader not in seen]
             seen.update(dict.fromkeys(readers))
-        self._changes.serial += 1
+        self._writer.serial += 1
 
     def _check(self) -> None:
         for name, join in self._installed.items():

@@ -17,7 +17,7 @@ from pequod.engine.joins.contexts import Context, Updaters
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
 from pequod.engine.joins.relations import Relations
-from pequod.engine.memory.eviction import Memory
+from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.writes.backfill import Backfill
@@ -28,12 +28,12 @@ LOG_MAX = 10_000
 _PRESENT = b""
 
 
-class Changes:
+class Writer:
     """Applies changes of source keys to materialised outputs."""
 
     __slots__ = ("_hits", "_ledger", "_memory", "_overflowing", "_queue", "_story", "backfills", "serial")
 
-    def __init__(self, memory: Memory, hits: Hits, story: Story) -> None:
+    def __init__(self, memory: Evictor, hits: Hits, story: Story) -> None:
         self._memory = memory
         self._ledger = memory.ledger
         self._hits = hits

@@ -99,7 +99,10 @@ async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]
             session.feed_name,
         )
         if slot is not None and (slot["plugin"] != "pgoutput" or not slot["is_here"]):
-            raise SchemaError(session.name, [f"the slot {session.feed_name} is somebody else's; choose another name"])
+            raise SchemaError(
+                session.name,
+                [f"the slot {session.feed_name} is of another program; choose another name"],
+            )
         if slot is not None and slot["active"]:
             raise BackingUnavailableError(
                 session.name, f"the slot {session.feed_name} is in use; give each server a slot of its own"
