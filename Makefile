@@ -11,7 +11,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos fuzz \
         bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server clean
+        soak-memory soak-server test-pure test-sanitised clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,22 @@ test-compiled: build-compiled ## run the test suite on the compiled wheel, in an
 	$(COMPILED)/.venv/bin/python -m pip install --quiet "$$(ls -t dist/*-cp*.whl | head -1)[server,backing,otel,bench,dev]"
 	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.base.rows as m; assert m.__file__.endswith(".so"), m' && \
 	    .venv/bin/python -m pytest $(PARALLEL) --ignore tests/test_layering.py --ignore tests/test_docs.py --ignore tests/test_deploy.py
+
+test-pure: $(INSTALLED) ## run the tests of the engine, its joins and the server without the native core
+	PEQUOD_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/engine tests/grammar tests/regress tests/server
+
+# In a folder of its own, so that nothing else runs on it. Python's allocator would hide what is read behind its end.
+SANITISED := build/sanitised
+SANITIZERS = $(foreach library,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(library).so))
+test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine under address and undefined-behaviour sanitizers (needs g++)
+	rm -rf $(SANITISED) && mkdir -p $(SANITISED)
+	cp -r pequod grammar proto server bench tests native pyproject.toml $(SANITISED)
+	cd $(SANITISED) && CXX=g++ \
+	    CXXFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
+	    ../../$(BIN)/python native/build.py pequod/engine
+	cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \
+	    ../../$(BIN)/python -m pytest --timeout 600 tests/native tests/engine tests/regress
 
 # What servers and Spark's workers run is optimised too: the variable is inherited. pytest warns that asserts outside of
 # the tests are gone, which is the point.

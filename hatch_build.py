@@ -90,7 +90,9 @@ def _is_compiled() -> bool:
 def _compile(root: Path, scratch: Path) -> list[Path]:
     """Compile a copy of the packages in ``scratch``; return the extensions there."""
     for package in _PACKAGES:
-        shutil.copytree(root / package, scratch / Path(package).name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            root / package, scratch / Path(package).name, ignore=shutil.ignore_patterns("__pycache__", "_hot.*")
+        )
     folders = [scratch / "pequod" / "engine", scratch / "pequod" / "language"]
     engine = sorted(path for folder in folders for path in folder.rglob("*.py") if path.name not in _LEFT_OUT)
     modules = [str(path.relative_to(scratch)) for path in engine] + list(_SERVER)

@@ -1,5 +1,7 @@
 #include "contexts.hpp"
 
+#include "frames.hpp"
+
 #include <structmember.h>
 
 #include <cstddef>
@@ -68,30 +70,32 @@ void clear(Ends* ends) {
     for (size_t at = 0; at < place_count; ++at) {
         Py_XDECREF(places[at].key);
         Py_XDECREF(places[at].context);
+        Py_XDECREF(places[at].table);
     }
     PyMem_Free(places);
 }
 
 }  // namespace
 
-Hot* Ends::find(Piece key) const {
+const End* Ends::find(Piece key) const {
     if (!size) return nullptr;
     const End& end = places[place_of(this, hash_of(key), key)];
-    return end.context ? hot_of(end.context) : nullptr;
+    return end.context ? &end : nullptr;
 }
 
 namespace {
 
 PyObject* ends_get(PyObject* self, PyObject* last) {
     if (!PyBytes_Check(last)) Py_RETURN_NONE;
-    Hot* found = ends_of(self)->find(piece_of(last));
-    return Py_NewRef(found ? reinterpret_cast<PyObject*>(found) : Py_None);
+    const End* found = ends_of(self)->find(piece_of(last));
+    return Py_NewRef(found ? found->context : Py_None);
 }
 
 PyObject* ends_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     Ends* ends = ends_of(self);
-    if (count != 2 || !PyBytes_CheckExact(arguments[0]) || !is_hot(arguments[1])) {
-        PyErr_SetString(PyExc_TypeError, "put takes bytes and a context");
+    if (count != 3 || !PyBytes_CheckExact(arguments[0]) || !is_hot(arguments[1]) ||
+        !PyObject_TypeCheck(arguments[2], counts_type)) {
+        PyErr_SetString(PyExc_TypeError, "put takes bytes, a context and a table");
         return nullptr;
     }
     if (2 * (ends->size + 1) > ends->place_count && !resize(ends, ends->place_count ? 2 * ends->place_count : 8)) {
@@ -99,13 +103,12 @@ PyObject* ends_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count)
     }
     const size_t hash = hash_of(piece_of(arguments[0]));
     End& end = ends->places[place_of(ends, hash, piece_of(arguments[0]))];
-    Py_INCREF(arguments[1]);
-    if (end.context) {
-        Py_SETREF(end.context, arguments[1]);
-    } else {
-        end = {hash, Py_NewRef(arguments[0]), arguments[1]};
-        ++ends->size;
-    }
+    const End former = end;
+    end = {hash, Py_NewRef(arguments[0]), Py_NewRef(arguments[1]), Py_NewRef(arguments[2])};
+    ends->size += !former.context;
+    Py_XDECREF(former.key);
+    Py_XDECREF(former.context);
+    Py_XDECREF(former.table);
     Py_RETURN_NONE;
 }
 
@@ -124,7 +127,7 @@ PyObject* ends_remove(PyObject* self, PyObject* last) {
             free = at;
         }
     }
-    ends->places[free] = {0, nullptr, nullptr};
+    ends->places[free] = {0, nullptr, nullptr, nullptr};
     --ends->size;
     if (!ends->size) {
         clear(ends);
@@ -133,6 +136,7 @@ PyObject* ends_remove(PyObject* self, PyObject* last) {
     }
     Py_DECREF(gone.key);
     Py_DECREF(gone.context);
+    Py_DECREF(gone.table);
     Py_RETURN_NONE;
 }
 
@@ -140,7 +144,10 @@ Py_ssize_t ends_length(PyObject* self) { return Py_ssize_t(ends_of(self)->size);
 
 int ends_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
-    for (size_t at = 0; at < ends_of(self)->place_count; ++at) Py_VISIT(ends_of(self)->places[at].context);
+    for (size_t at = 0; at < ends_of(self)->place_count; ++at) {
+        Py_VISIT(ends_of(self)->places[at].context);
+        Py_VISIT(ends_of(self)->places[at].table);
+    }
     return 0;
 }
 
@@ -180,37 +187,71 @@ PyType_Spec ends_spec = {"pequod.engine._hot.Ends", sizeof(Ends), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, ends_slots};
 
 int hot_traverse(PyObject* self, visitproc visit, void* arg) {
-    Hot* hot = hot_of(self);
     Py_VISIT(Py_TYPE(self));
-    for (PyObject* held : {hot->rows, hot->prefix, hot->lower, hot->upper, hot->counters, hot->table, hot->end, hot->first,
-                           hot->last}) {
-        Py_VISIT(held);
-    }
-    return 0;
+    return hot_of(self)->each([=](PyObject** member) { return *member ? visit(*member, arg) : 0; });
 }
 
 int hot_clear(PyObject* self) {
-    Hot* hot = hot_of(self);
-    for (PyObject** held : {&hot->rows, &hot->prefix, &hot->lower, &hot->upper, &hot->counters, &hot->table, &hot->end,
-                            &hot->first, &hot->last}) {
-        Py_CLEAR(*held);
-    }
-    return 0;
+    return hot_of(self)->each([](PyObject** member) {
+        Py_CLEAR(*member);
+        return 0;
+    });
 }
 
 void hot_dealloc(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    let_go(hot_of(self));
     hot_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-#define HOT(name, type) {#name, type, offsetof(Hot, name), 0, nullptr}
+// let_go(): wait nowhere; return by how many bytes that changes what the ledger has.
+PyObject* hot_let_go(PyObject* self, PyObject*) { return PyLong_FromLongLong(let_go(hot_of(self))); }
+
+// hand_over(other): let another context wait where this one does; return by how many bytes that changes the ledger.
+PyObject* hot_hand_over(PyObject* self, PyObject* other) {
+    if (!is_hot(other) || other == self) {
+        PyErr_SetString(PyExc_TypeError, "hand_over takes another context");
+        return nullptr;
+    }
+    long long grown_bytes = 0;
+    if (!hand_over(hot_of(self), hot_of(other), &grown_bytes)) return nullptr;
+    return PyLong_FromLongLong(grown_bytes);
+}
+
+// frames_held(): where it waits.
+PyObject* hot_frames_held(PyObject* self, PyObject*) {
+    Hot* hot = hot_of(self);
+    PyObject* found = PyList_New(hot->held_count);
+    for (uint32_t at = 0; found && at < hot->held_count; ++at) {
+        PyList_SET_ITEM(found, at, Py_NewRef(reinterpret_cast<PyObject*>(hot->held[at].waiting)));
+    }
+    return found;
+}
+
+PyMethodDef hot_methods[] = {
+    {"let_go", hot_let_go, METH_NOARGS, "Wait nowhere."},
+    {"hand_over", hot_hand_over, METH_O, "Let another context wait where this one does."},
+    {"frames_held", hot_frames_held, METH_NOARGS, "Return where it waits."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+#define HOT(name, type, flags) {#name, type, offsetof(Hot, name), flags, nullptr}
 PyMemberDef hot_members[] = {
-    HOT(rows, T_OBJECT_EX),   HOT(prefix, T_OBJECT_EX),     HOT(lower, T_OBJECT_EX),       HOT(upper, T_OBJECT_EX),
-    HOT(end, T_OBJECT_EX),    HOT(first, T_OBJECT_EX),      HOT(last, T_OBJECT_EX),        HOT(counters, T_OBJECT_EX),
-    HOT(table, T_OBJECT_EX),  HOT(ready_until_s, T_DOUBLE), HOT(last_used, T_LONGLONG),    HOT(is_whole, T_BOOL),
+    HOT(rows, T_OBJECT_EX, 0),
+    HOT(prefix, T_OBJECT_EX, 0),
+    HOT(lower, T_OBJECT_EX, 0),
+    HOT(upper, T_OBJECT_EX, 0),
+    HOT(end, T_OBJECT_EX, 0),
+    HOT(first, T_OBJECT_EX, 0),
+    HOT(last, T_OBJECT_EX, 0),
+    HOT(counters, T_OBJECT_EX, 0),
+    HOT(ready_until_s, T_DOUBLE, 0),
+    HOT(last_used, T_LONGLONG, 0),
+    HOT(is_whole, T_BOOL, 0),
+    HOT(held_count, T_UINT, READONLY),
     {nullptr, 0, 0, 0, nullptr},
 };
 #undef HOT
@@ -221,6 +262,7 @@ PyType_Slot hot_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(hot_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(hot_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(hot_clear)},
+    {Py_tp_methods, hot_methods},
     {Py_tp_members, hot_members},
     {0, nullptr},
 };

@@ -23,26 +23,48 @@ struct Numbers {
     long long number;
 };
 
-// What a read of a context, or a write into it, looks at: `Hot`, the base of `Context`.
+struct Waiting;
+
+// Where a context waits: an entry of its own, and where it stands among those who wait there. Packed, since a timeline
+// has one for each poster that its user follows.
+struct __attribute__((packed)) Held {
+    Waiting* waiting;
+    uint32_t at;
+};
+
+// What a read of a context, or a write into it, looks at: `Hot`, the base of `Materialised`. What writes look at
+// comes first, in one cache line.
 //
 // Python code sets the attributes, and may set anything: what is used here as rows or as bytes is looked at first,
 // which costs nothing beside fetching it.
 struct Hot {
     PyObject_HEAD
     PyObject* rows;
-    PyObject* prefix;
     // As tails; an upper of None is the end of the prefix's range.
     PyObject* lower;
     PyObject* upper;
+    char is_whole;
+    PyObject* prefix;
     // The rows may be given out up to then.
     double ready_until_s;
     long long last_used;
     PyObject* counters;
-    PyObject* table;
     PyObject* end;
     PyObject* first;
     PyObject* last;
-    char is_whole;
+    // Where it waits; each reference is owned, while those who wait are borrowed: they let go before they end.
+    Held* held;
+    uint32_t held_count;
+    uint32_t held_room;
+
+    // Call a function with each Python reference, until it returns something else than 0; return that.
+    template <typename Function>
+    int each(Function function) {
+        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last}) {
+            if (const int result = function(member)) return result;
+        }
+        return 0;
+    }
 
     // Its attributes are what they should be.
     bool is_sound() const;
@@ -61,8 +83,7 @@ inline SortedRows* rows_of(Hot* hot) { return reinterpret_cast<SortedRows*>(hot-
 
 inline bool Hot::is_sound() const {
     return is_rows(rows) && prefix && PyBytes_CheckExact(prefix) && lower && PyBytes_CheckExact(lower) && upper &&
-           (upper == Py_None || PyBytes_CheckExact(upper)) && counters && Py_TYPE(counters) == counters_type && table &&
-           PyObject_TypeCheck(table, counts_type);
+           (upper == Py_None || PyBytes_CheckExact(upper)) && counters && Py_TYPE(counters) == counters_type;
 }
 
 // 1 if the key of a tail lies in a status range, 0 if not; -1: an error is set.
@@ -72,6 +93,8 @@ struct End {
     size_t hash;
     PyObject* key;
     PyObject* context;
+    // That whose keys the context computes.
+    PyObject* table;
 };
 
 // Contexts by the ends of reads that they answered: open addressing, the keys compared in full.
@@ -82,7 +105,8 @@ struct Ends {
     size_t place_count;
     size_t size;
 
-    Hot* find(Piece key) const;
+    // The one with this key, or null; until the next change.
+    const End* find(Piece key) const;
 };
 
 extern PyTypeObject* ends_type;

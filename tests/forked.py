@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
-_SERVING: Final = re.compile(r"pequod serving on (\S+)\n")
+_SERVING: Final = re.compile(r"pequod \([^)]+\) serving on (\S+)\n")
 _END_S_MAX: Final = 20.0
 
 #: Forks processes that have imported what servers and clients of tests need.

@@ -120,7 +120,9 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"pequod {version('pequod')}")
+        from pequod.engine.native import FLAVOUR
+
+        print(f"pequod {version('pequod')} ({FLAVOUR})")
         raise typer.Exit(ExitCode.DONE)
 
 

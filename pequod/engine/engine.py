@@ -34,6 +34,7 @@ from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason, Story
+from pequod.engine.native import NativeBatch
 from pequod.engine.read import Reads
 from pequod.engine.reads.following import Following
 from pequod.engine.reads.loading import Loading
@@ -330,6 +331,14 @@ class Engine:
         for key in keys:
             self.remove(key)
         return keys
+
+    def run_quick(self, batch: NativeBatch, now: float) -> bool:
+        """Run what commands of a native batch take no more than a look-up and a copy; tell whether one takes more.
+
+        Requires:
+            The engine is native, and not ``is_timed``.
+        """
+        return batch.run(self._hits.ends, self._reads, now)
 
     @property
     def is_timed(self) -> bool:

@@ -13,7 +13,9 @@ The record accompanies the call, through all contexts that the call brings up to
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from pequod.engine.native import core
 from pequod.language.ranges import Range
 
 
@@ -42,10 +44,20 @@ class Read:
         self.missing.update(dict.fromkeys(ranges))
 
 
-class Reads:
-    """Numbers the calls of one engine."""
+class Numbers:
+    """The number of the latest call, which batches that run natively count on."""
 
     __slots__ = ("number",)
+
+
+if not TYPE_CHECKING and core is not None:
+    Numbers = core.Numbers
+
+
+class Reads(Numbers):
+    """Numbers the calls of one engine."""
+
+    __slots__ = ()
 
     def __init__(self) -> None:
         #: That of the latest call.

@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from typing import Final
 
 from grpc import aio
-from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
 from pequod.engine import UNLIMITED, Engine
+from pequod.engine.native import FLAVOUR
 from pequod.errors import SettingError, SnapshotError
 from pequod_server.access.guard import make_guard
 from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
-from pequod_server.calls.service import PequodService
+from pequod_server.calls.service import PequodService, add_service
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.from_config import backed_tables, make_loader, make_store
 from pequod_server.joins import install_joins
@@ -107,7 +107,7 @@ class PequodServer:
         self.service = PequodService(
             self.engine, config, self.instruments.executed, self.snapshots, self.loader, admission=self._admission
         )
-        add_PequodServicer_to_server(self.service, self._server)  # type: ignore[no-untyped-call]
+        add_service(self.service, self._server)
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: What the start waits for, in words.
         self._waits_for = "the joins"
@@ -234,7 +234,7 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     tame_collector()
     tame_allocator()
     host, _, _ = config.listen.rpartition(":")
-    print(f"pequod serving on {host}:{port}", file=sys.stderr, flush=True)
+    print(f"pequod ({FLAVOUR}) serving on {host}:{port}", file=sys.stderr, flush=True)
     tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
     if server.instruments.url:
         log.info("serving metrics", extra={"url": server.instruments.url})

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 from xml.etree import ElementTree as ET
 
@@ -18,9 +19,8 @@ from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, WrongTim
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from pequod.engine import Rows
+from pequod.engine import Engine, Rows
 from pequod.engine.base import rows
-from pequod.engine.base.rows import SortedRows
 
 
 def test_every_size_is_measured_and_drawn(tmp_path: Path) -> None:
@@ -44,14 +44,14 @@ def test_the_same_points_make_the_same_picture(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(rows.__file__.endswith(".so"), reason="compiled classes cannot be patched")
 def test_a_wrong_timeline_ends_the_point() -> None:
-    whole = SortedRows.since
+    whole = Engine.scan
 
-    def all_but_the_first(timeline: SortedRows, prefix: bytes, first: bytes, limit: int | None) -> Rows:
-        found = whole(timeline, prefix, first, limit)
+    def all_but_the_first(engine: Engine, first: bytes, last: bytes | None, **options: Any) -> Rows:
+        found = whole(engine, first, last, **options)
         return Rows(found.keys[1:], found.values[1:])
 
     is_refused = pytest.raises(WrongTimelineError, match="is not the posts")
-    with patch.object(SortedRows, "since", all_but_the_first), is_refused:
+    with patch.object(Engine, "scan", all_but_the_first), is_refused:
         measure(ScaleSize(40, 1_200))
 
 

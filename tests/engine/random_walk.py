@@ -468,12 +468,14 @@ class small_limits:  # noqa: N801 - used like a function
         self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
 
     def __enter__(self) -> None:
-        self._before = rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
-        rows.LEAF_MAX, changes.LOG_MAX = self._leaf, self._log
+        self._leaf_before = rows.set_leaf_max(self._leaf)
+        self._before = changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
+        changes.LOG_MAX = self._log
         presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._part, self._at_a_time
 
     def __exit__(self, *_: object) -> None:
-        rows.LEAF_MAX, changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
+        rows.set_leaf_max(self._leaf_before)
+        changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
 
 
 def replay(script: Sequence[Step]) -> None:

@@ -1,5 +1,7 @@
 """Many rows at once do what as many puts do."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +28,10 @@ BATCHES = st.lists(
 
 
 @pytest.fixture(autouse=True)
-def _small_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LEAF_MAX", 4)
+def _small_leaves() -> Iterator[None]:
+    before = rows.set_leaf_max(4)
+    yield
+    rows.set_leaf_max(before)
 
 
 @given(

@@ -79,7 +79,7 @@ def test_anything_may_change_between_steps() -> None:
             contexts = {status.context for status in engine._catalog.find(name).coverage}
             assert join.contexts == len(contexts)
             assert join.rows == sum(len(context.rows) for context in contexts)
-            assert join.updaters == sum(len(context.updaters) - context.updaters_gone for context in contexts)
+            assert join.updaters == sum(context.updaters_count for context in contexts)
 
 
 def test_a_join_is_as_old_as_the_first_change_that_waits() -> None:

@@ -22,10 +22,9 @@ class RowsSideBySide(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        hot.use_rows(pure.Rows)
         self._leaf_max = pure.LEAF_MAX, hot.set_leaf_max(4)
         pure.LEAF_MAX = 4
-        self.python = pure.SortedRows()
+        self.python = pure.PythonRows()
         self.native = hot.SortedRows()
 
     def teardown(self) -> None:
@@ -99,7 +98,6 @@ TestRowsSideBySide = RowsSideBySide.TestCase
 
 
 def test_what_is_no_bytes_is_refused_and_changes_nothing() -> None:
-    hot.use_rows(pure.Rows)
     rows = hot.SortedRows()
     rows.put(b"a", b"1")
     calls: list[Callable[[], object]] = [
@@ -126,7 +124,6 @@ def test_rows_let_go_of_what_they_held() -> None:
     class Key(bytes):
         """Not exact bytes: rows keep a copy."""
 
-    hot.use_rows(pure.Rows)
     key, value = Key(b"key"), b"%d" % 12345
     before = sys.getrefcount(value)
     rows = hot.SortedRows()

@@ -22,6 +22,7 @@ from pequod_server.ops.logs import CallLog, formatter
 from pequod_server.ops.observe import CallObserver
 
 from pequod import Client
+from pequod.engine.native import FLAVOUR
 
 SECRET = b"the-value-that-is-nobodys-business"
 
@@ -181,7 +182,7 @@ def test_the_process_logs_lines_of_json_between_its_first_and_its_last_words() -
     with _serve("--log-format", "json", "--log-level", "debug", "--metrics", "127.0.0.1:0") as process:
         assert process.stderr is not None
         first = process.stderr.readline()
-        assert first.startswith("pequod serving on 127.0.0.1:")
+        assert first.startswith(f"pequod ({FLAVOUR}) serving on 127.0.0.1:")
         with Client(first.split()[-1]) as client:
             client.put("a|b", SECRET)
         process.send_signal(signal.SIGTERM)

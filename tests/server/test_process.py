@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pequod import Client
+from pequod.engine.native import FLAVOUR
 from pequod.errors import UnavailableError
 
 PROTO = Path(__file__).parents[2] / "proto"
@@ -25,7 +26,7 @@ def process() -> Iterator[subprocess.Popen[str]]:
 def _address(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert line.startswith("pequod serving on 127.0.0.1:"), line
+    assert line.startswith(f"pequod ({FLAVOUR}) serving on 127.0.0.1:"), line
     return line.split()[-1]
 
 

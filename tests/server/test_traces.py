@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer, PequodStub, add_PequodServicer_to_server
 from pequod_server import ServerConfig
-from pequod_server.calls.service import PequodService
+from pequod_server.calls.service import PequodService, add_service
 from pequod_server.ops.observe import CallObserver
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.traces import CallTraces
@@ -46,8 +46,7 @@ async def stub(exporter: InMemorySpanExporter) -> AsyncIterator[Any]:
     server = aio.server(interceptors=[CallObserver([CallTraces(provider)]), Endings()])
     engine = Engine()
     snapshots = Snapshots(None, engine, None)
-    service = PequodService(engine, ServerConfig(), lambda *_facts: None, snapshots)
-    add_PequodServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    add_service(PequodService(engine, ServerConfig(), lambda *_facts: None, snapshots), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:

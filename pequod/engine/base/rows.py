@@ -16,10 +16,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pequod.engine.native import core
 
 #: A leaf longer than this is split when a row is inserted into its middle. An insert moves half of a leaf on
-#: average: 4 KiB of pointers, 0.1 µs. Tests make it small so that splits happen early.
+#: average: 4 KiB of pointers, 0.1 µs.
 LEAF_MAX = 1024
 
 
@@ -302,6 +304,21 @@ class SortedRows:
             assert older, "invariant 3"
             assert older[-1] < fence, "invariant 2"
             assert not newer or fence <= newer[0], "invariant 2"
+
+
+def set_leaf_max(count: int) -> int:
+    """Split leaves that are longer from now on, as tests do early; return what the length was."""
+    global LEAF_MAX
+    before, LEAF_MAX = LEAF_MAX, count
+    return before
+
+
+#: The class in Python, whether or not rows are native ones.
+PythonRows: Final = SortedRows
+
+if not TYPE_CHECKING and core is not None:
+    core.use_rows(Rows)
+    SortedRows, set_leaf_max = core.SortedRows, core.set_leaf_max
 
 
 def merge_layers(layers: list[Rows], limit: int | None = None, *, reverse: bool = False) -> Rows:

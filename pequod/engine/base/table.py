@@ -15,13 +15,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedList
 
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.rows import Rows, SortedRows, merge_layers
 from pequod.engine.memory.ledger import GROUP, PART, ROW, TABLE
+from pequod.engine.native import core
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import DELIMITER
 
@@ -33,7 +34,17 @@ class Cut:
     width: int | None
 
 
-class Table:
+class Counts:
+    """How many rows clients have written into a table, which quick reads of computed keys look at."""
+
+    __slots__ = ("entry_count",)
+
+
+if not TYPE_CHECKING and core is not None:
+    Counts = core.Counts
+
+
+class Table(Counts):
     """The client-written rows of one table.
 
     Invariants:
@@ -50,7 +61,6 @@ class Table:
         "_order",
         "cut",
         "end",
-        "entry_count",
         "key_bytes",
         "loose",
         "prefix",
@@ -190,9 +200,10 @@ class Table:
             return merge_layers(layers, limit, reverse=reverse)
         return found
 
-    def groups(self, prefixes: list[bytes]) -> Iterator[SortedRows | None]:
-        """Yield the group of each prefix, None where there is none."""
-        return map(self._groups.get, prefixes)
+    @property
+    def groups(self) -> dict[bytes, SortedRows]:
+        """The groups by their prefixes, to be looked at alone."""
+        return self._groups
 
     def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
         """Tell whether ``before``, a slot's value and ``after`` are always a group's prefix."""

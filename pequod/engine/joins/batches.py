@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from pequod.engine.base.rows import Rows
+from pequod.engine.joins import timeline
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.compiled import CompiledJoin
 from pequod.engine.joins.contexts import Context
@@ -100,14 +101,13 @@ def release_frames(context: Context, batch: Batch) -> None:
 def combine(join: CompiledJoin, batch: Batch, states: dict[bytes, State]) -> Rows:
     """Combine contributions into rows in the order of their tails; leave the aggregate states in ``states``."""
     if join.is_unique:
-        values = dict(zip(batch.tails, batch.values, strict=True))
-    else:
-        aggregate = join.aggregate
-        for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
-            state = aggregate.add(states.get(tail), source_key, value)
-            if state is not None:
-                states[tail] = state
-        results = {tail: aggregate.result(state) for tail, state in states.items()}
-        values = {tail: value for tail, value in results.items() if value is not None}
+        return timeline.in_order(batch.tails, batch.values)
+    aggregate = join.aggregate
+    for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
+        state = aggregate.add(states.get(tail), source_key, value)
+        if state is not None:
+            states[tail] = state
+    results = {tail: aggregate.result(state) for tail, state in states.items()}
+    values = {tail: value for tail, value in results.items() if value is not None}
     tails = sorted(values)
     return Rows(tails, [values[tail] for tail in tails])

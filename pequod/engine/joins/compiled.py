@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pequod.engine.base.range_tree import RangeTree
 from pequod.engine.base.table import Table
 from pequod.engine.joins.aggregates import make_aggregate
 from pequod.engine.joins.plan import compile_matchers
 from pequod.engine.memory.ledger import Ledger
+from pequod.engine.native import core
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import number_slots
@@ -41,6 +43,10 @@ class JoinCounters:
     log_applied: int = 0
     #: Contexts dropped because a context that they were computed from was.
     invalidations: int = 0
+
+
+if not TYPE_CHECKING and core is not None:
+    JoinCounters = core.Counters
 
 
 class CompiledJoin:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
 
@@ -33,6 +34,7 @@ from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey, Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
 from pequod.engine.memory.ledger import EXTRAS, HOLD, UPDATERS, Ledger
+from pequod.engine.native import core
 
 #: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
 Log = dict[tuple[int, bytes], bytes | None]
@@ -80,11 +82,9 @@ class Context(Materialised):
         "is_fresh",
         "is_live",
         "join",
-        "last_used",
         "log",
         "log_bytes",
         "plan",
-        "ready_until_s",
         "stale_since_s",
         "ticket",
         "updaters",
@@ -98,6 +98,8 @@ class Context(Materialised):
     ) -> None:
         super().__init__(join.ledger, prefix, plan.end_of(prefix))
         self.join = join
+        #: Those of the join, nearer.
+        self.counters = join.counters
         self.plan = plan
         #: Of each step of the plan, where contexts wait; none if the join keeps no updaters.
         self.frames = frames
@@ -186,6 +188,7 @@ class Context(Materialised):
         self.state_bytes += other.state_bytes
         for updaters in other.updaters:
             updaters.hand_over(other, self)
+        self.ledger.change_updaters(other.hand_over(self))
 
     def die(self) -> None:
         """Fresh or stale to dead: answer nothing, wait for nothing, hold nothing; hints may know it for a while."""
@@ -193,6 +196,7 @@ class Context(Materialised):
         self.expires_s = self.ready_until_s = -inf
         for updaters in self.updaters:
             updaters.release(self)
+        self.ledger.change_updaters(self.let_go())
         for upstream in self.upstreams:
             upstream.dependants.pop(self, None)
         self.clear_rows()
@@ -224,6 +228,11 @@ class Context(Materialised):
         """Enter into the ledger that the log has grown or shrunk."""
         self.ledger.change_logs(grown_bytes)
         self.log_bytes += grown_bytes
+
+    @property
+    def updaters_count(self) -> int:
+        """At how many frame keys it waits."""
+        return len(self.updaters) - self.updaters_gone + self.held_count
 
     def lose_updaters(self) -> None:
         """Note that some updaters let go of this context; forget them when they are many.
@@ -300,11 +309,15 @@ class Frames:
         3. Where a database owns the source, ``_order`` holds exactly the frame keys.
     """
 
-    __slots__ = ("_by_key", "_order", "ledger")
+    __slots__ = ("_by_key", "_is_native", "_order", "ledger")
 
-    def __init__(self, ledger: Ledger, *, is_ordered: bool) -> None:
+    def __init__(self, ledger: Ledger, *, is_ordered: bool, is_plain: bool) -> None:
         self.ledger = ledger
         self._by_key: dict[FrameKey, Updaters] = {}
+        #: Frames that are *plain*, without extras and known by bytes alone, are native ones where the engine is.
+        self._is_native = core is not None and is_plain and not is_ordered
+        if not TYPE_CHECKING and self._is_native:
+            self._by_key = core.Frames(UPDATERS, HOLD)
         #: For finding who depends on a range that is forgotten; None where nothing is.
         self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
 
@@ -343,6 +356,9 @@ class Frames:
 
     def add_all(self, frame_keys: Sequence[FrameKey], context: Context) -> None:
         """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: check, first)."""
+        if not TYPE_CHECKING and self._is_native:
+            self.ledger.change_updaters(self._by_key.add_all(frame_keys, context))
+            return
         by_key, order = self._by_key, self._order
         held = context.updaters
         counts = len(by_key), len(held)
@@ -362,6 +378,9 @@ class Frames:
 
     def remove(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
         """Let ``context`` no longer wait at a frame; nothing changes if it does not."""
+        if not TYPE_CHECKING and self._is_native:
+            self.ledger.change_updaters(self._by_key.remove(frame_key, context))
+            return
         updaters = self._by_key.get(frame_key)
         if updaters is None or context not in updaters.contexts:
             return
@@ -397,4 +416,4 @@ class Frames:
             assert updaters.contexts, "invariant 1"
             for context in updaters.contexts:
                 assert context.is_live, "invariant 2"
-                assert updaters in context.updaters, "invariant 2"
+                assert updaters in context.updaters or updaters in context.frames_held(), "invariant 2"

@@ -12,11 +12,12 @@ A view is a hint: it says which contexts hold a read; `Reader.answer` decides wh
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pequod.engine.base.rows import Rows, merge_layers
 from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
+from pequod.engine.native import core
 
 #: Views of several contexts are forgotten when there are so many: some 20 MB, and quickly made again. The ledger does
 #: not count them.
@@ -59,19 +60,51 @@ class View:
         return merge_layers(layers, limit, reverse=reverse)
 
 
+class Ends:
+    """Contexts by the ends of reads that each of them alone answers, for batches that run natively."""
+
+    __slots__ = ("_by_last",)
+
+    def __init__(self) -> None:
+        self._by_last: dict[bytes, Context] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_last)
+
+    def get(self, last: bytes) -> Context | None:
+        """Return the context of an end, None if there is none."""
+        return self._by_last.get(last)
+
+    def put(self, last: bytes, context: Context, _table: Table) -> None:
+        """Set the context of an end, with the table whose keys it computes."""
+        self._by_last[last] = context
+
+    def remove(self, last: bytes) -> None:
+        """Take an end out; nothing changes if it is not there."""
+        self._by_last.pop(last, None)
+
+
+#: The class in Python, whether or not the engine is native.
+PythonEnds: Final = Ends
+
+if not TYPE_CHECKING and core is not None:
+    Ends = core.Ends
+
+
 class Hits:
     """The views of one engine.
 
     Invariants:
-        1. ``by_last`` holds views by their ends.
+        1. ``by_last`` holds views by their ends, and ``ends`` the contexts of those that are timelines.
         2. A context that dies takes a view with it: the one whose timeline it is, else the latest that it is part of.
            Others, which only wide contexts have, answer nothing any more, and go when a read replaces them.
     """
 
-    __slots__ = ("_several_count", "_several_max", "by_last")
+    __slots__ = ("_several_count", "_several_max", "by_last", "ends")
 
     def __init__(self, limit_bytes: int) -> None:
         self.by_last: dict[bytes | None, View] = {}
+        self.ends = Ends()
         self._several_count = 0
         self.limit(limit_bytes)
 
@@ -92,6 +125,8 @@ class Hits:
             if not self._several_max:
                 return
             self._several_count += 1
+        else:
+            self.ends.put(view.last, view.timeline, view.table)
         self.by_last[view.last] = view
         for context in view.contexts:
             known = context.view_last
@@ -101,7 +136,10 @@ class Hits:
     def forget(self, last: bytes) -> None:
         """Forget the view with this end."""
         view = self.by_last.pop(last)
-        self._several_count -= view.timeline is None
+        if view.timeline is None:
+            self._several_count -= 1
+        else:
+            self.ends.remove(last)
         for context in view.contexts:
             if context.view_last == last:
                 context.view_last = None
@@ -116,6 +154,9 @@ class Hits:
         for context in contexts:
             assert context.view_last is None or context in self.by_last[context.view_last].contexts, "invariant 2"
         assert self._several_count == sum(view.timeline is None for view in self.by_last.values())
+        timelines = [view for view in self.by_last.values() if view.timeline is not None]
+        assert len(self.ends) == len(timelines), "invariant 1"
+        assert all(self.ends.get(view.last) is view.timeline for view in timelines), "invariant 1"
         for last, view in self.by_last.items():
             assert last == view.last, "invariant 1"
             timeline = view.timeline

@@ -25,7 +25,11 @@ class Site(Frames):
     __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
-        super().__init__(join.ledger, is_ordered=join.source_tables[step.depth].presence is not None)
+        super().__init__(
+            join.ledger,
+            is_ordered=join.source_tables[step.depth].presence is not None,
+            is_plain=not (step.extras or step.verify),
+        )
         self.join = join
         self.plan = plan
         self.step = step

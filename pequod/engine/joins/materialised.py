@@ -13,14 +13,53 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from pequod.engine.base.range_map import Stretch
 from pequod.engine.base.rows import Rows, SortedRows, new_tuple
 from pequod.engine.joins.aggregates import Aggregate, State
 from pequod.engine.memory.ledger import BYTES, Ledger
+from pequod.engine.native import core
 
 
-class Materialised:
+class Hot:
+    """What reads of a context look at, and writes into it; see `Materialised` and `Context`."""
+
+    __slots__ = (
+        "counters",
+        "end",
+        "first",
+        "is_whole",
+        "last",
+        "last_used",
+        "lower",
+        "prefix",
+        "ready_until_s",
+        "rows",
+        "upper",
+    )
+
+    #: At how many native frames it waits.
+    held_count = 0
+
+    def let_go(self) -> int:
+        """Let go of all native frames; return by how many bytes that changes what the ledger has of them."""
+        return 0
+
+    def hand_over(self, _other: Hot) -> int:
+        """Let another context wait at the native frames where this one does; return the same."""
+        return 0
+
+    def frames_held(self) -> list[object]:
+        """Return the native frames at which it waits."""
+        return []
+
+
+if not TYPE_CHECKING and core is not None:
+    Hot = core.Hot
+
+
+class Materialised(Hot):
     """The rows under one prefix, and the ranges of it that are materialised.
 
     Invariants:
@@ -32,18 +71,10 @@ class Materialised:
 
     __slots__ = (
         "aggregate_states",
-        "end",
-        "first",
-        "is_whole",
-        "last",
         "ledger",
-        "lower",
-        "prefix",
         "ranges",
         "row_bytes",
-        "rows",
         "state_bytes",
-        "upper",
     )
 
     def __init__(self, ledger: Ledger, prefix: bytes, end: bytes) -> None:

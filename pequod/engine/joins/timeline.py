@@ -14,14 +14,15 @@ calls back: it takes rows, contexts and updaters, and changes or returns these.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pequod.engine.base.rows import Rows, SortedRows
 from pequod.engine.base.table import Table
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.memory.ledger import BYTES
+from pequod.engine.native import core
 from pequod.language.narrowing import Narrowed
 from pequod.language.patterns import Builder, Environment, compile_builder
 from pequod.language.slots import known_run
@@ -45,6 +46,14 @@ def general_way() -> Iterator[None]:
         is_on = before
 
 
+class HasContexts(Protocol):
+    """Where contexts wait: `Updaters`."""
+
+    @property
+    def contexts(self) -> Collection[Materialised]:
+        """Those who wait."""
+
+
 class Splice(NamedTuple):
     """How a value source's keys become tails of rows without taking them apart: ``head + key[known:] + tail``."""
 
@@ -54,6 +63,9 @@ class Splice(NamedTuple):
     tail: Builder
     #: The head is empty: tails begin with what they have of the key.
     is_headless: bool
+    #: What head and tail are built of: literals, and numbers of slots.
+    head_parts: tuple[bytes | int, ...]
+    tail_parts: tuple[bytes | int, ...]
 
     def copy(self, env: Environment, known: int, rows: Rows, lower: bytes, upper: bytes | None, copied: Rows) -> None:
         """Add rows under tails within bounds to ``copied``; ``known`` is the length of their keys' known prefix."""
@@ -113,6 +125,8 @@ def compile_splice(
         sum(width for width in widths if width is not None),
         compile_builder(output[after:], numbers),
         start == run,
+        tuple([part if isinstance(part, bytes) else numbers[part.name] for part in output[start:run]]),
+        tuple([part if isinstance(part, bytes) else numbers[part.name] for part in output[after:]]),
     )
 
 
@@ -158,9 +172,10 @@ class Timeline:
     def fill(
         self,
         env: list[bytes],
-        bounds: Sequence[bytes],
-        prefixes: Sequence[bytes],
-        groups: Iterable[SortedRows | None],
+        start: int,
+        bounds: list[bytes],
+        prefixes: list[bytes],
+        groups: Mapping[bytes, SortedRows],
         narrowed: Narrowed,
         lower: bytes,
         upper: bytes | None,
@@ -171,9 +186,10 @@ class Timeline:
 
         Args:
             env: Holds what is known; the kernel's to change.
+            start: How many of the prefixes are done.
             bounds: As `select` returns them.
             prefixes: As `select` returns them.
-            groups: The group of each prefix that is still to be done.
+            groups: By their prefixes.
             narrowed: What of each group can contribute.
             lower: The lower bound on tails.
             upper: The upper bound; None: there is none.
@@ -181,28 +197,30 @@ class Timeline:
             rows: What is found is added here.
 
         Returns:
-            How many of the prefixes are done.
+            How many of the prefixes are done now.
         """
         splice, number = self.splice, self.number
         first, last = narrowed
         is_whole = not first and last is None
         tails = rows.keys
-        for bound, prefix, group in zip(bounds, prefixes, groups, strict=False):
+        for at in range(start, len(prefixes)):
+            prefix = prefixes[at]
+            group = groups.get(prefix)
             if group is None:
                 continue
             if is_whole:
                 found = group.everything()
             else:
-                start = prefix + first
+                begin = prefix + first
                 # Most posters have nothing new.
-                if group.keys and group.keys[-1] < start:
+                if group.keys and group.keys[-1] < begin:
                     continue
-                found = group.slice(start, None if last is None else prefix + last)
+                found = group.slice(begin, None if last is None else prefix + last)
             if found.keys:
-                env[number] = bound
+                env[number] = bounds[at]
                 splice.copy(env, len(prefix), found, lower, upper, rows)
                 if len(tails) > room:
-                    return prefixes.index(prefix) + 1
+                    return at + 1
         return len(prefixes)
 
     def apply_log(
@@ -231,7 +249,7 @@ class Timeline:
         Cost:
             O(log + rows that come or go).
         """
-        (before, _, after), (_, width, ending_of, _), number = self.around, self.splice, self.number
+        (before, _, after), (_, width, ending_of, *_), number = self.around, self.splice, self.number
         known = len(self.selecting(env))
         lower = context.lower[:width]
         came: list[bytes] = []
@@ -301,8 +319,9 @@ def _change_rows(context: Materialised, tails: list[bytes | None], values: list[
     context.gain_rows(gained, gained_bytes)
 
 
-def apply_write(contexts: Collection[Materialised], tail: bytes, value: bytes) -> int:
-    """Put a value under a tail into every context that covers it; return how many have it as a new row."""
+def apply_write(updaters: HasContexts, tail: bytes, value: bytes) -> int:
+    """Put a value under a tail into every context that waits and covers it; return how many have it as a new row."""
+    contexts = updaters.contexts
     passed = 0
     for context in contexts:
         rows = context.rows
@@ -314,3 +333,29 @@ def apply_write(contexts: Collection[Materialised], tail: bytes, value: bytes) -
         elif not context.covers(tail) or rows.put(tail, value) is not None:
             passed += 1
     return len(contexts) - passed
+
+
+def in_order(tails: list[bytes], values: list[bytes]) -> Rows:
+    """Return rows in the order of their tails; of equal tails the last one stays."""
+    found = dict(zip(tails, values, strict=True))
+    ordered = sorted(found)
+    return Rows(ordered, [found[tail] for tail in ordered])
+
+
+if not TYPE_CHECKING and core is not None:
+
+    def _select(self, keys, known):
+        return core.select(keys, known, *self.around)
+
+    def _fill(self, env, start, bounds, prefixes, groups, narrowed, lower, upper, room, rows):
+        splice, number = self.splice, self.number
+        head, ending = [
+            tuple([part if isinstance(part, bytes) else None if part == number else env[part] for part in parts])
+            for parts in (splice.head_parts, splice.tail_parts)
+        ]
+        return core.fill(
+            start, bounds, prefixes, groups, *narrowed, head, splice.width, ending, lower, upper, room, *rows
+        )
+
+    Timeline.select, Timeline.fill = _select, _fill
+    apply_write, in_order = core.apply_write, core.in_order

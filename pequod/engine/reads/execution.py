@@ -7,7 +7,7 @@ present and up to date; otherwise it is discarded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol, cast
 
 from pequod.engine.base.rows import Rows, SortedRows
@@ -30,8 +30,8 @@ class Sources(Protocol):
     def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one source key, None if it is absent."""
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Iterator[SortedRows | None] | None:
-        """Return the group of each prefix, None where it is empty.
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Mapping[bytes, SortedRows] | None:
+        """Return groups by their prefixes, those of some prefixes among them, unless they are empty.
 
         Args:
             source: The number of the source.
@@ -215,10 +215,11 @@ class Execution:
         batch.frame_keys[copied] += prefixes
         done, found = 0, Rows(batch.tails, batch.values)
         while True:
-            done += timeline.fill(
+            done = timeline.fill(
                 self._env,
-                bounds[done:] if done else bounds,
-                prefixes[done:] if done else prefixes,
+                done,
+                bounds,
+                prefixes,
                 groups,
                 narrowed,
                 self._lower,

@@ -14,7 +14,7 @@ rest of the read is done, so that all missing ranges are known at once and the n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from pequod.engine.base.presence import Presence
@@ -94,12 +94,12 @@ class SourceReader:
             layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Iterator[SortedRows | None] | None:
-        """Return the group of each prefix, None where it is empty; see `Sources`."""
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Mapping[bytes, SortedRows] | None:  # noqa: ARG002 - the protocol's
+        """Return the groups of the source's table by their prefixes; see `Sources`."""
         table = self._join.source_tables[source]
         if self._join.upstreams[source] or table.presence is not None or not table.is_cut_between(*around):
             return None
-        return table.groups(prefixes)
+        return table.groups
 
     def make_room(self, tails: list[bytes]) -> int:
         """Make room for contributions to rows with these tails; return how many there may be before asking again.

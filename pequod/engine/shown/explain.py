@@ -196,7 +196,7 @@ def _explain_part(status: StatusRange, first: bytes, last: bytes, now: float) ->
     context = status.context
     start, stop = max(first, status.first), min(last, status.last)
     state = PartState.EXPIRED if context.expires_s < now else PartState.VALID if context.is_fresh else PartState.LOGGED
-    updaters = len(context.updaters) - context.updaters_gone
+    updaters = context.updaters_count
     return PartExplanation(start, stop, state, context.count(start, stop), updaters, len(context.log))
 
 

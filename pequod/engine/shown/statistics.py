@@ -129,7 +129,7 @@ def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None,
                 continue
             contexts += 1
             rows += len(context.rows)
-            updaters += len(context.updaters) - context.updaters_gone
+            updaters += context.updaters_count
             log_entries += len(context.log)
             oldest_s = min(oldest_s, _right_until_s(join, context, now))
             weight += _CONTEXT_WEIGHT

@@ -108,7 +108,7 @@ class Forgetter:
             last = rows.keys[-1]
         frame_count = 0
         for context in list(islice(self._waiting(first, last), FORGOTTEN_MAX)):
-            frame_count += len(context.updaters)
+            frame_count += context.updaters_count
             self._changes.evict(context, Reason.FORGOTTEN)
             if frame_count >= FORGOTTEN_MAX:
                 return True

@@ -7,7 +7,6 @@ every row that changes so is a change of the next joins' sources: a worklist, no
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 
@@ -147,7 +146,7 @@ class Writer:
                     self._set(join, context, tail, new, 0)
             ledger.fan_out(0, size)
             return
-        ledger.fan_out(timeline.apply_write(updaters.contexts, tail, new), size)
+        ledger.fan_out(timeline.apply_write(updaters, tail, new), size)
 
     def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly are there already; the hot loop of a vote on an interleaved page.
@@ -169,13 +168,11 @@ class Writer:
                     for number, value in zip(step.extras, extras, strict=True):
                         env[number] = value
                     tail = plan.tail(env)
-                keys = rows.keys
-                at = bisect_left(keys, tail)
-                if at < len(keys) and keys[at] == tail:
-                    rows.values[at] = new
+                own_tail = rows.replace(tail, new)
+                if own_tail is not None:
                     if remembered is None:
                         # The row's own object, which takes no more memory.
-                        waiting[extras] = keys[at]
+                        waiting[extras] = own_tail
                 elif context.covers(tail):
                     self._set(join, context, tail, new, BYTES + len(tail))
 

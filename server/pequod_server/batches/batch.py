@@ -11,7 +11,7 @@ puts). A long reply is sent in pieces: the loop stops where a piece is full, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
@@ -25,6 +25,20 @@ from pequod_server.wire.publishing import public
 ROW_BYTES: Final = 8
 #: No command is refused.
 _NONE: Final[dict[int, PequodError]] = {}
+
+
+class Begun(NamedTuple):
+    """A batch whose first commands have run elsewhere."""
+
+    #: What they returned; statuses of all commands.
+    reply: ExecuteReply
+    #: The next command, and where its arguments and its number are.
+    position: int
+    argument_at: int
+    number_at: int
+    #: How many bytes the piece still has room for, and how many it may have.
+    room: int
+    piece_bytes_max: int
 
 
 class Batch:
@@ -241,6 +255,21 @@ class Batch:
             self._arguments[self._argument_at] = found[keep - 1] + b"\0"
         if asked:
             self._numbers[self._number_at] = asked - keep
+
+    def take_over(self, begun: Begun, excess: Rows) -> None:
+        """Go on with a batch that was begun elsewhere.
+
+        Args:
+            begun: How far it is.
+            excess: The rows of the next command, if there are more of them than fit; otherwise none.
+        """
+        reply, self._start, self._argument_at, self._number_at, self._room, self._piece_bytes_max = begun
+        self._statuses[:] = reply.statuses
+        self._keys, self._values, self._counts = reply.keys[:], reply.values[:], reply.counts[:]
+        self._errors = reply.errors[:]
+        if excess.values:
+            self._index = self._advance()
+            self._fit(excess)
 
     def again(self) -> None:
         """Have the command that was begun last run again; it has changed nothing but its place in the columns."""

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 from pequod_proto.commands import GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
-from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range
+from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range, Rows
 from pequod.language.ranges import united
 from pequod_server.backing import Change
-from pequod_server.batches.batch import Batch
+from pequod_server.batches.batch import Batch, Begun
 from pequod_server.batches.columns import REFUSED, CommandJudge
 from pequod_server.database.write_through import TOGETHER_MAX
 
@@ -151,12 +151,21 @@ class Steps:
             batch.again()
             step = Writes(self._writes_ahead())
         else:
-            if batch.lacking_bytes:
-                step = Room(batch.lacking_bytes)
-            else:
-                self.piece_bytes = batch.piece_bytes
-                step = batch.reply(self._executor.server_id)
+            step = self._reached()
         self._step = step
+        return step
+
+    def resume(self, begun: Begun, excess: Rows) -> Step:
+        """Go on with a batch that was begun elsewhere, instead of the first `run`.
+
+        Args:
+            begun: How far it is.
+            excess: The rows of the next command, if there are more of them than fit; otherwise none.
+        """
+        self._batch.take_over(begun, excess)
+        if not excess.values:
+            return self.run()
+        self._step = step = self._reached()
         return step
 
     def go_on(self, outcomes: Outcomes | None = None) -> Step:
@@ -181,6 +190,14 @@ class Steps:
             self._batch.begin_piece(self._executor.piece_bytes_max())
         self._batch.settle([error])
         return self.run()
+
+    def _reached(self) -> Room | ExecuteReply:
+        """Return the piece that is ready, or the room that its first row needs."""
+        batch = self._batch
+        if batch.lacking_bytes:
+            return Room(batch.lacking_bytes)
+        self.piece_bytes = batch.piece_bytes
+        return batch.reply(self._executor.server_id)
 
     def _writes_ahead(self) -> list[Change]:
         """Return the write that waits, and those right behind it that the database owns, too, and that may run."""

@@ -12,25 +12,37 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, assert_never
 
+import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2 import ExecuteRequest
 
 from pequod.engine import BackedKeyError, MissingError, PequodError
 from pequod_server.access.guard import present_caller
 from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
 from pequod_server.batches.executor import Executor, Outcomes, Room, Step, Steps, Writes
 from pequod_server.batches.judges import RightsJudge, StalenessJudge
+from pequod_server.batches.quick import run_quick
 from pequod_server.calls.served import ServedEngine
 from pequod_server.database.loader import ROUNDS_MAX, Loader
 from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.ops.observe import NO_EARLIER_PIECES, BatchSink, EarlierPieces
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.handlers import Context, end_call
+from pequod_server.wire.handlers import Context, Handler, end_call
 from pequod_server.wire.undecodable import undecodable
 
 _Write = Callable[[pb.ExecuteReply], Awaitable[None]]
+
+
+def handler_of_batches(execute: Callable[[Any, Context], Awaitable[None]]) -> Handler:
+    """Return the handler of Execute, which takes the bytes of requests, and writes those of replies or the message."""
+    return grpc.stream_stream_rpc_method_handler(execute, bytes, _encoded)
+
+
+def _encoded(reply: bytes | pb.ExecuteReply) -> bytes:
+    return reply if isinstance(reply, bytes) else reply.SerializeToString()
 
 
 class ExecuteCalls:
@@ -78,22 +90,34 @@ class ExecuteCalls:
         try:
             while not self._is_stopping:
                 idle[task] = clock()
-                request = await receive()
+                message = await receive()
                 del idle[task]
-                if request is aio.EOF:
+                if message is aio.EOF:
                     return
                 started_s = clock()
-                if loader is not None and loader.gate.is_closed:
-                    await _whole(loader, request)
-                steps = self._executor.steps(request, judges)
-                step = steps.run()
+                quick = None if judges else run_quick(self._executor, message)
+                if quick is not None and quick.reply is not None:
+                    self._on_batch(quick, quick, NO_EARLIER_PIECES, clock() - started_s)
+                    await self._send(quick.reply, quick.reply_bytes, write)
+                    del message, quick
+                    receive = read
+                    continue
+                if quick is None:
+                    request = ExecuteRequest.FromString(message)
+                    if loader is not None and loader.gate.is_closed:
+                        await _whole(loader, request)
+                    steps = self._executor.steps(request, judges)
+                    step = steps.run()
+                else:
+                    assert quick.rest is not None
+                    request, steps, step = quick.rest
                 if isinstance(step, pb.ExecuteReply) and not step.more and steps.piece_bytes <= SMALL_BYTES:
                     self._on_batch(request, step, NO_EARLIER_PIECES, clock() - started_s)
                     await write(step)
                 else:
                     await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
                 # An idle stream keeps nothing of its last batch.
-                del request, steps, step
+                del message, quick, request, steps, step
                 receive = read
         except DecodeError as error:
             raise undecodable(error) from None
@@ -102,6 +126,14 @@ class ExecuteCalls:
         finally:
             idle.pop(task, None)
         end_call(stopping_status())
+
+    async def _send(self, reply: bytes, reply_bytes: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Write a whole reply, counted until its client has it if it is not small."""
+        if reply_bytes <= SMALL_BYTES:
+            await write(reply)
+        else:
+            with self._admission.taken(COPIES * reply_bytes):
+                await write(reply)
 
     def _refuse_cancelled(self, error: asyncio.CancelledError) -> None:
         """Return if a stream was cancelled since the server stops; raise what the stream ends with otherwise."""

@@ -6,10 +6,14 @@ request -> interceptors -> handler -> engine, or the database behind it -> reply
 
 from __future__ import annotations
 
+import grpc
+from grpc import aio
+from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
+
 from pequod.engine import Engine
 from pequod_server.calls.administration import AdministrationCalls
 from pequod_server.calls.backfilling import BackfillCalls
-from pequod_server.calls.executing import ExecuteCalls
+from pequod_server.calls.executing import ExecuteCalls, handler_of_batches
 from pequod_server.calls.reads import ReadCalls
 from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
@@ -21,6 +25,17 @@ from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink
 from pequod_server.ops.snapshots import Snapshots
+from pequod_server.wire.handlers import SERVICE_PATH
+
+
+def add_service(service: PequodService, server: aio.Server) -> None:
+    """Let a server answer the calls of a service."""
+    batches = {"Execute": handler_of_batches(service.Execute)}
+    name = SERVICE_PATH.strip("/")
+    # Of generic handlers gRPC takes the first, of registered ones, which newer versions ask before, the last.
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, batches),))
+    add_PequodServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    server.add_registered_method_handlers(name, batches)
 
 
 class PequodService:

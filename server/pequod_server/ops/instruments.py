@@ -8,14 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from grpc import aio
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.engine import Engine
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
-from pequod_server.ops.observe import BatchSink, CallObserver, EarlierPieces, Sink
+from pequod_server.ops.observe import BatchReply, BatchRequest, BatchSink, CallObserver, EarlierPieces, Sink
 
 log = logging.getLogger("pequod.server")
 
@@ -63,7 +62,7 @@ class Instruments:
         #: Where metrics and health are served, while they are.
         self.url: str | None = None
 
-    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
+    def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch of Execute."""
         for sink in self._batch_sinks:
             sink(request, reply, earlier, duration_s)

@@ -14,10 +14,9 @@ from typing import Any, Final, TextIO
 
 import grpc
 import structlog
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod_server.config import LogFormat, LogLevel
-from pequod_server.ops.observe import Call, Closer, EarlierPieces
+from pequod_server.ops.observe import BatchReply, BatchRequest, Call, Closer, EarlierPieces
 from pequod_server.ops.shown import KIND_NAMES, shortened
 
 log = logging.getLogger("pequod.server")
@@ -78,7 +77,7 @@ class CallLog:
 
         return closed
 
-    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
+    def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch."""
         if duration_s >= self._slow_s:
             log.warning("slow batch", extra=_batch_facts(request, reply, earlier, duration_s))
@@ -102,7 +101,7 @@ def _call_facts(call: Call, code: grpc.StatusCode, duration_s: float) -> dict[st
 
 
 def _batch_facts(
-    request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float
+    request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float
 ) -> dict[str, object]:
     """Return the facts of a batch, with the key that its first command names; any of them may be the slow one."""
     facts: dict[str, object] = {

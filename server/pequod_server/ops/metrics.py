@@ -16,7 +16,6 @@ from itertools import accumulate
 from typing import Final
 
 import grpc
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -25,7 +24,7 @@ from prometheus_client.registry import Collector
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
 from pequod_server.ops.backfill_metrics import BackfillCollector
 from pequod_server.ops.clock import TICK_S
-from pequod_server.ops.observe import Call, Closer, EarlierPieces
+from pequod_server.ops.observe import BatchReply, BatchRequest, Call, Closer, EarlierPieces
 from pequod_server.ops.shown import KIND_NAMES, shown
 from pequod_server.ops.statistics import collected
 
@@ -109,7 +108,7 @@ class BatchMetrics(Collector):
         self._seconds = _Tally(_SECONDS)
         self._sizes = _Tally(_COMMANDS)
 
-    def executed(self, request: ExecuteRequest, reply: ExecuteReply, earlier: EarlierPieces, duration_s: float) -> None:
+    def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch."""
         kinds = request.kinds
         uncounted = len(kinds)

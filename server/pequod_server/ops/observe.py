@@ -18,14 +18,14 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 from grpc import aio
-from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
+from pequod_proto.pequod_pb2 import CommandError
 from structlog.contextvars import bind_contextvars
 
 from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, method_of
@@ -55,9 +55,35 @@ class EarlierPieces(NamedTuple):
 
 #: Those of a reply that is one message.
 NO_EARLIER_PIECES: Final = EarlierPieces()
+
+
+class BatchRequest(Protocol):
+    """What sinks look at of the request of a batch."""
+
+    @property
+    def kinds(self) -> bytes:
+        """The kinds of its commands."""
+
+    @property
+    def arguments(self) -> Sequence[bytes]:
+        """Its arguments, or the first of them."""
+
+
+class BatchReply(Protocol):
+    """What sinks look at of the reply."""
+
+    @property
+    def keys(self) -> Sized:
+        """As many as there are rows."""
+
+    @property
+    def errors(self) -> Sequence[CommandError]:
+        """Why commands failed."""
+
+
 #: Called after each batch of Execute, with the last piece of its reply, what the pieces before held, and the seconds
 #: that its commands took; decoding and sending are not in them.
-BatchSink = Callable[[ExecuteRequest, ExecuteReply, EarlierPieces, float], None]
+BatchSink = Callable[[BatchRequest, BatchReply, EarlierPieces, float], None]
 
 
 class Call:

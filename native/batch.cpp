@@ -1,0 +1,564 @@
+// A batch of commands from the bytes of its message to those of its reply: `ExecuteRequest`, `ExecuteReply` of
+// proto/pequod/v1/pequod.proto.
+//
+//     batch = Batch.parse(message, ...)              None: what is unusual is protobuf's to read
+//     while batch.run(ends, reads, now):             runs what is quick, up to a command that is not
+//         kind, first, second, number = batch.command()
+//         batch.rows(keys, values), .value(value), .count(count), .done(), .absent() or .failed(error)
+//     batch.reply(server_id, revision)
+//
+// Quick is a scan up to an end by which a context is known, one range of which goes up to there, that is fresh and has
+// no client-written rows among it: what `Engine.scan` asks before it answers without a record. Everything else is done
+// by Python, in the order of the commands.
+#include "batch.hpp"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+namespace pequod {
+
+namespace {
+
+PyTypeObject* batch_type = nullptr;
+
+// Kinds of commands and their outcomes, as in the .proto.
+enum Kind : unsigned char { GET = 1, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT };
+enum Status : char { ABSENT = 1, FAILED = 2 };
+
+// What a row costs on the wire beside its key and its value, at most: `ROW_BYTES` of the server.
+constexpr long long ROW_BYTES = 8;
+constexpr size_t VARINT_MAX = 10;
+
+size_t argument_count_of(unsigned char kind) { return kind == GET || kind == REMOVE ? 1 : 2; }
+size_t number_count_of(unsigned char kind) { return kind == SCAN_LIMIT || kind == SCAN_DOWN ? 1 : 0; }
+
+// Reads a message; `is_right` is false from the first thing on that is not as expected.
+struct Reader {
+    const unsigned char* at;
+    const unsigned char* end;
+    bool is_right = true;
+
+    uint64_t varint() {
+        uint64_t value = 0;
+        for (unsigned shift = 0; at < end && shift < 64; shift += 7) {
+            const unsigned char byte = *at++;
+            if (shift == 63 && byte > 1) break;
+            value |= uint64_t(byte & 0x7f) << shift;
+            if (!(byte & 0x80)) return value;
+        }
+        is_right = false;
+        return 0;
+    }
+
+    Piece piece() {
+        const uint64_t size = varint();
+        if (!is_right || size > uint64_t(end - at)) {
+            is_right = false;
+            return {nullptr, 0};
+        }
+        const Piece found = {reinterpret_cast<const char*>(at), size_t(size)};
+        at += size;
+        return found;
+    }
+};
+
+// Bytes that grow.
+struct Buffer {
+    char* start;
+    size_t size;
+    size_t room;
+
+    // A place for so many bytes more, of which `size` is to be told; null: an error is set.
+    char* reserve(size_t more) {
+        if (room - size < more) {
+            if (more > SIZE_MAX / 4 || size > SIZE_MAX / 4) return static_cast<char*>(nothing());
+            const size_t roomy = (size + more) * 2 + 256;
+            char* grown = static_cast<char*>(PyMem_Realloc(start, roomy));
+            if (!grown) return static_cast<char*>(nothing());
+            start = grown;
+            room = roomy;
+        }
+        return start + size;
+    }
+
+    static void* nothing() { return PyErr_NoMemory(); }
+};
+
+char* write_varint(char* to, uint64_t value) {
+    while (value >= 0x80) {
+        *to++ = char(value | 0x80);
+        value >>= 7;
+    }
+    *to++ = char(value);
+    return to;
+}
+
+char* write_piece(char* to, char tag, Piece a, Piece b = {nullptr, 0}) {
+    *to++ = tag;
+    to = write_varint(to, a.size + b.size);
+    std::memcpy(to, a.start, a.size);
+    if (b.size) std::memcpy(to + a.size, b.start, b.size);
+    return to + a.size + b.size;
+}
+
+// Tags: number of the field, and 0 a varint, 1 fixed 64 bits, 2 a length and as many bytes.
+enum RequestTag : unsigned char { BATCH = 0x08, KINDS = 0x12, ARGUMENT = 0x1a, NUMBER = 0x20, NUMBERS = 0x22 };
+enum ReplyTag : char {
+    REPLY_BATCH = 0x08,
+    STATUSES = 0x12,
+    KEY = 0x1a,
+    VALUE = 0x22,
+    COUNTS = 0x2a,
+    ERROR = 0x32,
+    SERVER_ID = 0x39,
+    REVISION = 0x40,
+};
+
+struct Batch {
+    PyObject_HEAD
+    // Its bytes are what the pieces below are of.
+    PyObject* message;
+    uint64_t number;
+    Piece kinds;
+    Piece* arguments;
+    size_t argument_count;
+    uint64_t* numbers;
+    size_t number_count;
+    // The next command, and where its arguments and its number are.
+    Py_ssize_t index;
+    Py_ssize_t argument_at;
+    Py_ssize_t number_at;
+    // How many bytes of rows and errors the reply still has room for, and how many rows a scan may give.
+    long long room;
+    long long rows_max;
+    Py_ssize_t row_count;
+    char* statuses;
+    // Keys and values, counts, and errors, as they stand in the reply.
+    Buffer rows;
+    Buffer counts;
+    Buffer errors;
+};
+
+Batch* batch_of(PyObject* self) { return reinterpret_cast<Batch*>(self); }
+
+unsigned char kind_of(const Batch* batch) { return static_cast<unsigned char>(batch->kinds.start[batch->index]); }
+
+void advance(Batch* batch) {
+    const unsigned char kind = kind_of(batch);
+    batch->argument_at += Py_ssize_t(argument_count_of(kind));
+    batch->number_at += Py_ssize_t(number_count_of(kind));
+    ++batch->index;
+}
+
+// The columns fit the kinds: as many arguments and numbers as these take.
+bool is_fitting(const Batch* batch) {
+    size_t arguments = 0, numbers = 0;
+    for (size_t at = 0; at < batch->kinds.size; ++at) {
+        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
+        if (kind < GET || kind > COUNT) return false;
+        arguments += argument_count_of(kind);
+        numbers += number_count_of(kind);
+    }
+    return arguments == batch->argument_count && numbers == batch->number_count;
+}
+
+template <typename Item>
+bool add(Item** items, size_t* count, size_t* room, Item item) {
+    if (*count == *room) {
+        const size_t roomy = *room * 2 + 64;
+        Item* grown = static_cast<Item*>(PyMem_Realloc(*items, roomy * sizeof(Item)));
+        if (!grown) return false;
+        *items = grown;
+        *room = roomy;
+    }
+    (*items)[(*count)++] = item;
+    return true;
+}
+
+enum class Parsed { RIGHT, UNUSUAL, NO_MEMORY };
+
+Parsed parse_message(Batch* batch, Piece message) {
+    const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
+    Reader reader = {start, start + message.size};
+    size_t argument_room = 0, number_room = 0;
+    bool has_memory = true;
+    while (reader.is_right && has_memory && reader.at < reader.end) {
+        switch (*reader.at++) {
+            case BATCH:
+                batch->number = reader.varint();
+                break;
+            case KINDS:
+                batch->kinds = reader.piece();
+                break;
+            case ARGUMENT:
+                has_memory = add(&batch->arguments, &batch->argument_count, &argument_room, reader.piece());
+                break;
+            case NUMBER:
+                has_memory = add(&batch->numbers, &batch->number_count, &number_room, reader.varint());
+                break;
+            case NUMBERS: {
+                const Piece packed = reader.piece();
+                const unsigned char* first = reinterpret_cast<const unsigned char*>(packed.start);
+                Reader inside = {first, first + packed.size};
+                while (reader.is_right && has_memory && inside.at < inside.end) {
+                    has_memory = add(&batch->numbers, &batch->number_count, &number_room, inside.varint());
+                    reader.is_right = inside.is_right;
+                }
+                break;
+            }
+            default:
+                reader.is_right = false;
+        }
+    }
+    if (!has_memory) return Parsed::NO_MEMORY;
+    return reader.is_right && is_fitting(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
+}
+
+// parse(message, commands_max, rows_max, piece_bytes_max): a batch, or None if its message is unusual, or refused.
+PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (count != 4 || !PyBytes_CheckExact(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "parse takes a message and three limits");
+        return nullptr;
+    }
+    const Py_ssize_t commands_max = PyLong_AsSsize_t(arguments[1]);
+    const long long rows_max = PyLong_AsLongLong(arguments[2]);
+    const long long piece_bytes_max = PyLong_AsLongLong(arguments[3]);
+    if (PyErr_Occurred()) return nullptr;
+    PyObject* self = batch_type->tp_alloc(batch_type, 0);
+    if (!self) return nullptr;
+    Batch* batch = batch_of(self);
+    batch->message = Py_NewRef(arguments[0]);
+    batch->room = piece_bytes_max;
+    batch->rows_max = rows_max;
+    batch->kinds = {"", 0};
+    const Parsed parsed = parse_message(batch, piece_of(arguments[0]));
+    if (parsed == Parsed::RIGHT && Py_ssize_t(batch->kinds.size) <= commands_max && piece_bytes_max > 0) {
+        batch->statuses = static_cast<char*>(PyMem_Calloc(batch->kinds.size + 1, 1));
+        if (batch->statuses) return self;
+    } else if (parsed != Parsed::NO_MEMORY) {
+        Py_DECREF(self);
+        Py_RETURN_NONE;
+    }
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+}
+
+// How a scan went.
+enum class Scanned { DONE, NOT_QUICK, FAILED };
+
+// Write rows of a timeline from a place on, as `SortedRows.since` returns them, unless they are too many.
+Scanned write_rows(Batch* batch, SortedRows* rows, Place start, Piece prefix) {
+    const size_t before = batch->rows.size;
+    long long room = batch->room, found = 0;
+    for (Place place = start; place.leaf < rows->leaf_count(); place = {place.leaf + 1, 0}) {
+        const Leaf& leaf = rows->leaf(place.leaf);
+        for (; place.at < leaf.size; ++place.at) {
+            const Piece tail = leaf.key(place.at), value = piece_of(leaf.entries[place.at].value);
+            room -= static_cast<long long>(prefix.size + tail.size + value.size) + ROW_BYTES;
+            if (room < 0 || ++found >= batch->rows_max) {
+                batch->rows.size = before;
+                return Scanned::NOT_QUICK;
+            }
+            char* to = batch->rows.reserve(prefix.size + tail.size + value.size + 2 * (1 + VARINT_MAX));
+            if (!to) return Scanned::FAILED;
+            to = write_piece(write_piece(to, KEY, prefix, tail), VALUE, value);
+            batch->rows.size = size_t(to - batch->rows.start);
+        }
+    }
+    char* to = batch->counts.reserve(VARINT_MAX);
+    if (!to) return Scanned::FAILED;
+    batch->counts.size = size_t(write_varint(to, uint64_t(found)) - batch->counts.start);
+    batch->room = room;
+    batch->row_count += Py_ssize_t(found);
+    return Scanned::DONE;
+}
+
+// The place from which on a timeline's rows are new to its reader: mostly the end, or close to it.
+Place place_of(SortedRows* rows, Piece tail) {
+    const Leaf& last = rows->last;
+    const size_t near = last.size > 8 ? last.size - 8 : 0;
+    if (last.size && (near || !rows->older_size) && (!near || compare(last.key(near), tail) < 0)) {
+        size_t at = last.size;
+        while (at > near && compare(last.key(at - 1), tail) >= 0) --at;
+        return {rows->older_size, at};
+    }
+    return lower_bound(rows, tail);
+}
+
+Scanned scan(Batch* batch, Ends* ends, Numbers* reads, double now) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    const End* end = ends->find(last);
+    if (!end || reinterpret_cast<Counts*>(end->table)->entry_count) return Scanned::NOT_QUICK;
+    Hot* hot = hot_of(end->context);
+    if (!(now <= hot->ready_until_s) || !hot->is_sound() || !hot->is_open()) return Scanned::NOT_QUICK;
+    const Piece prefix = piece_of(hot->prefix);
+    if (!begins_with(first, prefix) || compare(first, last) >= 0) return Scanned::NOT_QUICK;
+    const Piece tail = {first.start + prefix.size, first.size - prefix.size};
+    if (compare(tail, piece_of(hot->lower)) < 0) return Scanned::NOT_QUICK;
+    SortedRows* rows = rows_of(hot);
+    const Scanned scanned = write_rows(batch, rows, place_of(rows, tail), prefix);
+    if (scanned == Scanned::DONE) {
+        ++reinterpret_cast<Counters*>(hot->counters)->hits;
+        hot->last_used = ++reads->number;
+        advance(batch);
+    }
+    return scanned;
+}
+
+// run(ends, reads, now): tell whether there is a command that is not quick, before which it stopped.
+PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    Batch* batch = batch_of(self);
+    if (count != 3 || Py_TYPE(arguments[0]) != ends_type || !PyObject_TypeCheck(arguments[1], numbers_type)) {
+        PyErr_SetString(PyExc_TypeError, "run takes ends, reads and the time");
+        return nullptr;
+    }
+    const double now = PyFloat_AsDouble(arguments[2]);
+    if (now == -1.0 && PyErr_Occurred()) return nullptr;
+    Ends* ends = reinterpret_cast<Ends*>(arguments[0]);
+    Numbers* reads = reinterpret_cast<Numbers*>(arguments[1]);
+    while (size_t(batch->index) < batch->kinds.size && kind_of(batch) == SCAN) {
+        const Scanned scanned = scan(batch, ends, reads, now);
+        if (scanned == Scanned::FAILED) return nullptr;
+        if (scanned == Scanned::NOT_QUICK) break;
+    }
+    return PyBool_FromLong(size_t(batch->index) < batch->kinds.size);
+}
+
+bool is_at_command(Batch* batch) {
+    if (size_t(batch->index) < batch->kinds.size) return true;
+    PyErr_SetString(PyExc_IndexError, "all commands of the batch have run");
+    return false;
+}
+
+// command(): kind, arguments, the second empty where there is one, and number of the next command.
+PyObject* command(PyObject* self, PyObject*) {
+    Batch* batch = batch_of(self);
+    if (!is_at_command(batch)) return nullptr;
+    const unsigned char kind = kind_of(batch);
+    const Piece first = batch->arguments[batch->argument_at];
+    const Piece second = argument_count_of(kind) == 2 ? batch->arguments[batch->argument_at + 1] : Piece{"", 0};
+    const uint64_t number = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
+    return Py_BuildValue("(iy#y#K)", int(kind), first.start, Py_ssize_t(first.size), second.start,
+                         Py_ssize_t(second.size), static_cast<unsigned long long>(number));
+}
+
+bool write_count(Batch* batch, uint64_t count) {
+    char* to = batch->counts.reserve(VARINT_MAX);
+    if (!to) return false;
+    batch->counts.size = size_t(write_varint(to, count) - batch->counts.start);
+    return true;
+}
+
+// rows(keys, values): a scan gave these; False, and nothing is changed, if there is no room for them.
+PyObject* take_rows(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    Batch* batch = batch_of(self);
+    if (!is_at_command(batch)) return nullptr;
+    if (count != 2 || !PyList_CheckExact(arguments[0]) || !PyList_CheckExact(arguments[1]) ||
+        PyList_GET_SIZE(arguments[0]) != PyList_GET_SIZE(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "rows takes two lists of one length");
+        return nullptr;
+    }
+    const Py_ssize_t found = PyList_GET_SIZE(arguments[0]);
+    const size_t before = batch->rows.size;
+    long long room = batch->room;
+    for (Py_ssize_t at = 0; at < found; ++at) {
+        PyObject *key = PyList_GET_ITEM(arguments[0], at), *value = PyList_GET_ITEM(arguments[1], at);
+        if (!PyBytes_Check(key) || !PyBytes_Check(value)) {
+            batch->rows.size = before;
+            PyErr_SetString(PyExc_TypeError, "rows are of bytes");
+            return nullptr;
+        }
+        room -= static_cast<long long>(piece_of(key).size + piece_of(value).size) + ROW_BYTES;
+        char* to = room < 0 ? nullptr : batch->rows.reserve(piece_of(key).size + piece_of(value).size + 2 * (1 + VARINT_MAX));
+        if (!to) {
+            batch->rows.size = before;
+            if (room < 0) Py_RETURN_FALSE;
+            return nullptr;
+        }
+        to = write_piece(write_piece(to, KEY, piece_of(key)), VALUE, piece_of(value));
+        batch->rows.size = size_t(to - batch->rows.start);
+    }
+    if (!write_count(batch, uint64_t(found))) {
+        batch->rows.size = before;
+        return nullptr;
+    }
+    batch->room = room;
+    batch->row_count += found;
+    advance(batch);
+    Py_RETURN_TRUE;
+}
+
+// value(value): a GET gave this. False, and nothing is changed, if there is no room for it.
+PyObject* take_value(PyObject* self, PyObject* value) {
+    Batch* batch = batch_of(self);
+    if (!is_at_command(batch)) return nullptr;
+    if (!PyBytes_Check(value)) {
+        PyErr_SetString(PyExc_TypeError, "a value is bytes");
+        return nullptr;
+    }
+    const long long size = static_cast<long long>(piece_of(value).size) + ROW_BYTES;
+    if (size > batch->room) Py_RETURN_FALSE;
+    char* to = batch->rows.reserve(piece_of(value).size + 1 + VARINT_MAX);
+    if (!to) return nullptr;
+    batch->rows.size = size_t(write_piece(to, VALUE, piece_of(value)) - batch->rows.start);
+    batch->room -= size;
+    advance(batch);
+    Py_RETURN_TRUE;
+}
+
+// count(count): a COUNT gave this.
+PyObject* take_count(PyObject* self, PyObject* argument) {
+    Batch* batch = batch_of(self);
+    const unsigned long long count = PyLong_AsUnsignedLongLong(argument);
+    if (PyErr_Occurred() || !is_at_command(batch) || !write_count(batch, count)) return nullptr;
+    advance(batch);
+    Py_RETURN_NONE;
+}
+
+// done(): a PUT was done, or a REMOVE of a key that was there.
+PyObject* done(PyObject* self, PyObject*) {
+    if (!is_at_command(batch_of(self))) return nullptr;
+    advance(batch_of(self));
+    Py_RETURN_NONE;
+}
+
+// absent(): the key of a GET or a REMOVE is not there.
+PyObject* absent(PyObject* self, PyObject*) {
+    Batch* batch = batch_of(self);
+    if (!is_at_command(batch)) return nullptr;
+    batch->statuses[batch->index] = ABSENT;
+    advance(batch);
+    Py_RETURN_NONE;
+}
+
+// failed(error): a command failed; the bytes are a `CommandError`. Returns whether the reply has room for more.
+PyObject* failed(PyObject* self, PyObject* error) {
+    Batch* batch = batch_of(self);
+    if (!is_at_command(batch)) return nullptr;
+    if (!PyBytes_Check(error)) {
+        PyErr_SetString(PyExc_TypeError, "an error is bytes");
+        return nullptr;
+    }
+    char* to = batch->errors.reserve(piece_of(error).size + 1 + VARINT_MAX);
+    if (!to) return nullptr;
+    batch->errors.size = size_t(write_piece(to, ERROR, piece_of(error)) - batch->errors.start);
+    batch->statuses[batch->index] = FAILED;
+    batch->room -= static_cast<long long>(piece_of(error).size) + ROW_BYTES;
+    advance(batch);
+    return PyBool_FromLong(batch->room > 0);
+}
+
+// reply(server_id, revision): the bytes of the reply, with what has run so far.
+PyObject* reply(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    Batch* batch = batch_of(self);
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "reply takes the server's id and a revision");
+        return nullptr;
+    }
+    const uint64_t server_id = PyLong_AsUnsignedLongLong(arguments[0]);
+    const uint64_t revision = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(arguments[1]);
+    if (PyErr_Occurred()) return nullptr;
+    const size_t most = batch->kinds.size + batch->rows.size + batch->counts.size + batch->errors.size +
+                        6 * (1 + VARINT_MAX);
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(most));
+    if (!bytes) return nullptr;
+    char* start = PyBytes_AS_STRING(bytes);
+    char* to = start;
+    *to++ = REPLY_BATCH;
+    to = write_varint(to, batch->number);
+    to = write_piece(to, STATUSES, {batch->statuses, batch->kinds.size});
+    if (batch->rows.size) std::memcpy(to, batch->rows.start, batch->rows.size);
+    to += batch->rows.size;
+    if (batch->counts.size) to = write_piece(to, COUNTS, {batch->counts.start, batch->counts.size});
+    if (batch->errors.size) std::memcpy(to, batch->errors.start, batch->errors.size);
+    to += batch->errors.size;
+    *to++ = SERVER_ID;
+    for (unsigned shift = 0; shift < 64; shift += 8) *to++ = char(server_id >> shift);
+    *to++ = REVISION;
+    to = write_varint(to, revision);
+    if (_PyBytes_Resize(&bytes, to - start) < 0) return nullptr;
+    return bytes;
+}
+
+// first_argument(): a tuple of the first argument, empty if there is none.
+PyObject* first_argument(PyObject* self, PyObject*) {
+    const Batch* batch = batch_of(self);
+    if (!batch->argument_count) return PyTuple_New(0);
+    return Py_BuildValue("(y#)", batch->arguments[0].start, Py_ssize_t(batch->arguments[0].size));
+}
+
+PyObject* get_kinds(PyObject* self, void*) {
+    const Batch* batch = batch_of(self);
+    return PyBytes_FromStringAndSize(batch->kinds.start, Py_ssize_t(batch->kinds.size));
+}
+
+void dealloc(PyObject* self) {
+    Batch* batch = batch_of(self);
+    PyTypeObject* type = Py_TYPE(self);
+    Py_XDECREF(batch->message);
+    PyMem_Free(batch->arguments);
+    PyMem_Free(batch->numbers);
+    PyMem_Free(batch->statuses);
+    PyMem_Free(batch->rows.start);
+    PyMem_Free(batch->counts.start);
+    PyMem_Free(batch->errors.start);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+template <typename Function>
+PyCFunction as_method(Function function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+}
+
+PyMethodDef methods[] = {
+    {"parse", as_method(parse), METH_FASTCALL | METH_STATIC, "Return the batch of a message, None if it is unusual."},
+    {"run", as_method(run), METH_FASTCALL, "Run quick commands; tell whether there is one that is not."},
+    {"command", command, METH_NOARGS, "Return kind, arguments and number of the next command."},
+    {"first_argument", first_argument, METH_NOARGS, "Return the first argument, if there is one."},
+    {"rows", as_method(take_rows), METH_FASTCALL, "Take what a scan gave."},
+    {"value", take_value, METH_O, "Take what a GET gave."},
+    {"count", take_count, METH_O, "Take what a COUNT gave."},
+    {"done", done, METH_NOARGS, "Note that a write was done."},
+    {"absent", absent, METH_NOARGS, "Note that there is no such key."},
+    {"failed", failed, METH_O, "Take why a command failed."},
+    {"reply", as_method(reply), METH_FASTCALL, "Return the bytes of the reply."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef members[] = {
+    {"index", T_PYSSIZET, offsetof(Batch, index), READONLY, "The next command."},
+    {"argument_at", T_PYSSIZET, offsetof(Batch, argument_at), READONLY, "Where its arguments are."},
+    {"number_at", T_PYSSIZET, offsetof(Batch, number_at), READONLY, "Where its number is."},
+    {"room", T_LONGLONG, offsetof(Batch, room), READONLY, "How many bytes the reply still has room for."},
+    {"row_count", T_PYSSIZET, offsetof(Batch, row_count), READONLY, "How many rows scans gave."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef getters[] = {
+    {"kinds", get_kinds, nullptr, "The kinds of the commands.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>("A batch of commands under way.")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_tp_getset, getters},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"pequod.engine._hot.Batch", sizeof(Batch), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, slots};
+
+}  // namespace
+
+int add_batch_type(PyObject* module) {
+    batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    if (!batch_type) return -1;
+    return PyModule_AddObjectRef(module, "Batch", reinterpret_cast<PyObject*>(batch_type));
+}
+
+}  // namespace pequod

@@ -1,0 +1,302 @@
+// The hot loops of the timeline's kernel: the twins of functions in pequod/engine/joins/timeline.py. They take what Python keeps, lists and dictionaries of it, and decide nothing.
+#include "timeline.hpp"
+
+#include <algorithm>
+
+namespace pequod {
+
+namespace {
+
+bool check_count(const char* name, Py_ssize_t count, Py_ssize_t wanted) {
+    if (count == wanted) return true;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, wanted, count);
+    return false;
+}
+
+bool check_all(bool is_right, const char* text) {
+    if (!is_right) PyErr_SetString(PyExc_TypeError, text);
+    return is_right;
+}
+
+// Lists whose items are all exact bytes: what is looked at may then be anything but cannot be taken for what it is not.
+bool is_bytes_list(PyObject* list) {
+    if (!PyList_CheckExact(list)) return false;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(list); ++at) {
+        if (!PyBytes_CheckExact(PyList_GET_ITEM(list, at))) return false;
+    }
+    return true;
+}
+
+bool is_bound(PyObject* object) { return object == Py_None || PyBytes_CheckExact(object); }
+
+// Append to a list what is new; the reference is taken.
+bool append(PyObject* list, PyObject* item) {
+    if (!item) return false;
+    const int failed = PyList_Append(list, item);
+    Py_DECREF(item);
+    return !failed;
+}
+
+PyObject* concatenated(Piece a, Piece b, Piece c) {
+    PyObject* joined = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(a.size + b.size + c.size));
+    if (!joined) return nullptr;
+    char* to = PyBytes_AS_STRING(joined);
+    std::memcpy(to, a.start, a.size);
+    std::memcpy(to + a.size, b.start, b.size);
+    std::memcpy(to + a.size + b.size, c.start, c.size);
+    return joined;
+}
+
+// What stands before or behind what a tail has of its source key: bytes, and None where the bound stands.
+bool is_template(PyObject* parts) {
+    if (!PyTuple_CheckExact(parts)) return false;
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(parts); ++at) {
+        if (!is_bound(PyTuple_GET_ITEM(parts, at))) return false;
+    }
+    return true;
+}
+
+size_t spelled_size(PyObject* parts, Piece bound) {
+    size_t size = 0;
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(parts); ++at) {
+        PyObject* part = PyTuple_GET_ITEM(parts, at);
+        size += part == Py_None ? bound.size : piece_of(part).size;
+    }
+    return size;
+}
+
+char* spell(char* to, PyObject* parts, Piece bound) {
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(parts); ++at) {
+        PyObject* part = PyTuple_GET_ITEM(parts, at);
+        const Piece piece = part == Py_None ? bound : piece_of(part);
+        std::memcpy(to, piece.start, piece.size);
+        to += piece.size;
+    }
+    return to;
+}
+
+// select(keys, known, before, width, after): what keys bind behind their known prefix, and the prefixes that it makes.
+PyObject* select(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("select", count, 5)) return nullptr;
+    PyObject *keys = arguments[0], *before = arguments[2], *after = arguments[4];
+    const Py_ssize_t known = PyLong_AsSsize_t(arguments[1]);
+    const Py_ssize_t width = arguments[3] == Py_None ? -1 : PyLong_AsSsize_t(arguments[3]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!check_all(is_bytes_list(keys) && PyBytes_CheckExact(before) && PyBytes_CheckExact(after) && known >= 0,
+                   "select takes a list of keys and bytes around what they bind")) {
+        return nullptr;
+    }
+    PyObject *bounds = PyList_New(0), *prefixes = PyList_New(0);
+    bool is_whole = bounds && prefixes;
+    for (Py_ssize_t at = 0; is_whole && at < PyList_GET_SIZE(keys); ++at) {
+        const Piece key = piece_of(PyList_GET_ITEM(keys, at));
+        const size_t passed = size_t(known) < key.size ? size_t(known) : key.size;
+        const Piece bound = {key.start + passed, key.size - passed};
+        if (width < 0 ? !bound.size || std::memchr(bound.start, '|', bound.size) : bound.size != size_t(width)) continue;
+        is_whole = append(bounds, PyBytes_FromStringAndSize(bound.start, Py_ssize_t(bound.size))) &&
+                   append(prefixes, concatenated(piece_of(before), bound, piece_of(after)));
+    }
+    PyObject* pair = is_whole ? PyTuple_Pack(2, bounds, prefixes) : nullptr;
+    Py_XDECREF(bounds);
+    Py_XDECREF(prefixes);
+    return pair;
+}
+
+// fill(start, bounds, prefixes, groups, first, last, head, width, ending, lower, upper, room, tails, values): see
+// `Timeline.fill`. Head and ending are templates.
+PyObject* fill(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("fill", count, 14)) return nullptr;
+    PyObject *bounds = arguments[1], *prefixes = arguments[2], *groups = arguments[3];
+    PyObject *first = arguments[4], *last = arguments[5], *head = arguments[6], *ending = arguments[8];
+    PyObject *lower = arguments[9], *upper = arguments[10], *tails = arguments[12], *values = arguments[13];
+    const Py_ssize_t start = PyLong_AsSsize_t(arguments[0]), width = PyLong_AsSsize_t(arguments[7]);
+    const long long room = PyLong_AsLongLong(arguments[11]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!check_all(is_bytes_list(bounds) && is_bytes_list(prefixes) &&
+                       PyList_GET_SIZE(bounds) == PyList_GET_SIZE(prefixes) && PyDict_Check(groups) &&
+                       PyBytes_CheckExact(first) && is_bound(last) && is_template(head) && is_template(ending) &&
+                       PyBytes_CheckExact(lower) && is_bound(upper) && PyList_CheckExact(tails) &&
+                       PyList_CheckExact(values) && start >= 0 && width >= 0,
+                   "fill takes lists of bytes and a dictionary of groups")) {
+        return nullptr;
+    }
+    for (Py_ssize_t at = start; at < PyList_GET_SIZE(prefixes); ++at) {
+        PyObject* prefix = PyList_GET_ITEM(prefixes, at);
+        PyObject* group = PyDict_GetItemWithError(groups, prefix);
+        if (!group) {
+            if (PyErr_Occurred()) return nullptr;
+            continue;
+        }
+        if (!check_all(is_rows(group), "groups are native rows")) return nullptr;
+        SortedRows* rows = reinterpret_cast<SortedRows*>(group);
+        const size_t known = piece_of(prefix).size;
+        Place place = {0, 0};
+        if (piece_of(first).size) {
+            // Most posters have nothing new, which the last key tells.
+            PyObject* low = concatenated(piece_of(prefix), piece_of(first), {nullptr, 0});
+            if (!low) return nullptr;
+            const bool is_below = rows->last.size && compare(rows->last.key(rows->last.size - 1), piece_of(low)) < 0;
+            if (!is_below) place = lower_bound(rows, piece_of(low));
+            Py_DECREF(low);
+            if (is_below) continue;
+        }
+        const Piece bound = piece_of(PyList_GET_ITEM(bounds, at));
+        const size_t size = spelled_size(head, bound) + size_t(width) + spelled_size(ending, bound);
+        for (; place.leaf < rows->leaf_count(); place = {place.leaf + 1, 0}) {
+            const Leaf& leaf = rows->leaf(place.leaf);
+            for (; place.at < leaf.size; ++place.at) {
+                const Piece key = leaf.key(place.at);
+                if (last != Py_None) {
+                    const Piece rest = {key.start + known, key.size - known};
+                    if (compare(rest, piece_of(last)) >= 0) goto done;
+                }
+                if (key.size != known + size_t(width)) continue;
+                PyObject* tail = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(size));
+                if (!tail) return nullptr;
+                char* to = spell(PyBytes_AS_STRING(tail), head, bound);
+                std::memcpy(to, key.start + known, size_t(width));
+                spell(to + width, ending, bound);
+                if (compare(piece_of(tail), piece_of(lower)) < 0 ||
+                    (upper != Py_None && compare(piece_of(tail), piece_of(upper)) >= 0)) {
+                    Py_DECREF(tail);
+                    continue;
+                }
+                if (!append(tails, tail) || !append(values, Py_NewRef(leaf.entries[place.at].value))) return nullptr;
+            }
+        }
+    done:
+        if (PyList_GET_SIZE(tails) > room) return PyLong_FromSsize_t(at + 1);
+    }
+    return PyLong_FromSsize_t(PyList_GET_SIZE(prefixes));
+}
+
+struct Found {
+    Piece tail;
+    Py_ssize_t at;
+};
+
+// in_order(tails, values): two lists of the rows in the order of their tails; of equal tails the last one stays.
+PyObject* in_order(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("in_order", count, 2)) return nullptr;
+    PyObject *tails = arguments[0], *values = arguments[1];
+    if (!check_all(is_bytes_list(tails) && PyList_CheckExact(values) && PyList_GET_SIZE(tails) == PyList_GET_SIZE(values),
+                   "in_order takes two lists of one length")) {
+        return nullptr;
+    }
+    const Py_ssize_t size = PyList_GET_SIZE(tails);
+    Found* found = static_cast<Found*>(PyMem_Malloc(size_t(size ? size : 1) * sizeof(Found)));
+    if (!found) return PyErr_NoMemory();
+    for (Py_ssize_t at = 0; at < size; ++at) found[at] = {piece_of(PyList_GET_ITEM(tails, at)), at};
+    std::sort(found, found + size, [](const Found& a, const Found& b) {
+        const int order = compare(a.tail, b.tail);
+        return order ? order < 0 : a.at < b.at;
+    });
+    Py_ssize_t kept = 0;
+    for (Py_ssize_t at = 0; at < size; ++at) {
+        if (at + 1 == size || !is_equal(found[at].tail, found[at + 1].tail)) found[kept++] = found[at];
+    }
+    PyObject *keys = PyList_New(kept), *shown = PyList_New(kept);
+    for (Py_ssize_t at = 0; keys && shown && at < kept; ++at) {
+        PyList_SET_ITEM(keys, at, Py_NewRef(PyList_GET_ITEM(tails, found[at].at)));
+        PyList_SET_ITEM(shown, at, Py_NewRef(PyList_GET_ITEM(values, found[at].at)));
+    }
+    PyMem_Free(found);
+    return make_rows(keys, shown);
+}
+
+// Put a value under a tail into one context; 1: as a new row, 0: not, -1: an error is set.
+int write_into(PyObject* context, PyObject* tail, PyObject* value) {
+    if (!is_hot(context) || !hot_of(context)->is_sound()) {
+        PyErr_SetString(PyExc_TypeError, "apply_write takes contexts with native rows");
+        return -1;
+    }
+    Hot* hot = hot_of(context);
+    SortedRows* rows = rows_of(hot);
+    const Leaf& last = rows->last;
+    // Above the latest row of a single open range: what a new post almost always is.
+    if (!(hot->is_open() && last.size && compare(last.key(last.size - 1), piece_of(tail)) < 0)) {
+        const int is_covered = covers(hot, tail);
+        if (is_covered <= 0) return is_covered;
+    }
+    PyObject* old = nullptr;
+    const Put done = put(rows, tail, value, &old);
+    Py_XDECREF(old);
+    return done == Put::FAILED ? -1 : done == Put::NEW;
+}
+
+// Fetch what writes into the contexts behind one will look at, each a step before it is used.
+void look_ahead(const Waiting* waiting, uint32_t at) {
+    const auto rows_at = [waiting](uint32_t place) -> const SortedRows* {
+        if (place >= waiting->count) return nullptr;
+        PyObject* rows = waiting->holds[place].context->rows;
+        return reinterpret_cast<const SortedRows*>(rows);
+    };
+    if (at + 16 < waiting->count) __builtin_prefetch(waiting->holds[at + 16].context);
+    if (const SortedRows* rows = rows_at(at + 10)) __builtin_prefetch(rows);
+    const SortedRows* rows = rows_at(at + 6);
+    if (rows && Py_TYPE(rows) == rows_type && rows->last.size) {
+        __builtin_prefetch(rows->last.entries + rows->last.size - 1, 1);
+        __builtin_prefetch(rows->last.entries + rows->last.size, 1);
+    }
+    rows = rows_at(at + 3);
+    if (rows && Py_TYPE(rows) == rows_type && rows->last.size) {
+        __builtin_prefetch(rows->last.entries[rows->last.size - 1].key);
+    }
+}
+
+PyObject* write_into_dictionary(PyObject* contexts, PyObject* tail, PyObject* value) {
+    Py_ssize_t place = 0, gained = 0;
+    PyObject *context, *extras;
+    while (PyDict_Next(contexts, &place, &context, &extras)) {
+        const int done = write_into(context, tail, value);
+        if (done < 0) return nullptr;
+        gained += done;
+    }
+    return PyLong_FromSsize_t(gained);
+}
+
+// apply_write(updaters, tail, value): see the function of this name.
+PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("apply_write", count, 3)) return nullptr;
+    PyObject *updaters = arguments[0], *tail = arguments[1], *value = arguments[2];
+    if (!check_all(PyBytes_CheckExact(tail) && PyBytes_CheckExact(value), "apply_write takes updaters, and bytes")) {
+        return nullptr;
+    }
+    if (Py_TYPE(updaters) != waiting_type) {
+        PyObject* contexts = PyObject_GetAttrString(updaters, "contexts");
+        if (!contexts) return nullptr;
+        PyObject* gained = check_all(PyDict_CheckExact(contexts), "contexts that wait are a dictionary")
+                               ? write_into_dictionary(contexts, tail, value)
+                               : nullptr;
+        Py_DECREF(contexts);
+        return gained;
+    }
+    const Waiting* waiting = reinterpret_cast<const Waiting*>(updaters);
+    Py_ssize_t gained = 0;
+    for (uint32_t at = 0; at < waiting->count; ++at) {
+        look_ahead(waiting, at);
+        const int done = write_into(reinterpret_cast<PyObject*>(waiting->holds[at].context), tail, value);
+        if (done < 0) return nullptr;
+        gained += done;
+    }
+    return PyLong_FromSsize_t(gained);
+}
+
+template <typename Function>
+PyCFunction as_function(Function function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+}
+
+PyMethodDef functions[] = {
+    {"select", as_function(select), METH_FASTCALL, "See Timeline.select."},
+    {"fill", as_function(fill), METH_FASTCALL, "See Timeline.fill."},
+    {"in_order", as_function(in_order), METH_FASTCALL, "Sort rows by their tails; of equal tails the last one stays."},
+    {"apply_write", as_function(apply_write), METH_FASTCALL, "See timeline.apply_write."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_timeline_functions(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+
+}  // namespace pequod

@@ -1,0 +1,107 @@
+"""The native core, where it is built: the structures and loops that most of the engine's time goes into.
+
+Each has a twin in Python, which says what it does, is what tests compare it with, and runs where no C++ compiler was,
+or where the environment variable PEQUOD_PURE is set. The module of the twin puts the native one in its place:
+
+    class SortedRows: ...
+
+    if not TYPE_CHECKING and core is not None:
+        SortedRows = core.SortedRows
+
+So type checkers, and mypyc, see the Python class alone.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Final, Protocol
+
+#: An extension of another number was built from other sources, and is not taken.
+_INTERFACE: Final = 2
+
+
+class NativeBatch(Protocol):
+    """A batch of commands from the bytes of its message to those of its reply; see native/batch.cpp."""
+
+    @property
+    def kinds(self) -> bytes:
+        """The kinds of its commands."""
+
+    @property
+    def index(self) -> int:
+        """The next command."""
+
+    @property
+    def argument_at(self) -> int:
+        """Where its arguments are."""
+
+    @property
+    def number_at(self) -> int:
+        """Where its number is."""
+
+    @property
+    def room(self) -> int:
+        """How many bytes the reply still has room for."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows scans gave."""
+
+    def first_argument(self) -> tuple[bytes, ...]:
+        """Return the first argument, if there is one."""
+
+    def run(self, ends: object, reads: object, now: float) -> bool:
+        """Run quick commands up to one that is not; tell whether there is one."""
+
+    def command(self) -> tuple[int, bytes, bytes, int]:
+        """Return kind, arguments and number of the next command; what it does not take is empty, or 0."""
+
+    def rows(self, keys: list[bytes], values: list[bytes]) -> bool:
+        """Take what the next command, a scan, gave; tell whether there is room, if not nothing has changed."""
+
+    def value(self, value: bytes) -> bool:
+        """Take what the next command, a GET, gave; tell whether there is room, if not nothing has changed."""
+
+    def count(self, count: int) -> None:
+        """Take what the next command, a COUNT, gave."""
+
+    def done(self) -> None:
+        """Note that the next command, a write, was done."""
+
+    def absent(self) -> None:
+        """Note that there is no such key as the next command names."""
+
+    def failed(self, error: bytes) -> bool:
+        """Take why the next command failed, a `CommandError`; tell whether the reply has room for more."""
+
+    def reply(self, server_id: int, revision: int) -> bytes:
+        """Return the bytes of the reply, with what has run so far."""
+
+
+def _load() -> ModuleType | None:
+    try:
+        core = import_module("pequod.engine._hot")
+    except ImportError:
+        return None
+    return core if getattr(core, "INTERFACE", 0) == _INTERFACE else None
+
+
+core: Final = _load()
+#: What the engine runs on, in words.
+FLAVOUR: Final = "pure Python" if core is None else "native"
+
+
+def parse_batch(message: bytes, commands_max: int, rows_max: int, reply_bytes_max: int) -> NativeBatch | None:
+    """Return the batch of an `ExecuteRequest`, None if its bytes are unusual or not to be taken, or nothing is native.
+
+    Args:
+        message: The bytes.
+        commands_max: A batch of more commands is not to be taken.
+        rows_max: A scan of as many rows is not quick.
+        reply_bytes_max: How many bytes the rows and errors of the reply may have.
+    """
+    if core is None:
+        return None
+    batch: NativeBatch | None = core.Batch.parse(message, commands_max, rows_max, reply_bytes_max)
+    return batch

@@ -1,0 +1,163 @@
+"""Native batches beside protobuf: of any bytes both read the same, or the native one leaves them to protobuf."""
+
+import hypothesis.strategies as st
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import example, given
+from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
+from pequod_server.batches.columns import TAKES, check_columns
+
+from pequod.errors import BadRequestError
+from tests.native.core import hot
+
+ENOUGH = 1 << 30
+BYTES = st.binary(max_size=6) | st.binary(min_size=120, max_size=140)
+NUMBERS = st.integers(0, 5) | st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> ExecuteRequest:
+    kinds = draw(st.lists(st.sampled_from(sorted(TAKES)), max_size=8))
+    return ExecuteRequest(
+        batch=draw(NUMBERS),
+        kinds=bytes(kinds),
+        arguments=[draw(BYTES) for kind in kinds for _ in range(TAKES[kind][0])],
+        numbers=[draw(NUMBERS) for kind in kinds for _ in range(TAKES[kind][1])],
+    )
+
+
+def parse(message: bytes) -> "hot.Batch | None":
+    return hot.Batch.parse(message, 100, 1000, ENOUGH)
+
+
+def read(batch: "hot.Batch", count: int) -> tuple[list[bytes], list[int]]:
+    """Step through a batch; return the columns of its request as it reads them."""
+    arguments, numbers = list[bytes](), list[int]()
+    for kind in batch.kinds[:count]:
+        command = batch.command()
+        assert command[0] == kind
+        arguments += [command[1], command[2]][: TAKES[kind][0]]
+        numbers += [command[3]] * TAKES[kind][1]
+        batch.done()
+    return arguments, numbers
+
+
+@given(requests())
+def test_every_request_that_fits_is_read(request: ExecuteRequest) -> None:
+    batch = parse(request.SerializeToString())
+    assert batch is not None
+    assert batch.kinds == request.kinds
+    assert read(batch, len(request.kinds)) == (list(request.arguments), list(request.numbers))
+    with pytest.raises(IndexError):
+        batch.command()
+    reply = ExecuteReply.FromString(batch.reply(2**63 - 1, 12))
+    expected = ExecuteReply(batch=request.batch, statuses=bytes(len(request.kinds)), server_id=2**63 - 1, revision=12)
+    assert reply == expected
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> bytes:
+    """Requests with bytes changed, taken out, put in, and others behind them."""
+    message = bytearray(draw(requests()).SerializeToString())
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(message)))
+        message[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(message) + draw(st.just(b"") | requests().map(ExecuteRequest.SerializeToString))
+
+
+@given(messages())
+@example(b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+@example(b"\x1a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02")
+@example(b"\x08")
+def test_any_bytes_are_read_as_protobuf_reads_them_or_left_to_it(message: bytes) -> None:
+    batch = parse(message)
+    try:
+        request = ExecuteRequest.FromString(message)
+        check_columns(request.kinds, len(request.arguments), len(request.numbers))
+    except (DecodeError, BadRequestError):
+        assert batch is None
+        return
+    if batch is None:
+        return
+    assert batch.kinds == request.kinds
+    assert read(batch, len(request.kinds)) == (list(request.arguments), list(request.numbers))
+    assert ExecuteReply.FromString(batch.reply(1, 1)).batch == request.batch
+
+
+def outcomes(kind: int) -> st.SearchStrategy[object]:
+    failure = st.builds(CommandError, code=st.integers(0, 16), message=st.text(max_size=5))
+    if kind in (PUT, REMOVE):
+        return failure | st.booleans()
+    if kind == GET:
+        return failure | st.none() | BYTES
+    if kind == COUNT:
+        return failure | NUMBERS
+    return failure | st.lists(st.tuples(BYTES, BYTES), max_size=4)
+
+
+@given(st.data())
+def test_a_reply_holds_what_came_of_the_commands(data: st.DataObject) -> None:
+    request = data.draw(requests())
+    batch = parse(request.SerializeToString())
+    assert batch is not None
+    statuses, expected = bytearray(len(request.kinds)), ExecuteReply(batch=request.batch, server_id=1, revision=2)
+    for at, kind in enumerate(request.kinds):
+        match data.draw(outcomes(kind)):
+            case CommandError() as error:
+                assert batch.failed(error.SerializeToString())
+                expected.errors.append(error)
+                statuses[at] = 2
+            case bool(is_there):
+                if is_there:
+                    batch.done()
+                else:
+                    batch.absent()
+                statuses[at] = not is_there
+            case None:
+                batch.absent()
+                statuses[at] = 1
+            case bytes(value):
+                assert batch.value(value)
+                expected.values.append(value)
+            case int(count):
+                batch.count(count)
+                expected.counts.append(count)
+            case list(rows):
+                keys, values = [key for key, _ in rows], [value for _, value in rows]
+                assert batch.rows(keys, values)
+                expected.keys.extend(keys)
+                expected.values.extend(values)
+                expected.counts.append(len(rows))
+    expected.statuses = bytes(statuses)
+    assert ExecuteReply.FromString(batch.reply(1, 2)) == expected
+    assert batch.row_count == len(expected.keys)
+
+
+def test_a_reply_that_has_no_room_takes_nothing_more() -> None:
+    request = ExecuteRequest(kinds=bytes([SCAN, GET, PUT]), arguments=[b"a", b"b", b"c", b"d", b"e"])
+    batch = hot.Batch.parse(request.SerializeToString(), 3, 1000, 30)
+    assert batch is not None
+    assert not batch.rows([b"a", b"b"], [b"1234567", b"7654321"]), "16 bytes each"
+    assert batch.rows([b"a"], [b"1234567"])
+    assert not batch.value(b"1234567"), "14 bytes are left"
+    assert batch.value(b"123456")
+    assert batch.room == 0
+    assert not batch.failed(b"")
+    reply = ExecuteReply.FromString(batch.reply(0, 0))
+    assert (list(reply.keys), list(reply.values), reply.statuses) == ([b"a"], [b"1234567", b"123456"], b"\0\0\2")
+
+
+@pytest.mark.parametrize("kind", [SCAN_LIMIT, SCAN_DOWN])
+def test_a_batch_that_is_refused_is_left_to_python(kind: int) -> None:
+    request = ExecuteRequest(kinds=bytes([kind]), arguments=[b"", b""], numbers=[3])
+    message = request.SerializeToString()
+    assert hot.Batch.parse(message, 1, 1, 1) is not None
+    assert hot.Batch.parse(message, 0, 1, 1) is None, "too many commands"
+    assert hot.Batch.parse(message, 1, 1, 0) is None, "no room for a reply"
+    assert parse(ExecuteRequest(kinds=bytes([kind]), arguments=[b"", b""]).SerializeToString()) is None
+    assert parse(ExecuteRequest(kinds=bytes([COUNT + 1]), arguments=[b"", b""]).SerializeToString()) is None
+    with pytest.raises(TypeError):
+        hot.Batch.parse(bytearray(message), 1, 1, 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        hot.Batch()
