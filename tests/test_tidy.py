@@ -31,8 +31,6 @@ LONG_FUNCTIONS = {
 }
 #: Names of two classes, and why each is right on its side.
 SHARED_NAMES = {
-    "Batch": "what an execution found, in the engine; the commands of a message, in the server",
-    "Begun": "a backfill for users of pequod_spark; a batch, in the server",
     "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
 }
 #: Phrases that make readers guess: who, what or how many is meant?

@@ -333,7 +333,7 @@ class Engine:
         return keys
 
     def run_quick(self, batch: NativeBatch, now: float) -> bool:
-        """Run what commands of a native batch take no more than a look-up and a copy; tell whether one takes more.
+        """Run the commands of a native batch that take only a look-up and a copy; return whether one takes more.
 
         Requires:
             The engine is native, and not ``is_timed``.
@@ -342,7 +342,7 @@ class Engine:
 
     @property
     def is_timed(self) -> bool:
-        """Whether what reads return depends on ``now``: a snapshot join is installed."""
+        """Whether the result of reads depends on ``now``: a snapshot join is installed."""
         return self._catalog.is_timed
 
     def get(self, key: bytes, *, now: float = 0.0) -> bytes | None:

@@ -52,16 +52,16 @@ class NativeBatch(Protocol):
         """Return the first argument, if there is one."""
 
     def run(self, ends: object, reads: object, now: float) -> bool:
-        """Run quick commands up to one that is not; tell whether there is one."""
+        """Run quick commands up to one that is not quick; return whether there is one."""
 
     def command(self) -> tuple[int, bytes, bytes, int]:
         """Return kind, arguments and number of the next command; what it does not take is empty, or 0."""
 
     def rows(self, keys: list[bytes], values: list[bytes]) -> bool:
-        """Take what the next command, a scan, gave; tell whether there is room, if not nothing has changed."""
+        """Take the rows of the next command, a scan; return False, and change nothing, if there is no room."""
 
     def value(self, value: bytes) -> bool:
-        """Take what the next command, a GET, gave; tell whether there is room, if not nothing has changed."""
+        """Take the value of the next command, a GET; return False, and change nothing, if there is no room."""
 
     def count(self, count: int) -> None:
         """Take what the next command, a COUNT, gave."""
@@ -73,7 +73,7 @@ class NativeBatch(Protocol):
         """Note that there is no such key as the next command names."""
 
     def failed(self, error: bytes) -> bool:
-        """Take why the next command failed, a `CommandError`; tell whether the reply has room for more."""
+        """Take the `CommandError` of the next command; return whether the reply has room for more."""
 
     def reply(self, server_id: int, revision: int) -> bytes:
         """Return the bytes of the reply, with what has run so far."""

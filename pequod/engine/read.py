@@ -60,7 +60,7 @@ class Reads(Numbers):
     __slots__ = ()
 
     def __init__(self) -> None:
-        #: That of the latest call.
+        #: The number of the latest call.
         self.number = 0
 
     def begin(self, now: float = 0.0) -> Read:

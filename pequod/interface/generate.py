@@ -144,7 +144,7 @@ def _ruff(command: str, text: str, *options: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the generated files, or tell whether they are what is committed."""
+    """Write the generated files, or check that the committed ones are the same."""
     is_current = True
     for source, target in MODULES.items():
         path, text = ROOT / target, generated(source)

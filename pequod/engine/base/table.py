@@ -206,7 +206,7 @@ class Table(Counts):
         return self._groups
 
     def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
-        """Tell whether ``before``, a slot's value and ``after`` are always a group's prefix."""
+        """Return whether ``before``, a slot's value and ``after`` are always the prefix of a group."""
         if self.cut is None:
             return False
         if self.cut.width is None:

@@ -50,7 +50,7 @@ if not TYPE_CHECKING and core is not None:
 
 
 class CompiledJoin:
-    """What a join says, ready for use, and what is the same for all its contexts."""
+    """A join ready for use, and the properties that all its contexts share."""
 
     __slots__ = (
         "aggregate",

@@ -36,7 +36,7 @@ from pequod.engine.memory.eviction import HELD, Rank, Ticket
 from pequod.engine.memory.ledger import EXTRAS, HOLD, UPDATERS, Ledger
 from pequod.engine.native import core
 
-#: (depth, source key) -> its value when the rows were last right about it, None if it was absent.
+#: (depth, source key) -> its value when the rows were last right for it, None if it was absent.
 Log = dict[tuple[int, bytes], bytes | None]
 #: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
 #: if `Site.is_steady` and the row has been looked for; None if there are no such slots.
@@ -101,7 +101,7 @@ class Context(Materialised):
         #: Those of the join, nearer.
         self.counters = join.counters
         self.plan = plan
-        #: Of each step of the plan, where contexts wait; none if the join keeps no updaters.
+        #: For each step of the plan, its frames; empty if the join keeps no updaters.
         self.frames = frames
         #: Slot values by number; empty for slots that the read did not fix. Copy before binding more.
         self.environment = environment
@@ -191,7 +191,7 @@ class Context(Materialised):
         self.ledger.change_updaters(other.hand_over(self))
 
     def die(self) -> None:
-        """Fresh or stale to dead: answer nothing, wait for nothing, hold nothing; hints may know it for a while."""
+        """Fresh or stale to dead: answer nothing, wait for nothing, hold nothing; views may know it for a while."""
         self.is_live = self.is_fresh = False
         self.expires_s = self.ready_until_s = -inf
         for updaters in self.updaters:
@@ -235,7 +235,7 @@ class Context(Materialised):
         return len(self.updaters) - self.updaters_gone + self.held_count
 
     def lose_updaters(self) -> None:
-        """Note that some updaters let go of this context; forget them when they are many.
+        """Note that some updaters of this context were released; drop them from the list when they are many.
 
         Cost:
             O(1) amortised.
@@ -318,7 +318,7 @@ class Frames:
         self._is_native = core is not None and is_plain and not is_ordered
         if not TYPE_CHECKING and self._is_native:
             self._by_key = core.Frames(UPDATERS, HOLD)
-        #: For finding who depends on a range that is forgotten; None where nothing is.
+        #: For finding the dependants of a range that is forgotten; None if the source's rows are never forgotten.
         self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
 
     def __bool__(self) -> bool:
@@ -326,7 +326,7 @@ class Frames:
         return bool(self._by_key)
 
     def get(self, frame_key: FrameKey) -> Updaters | None:
-        """Return the updaters at a frame key; O(key length), however many frames there are."""
+        """Return the updaters at a frame key; O(key length), for any number of frames."""
         return self._by_key.get(frame_key)
 
     def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
@@ -403,7 +403,7 @@ class Frames:
             self._order.remove(frame_key)
 
     def count_bytes(self) -> int:
-        """Return what the ledger has of these frames, in O(frames)."""
+        """Return the bytes of these frames in the ledger, in O(frames)."""
         held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
         return sum(
             UPDATERS + tail_bytes + sum(HOLD if extras is None else HOLD + len(extras) * EXTRAS for extras in waiting)

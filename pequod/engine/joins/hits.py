@@ -19,8 +19,8 @@ from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
 from pequod.engine.native import core
 
-#: Views of several contexts are forgotten when there are so many: some 20 MB, and quickly made again. The ledger does
-#: not count them.
+#: If there are more views of several contexts than this, all are forgotten: some 20 MB, quickly made again. The ledger
+#: does not count them.
 VIEWS_MAX: Final = 50_000
 #: One such view for this many bytes of a limit on memory, if that allows fewer: a fortieth of it.
 _LIMIT_BYTES_EACH: Final = 16_384
@@ -96,8 +96,9 @@ class Hits:
 
     Invariants:
         1. ``by_last`` holds views by their ends, and ``ends`` the contexts of those that are timelines.
-        2. A context that dies takes a view with it: the one whose timeline it is, else the latest that it is part of.
-           Others, which only wide contexts have, answer nothing any more, and go when a read replaces them.
+        2. A context that dies takes one view with it: the one of which it is the timeline, else the latest that has it.
+        Other views with it, which only wide contexts have, cannot answer any more; they are removed when a read
+        replaces them.
     """
 
     __slots__ = ("_several_count", "_several_max", "by_last", "ends")

@@ -60,7 +60,7 @@ if not TYPE_CHECKING and core is not None:
 
 
 class Materialised(Hot):
-    """The rows under one prefix, and the ranges of it that are materialised.
+    """The rows under one prefix, and its materialised ranges.
 
     Invariants:
         1. ``ranges`` are disjoint, in order, not empty, never adjacent, and inside the prefix's range.

@@ -55,20 +55,20 @@ class HasContexts(Protocol):
 
 
 class Splice(NamedTuple):
-    """How a value source's keys become tails of rows without taking them apart: ``head + key[known:] + tail``."""
+    """How tails of rows are cut from whole keys of the value source: ``head + key[known:] + tail``."""
 
     head: Builder
     #: The length of the key beyond its known prefix: fixed-width slots only, so order is kept.
     width: int
     tail: Builder
-    #: The head is empty: tails begin with what they have of the key.
+    #: Whether the head is empty: tails begin with the part of the key.
     is_headless: bool
     #: What head and tail are built of: literals, and numbers of slots.
     head_parts: tuple[bytes | int, ...]
     tail_parts: tuple[bytes | int, ...]
 
     def copy(self, env: Environment, known: int, rows: Rows, lower: bytes, upper: bytes | None, copied: Rows) -> None:
-        """Add rows under tails within bounds to ``copied``; ``known`` is the length of their keys' known prefix."""
+        """Add rows with tails within bounds to ``copied``; ``known`` is the length of their keys' known prefix."""
         head, tail, size = self.head(env), self.tail(env), known + self.width
         keys, values = rows
         tails: list[bytes] = []
@@ -182,19 +182,19 @@ class Timeline:
         room: int,
         rows: Rows,
     ) -> int:
-        """Add to ``rows`` what groups give within bounds on tails.
+        """Add to ``rows`` the groups' rows within bounds on tails.
 
         Args:
-            env: Holds what is known; the kernel's to change.
+            env: Has the known slot values; the kernel may change it.
             start: How many of the prefixes are done.
             bounds: As `select` returns them.
             prefixes: As `select` returns them.
             groups: By their prefixes.
-            narrowed: What of each group can contribute.
+            narrowed: The part of each group that can contribute.
             lower: The lower bound on tails.
             upper: The upper bound; None: there is none.
             room: Stop when there are more rows than these.
-            rows: What is found is added here.
+            rows: Rows are added here.
 
         Returns:
             How many of the prefixes are done now.
@@ -212,7 +212,7 @@ class Timeline:
                 found = group.everything()
             else:
                 begin = prefix + first
-                # Most posters have nothing new.
+                # Most posters have no new posts.
                 if group.keys and group.keys[-1] < begin:
                     continue
                 found = group.slice(begin, None if last is None else prefix + last)
@@ -247,7 +247,7 @@ class Timeline:
             ``is_whole``.
 
         Cost:
-            O(log + rows that come or go).
+            O(log + rows added or removed).
         """
         (before, _, after), (_, width, ending_of, *_), number = self.around, self.splice, self.number
         known = len(self.selecting(env))

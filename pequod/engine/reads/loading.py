@@ -232,7 +232,7 @@ class SourcesAsOf:
         return {}
 
     def get(self, source: int, key: bytes) -> bytes | None:  # noqa: ARG002 - the protocol's
-        """Never asked: joins that are backfilled keep frames, and so their sources are read."""
+        """Never called: joins that are backfilled keep frames, and so their sources are read by `read`."""
         raise AssertionError
 
     def make_room(self, tails: list[bytes]) -> int:  # noqa: ARG002 - the protocol's

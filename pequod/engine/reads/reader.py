@@ -102,7 +102,7 @@ class SourceReader:
         return table.groups
 
     def make_room(self, tails: list[bytes]) -> int:
-        """Make room for contributions to rows with these tails; return how many there may be before asking again.
+        """Make room for contributions to rows with these tails; return how many there may be before the next call.
 
         Raises:
             LimitExceededError: There is no room, even after eviction.

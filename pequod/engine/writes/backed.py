@@ -39,7 +39,7 @@ class Forgetter:
         priority: Data with a lower one is evicted first; PINNED stays.
     """
 
-    __slots__ = ("_changes", "_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table")
+    __slots__ = ("_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table", "_writer")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Forgetter:
         self._relations = relations
         self._table = relations.table
         self._presence = presence
-        self._changes = writer
+        self._writer = writer
         self._memory = memory
         self._priority = priority
 
@@ -78,7 +78,7 @@ class Forgetter:
         """Forget the loaded rows of a range, and drop everything that was computed from them."""
         table, ledger = self._table, self._memory.ledger
         for context in self._dependants(first, last):
-            self._changes.evict(context, reason)
+            self._writer.evict(context, reason)
         watches = self._relations.watches
         if watches.count:
             watches.note_forgotten(first, last)
@@ -109,7 +109,7 @@ class Forgetter:
         frame_count = 0
         for context in list(islice(self._waiting(first, last), FORGOTTEN_MAX)):
             frame_count += context.updaters_count
-            self._changes.evict(context, Reason.FORGOTTEN)
+            self._writer.evict(context, Reason.FORGOTTEN)
             if frame_count >= FORGOTTEN_MAX:
                 return True
         self.forget(first, last)
@@ -157,7 +157,7 @@ class Forgetter:
 class Backed:
     """The backed tables of an engine."""
 
-    __slots__ = ("_by_name", "_catalog", "_changes", "_directory", "_memory", "_priorities", "_store", "_story")
+    __slots__ = ("_by_name", "_catalog", "_directory", "_memory", "_priorities", "_store", "_story", "_writer")
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Backed:
         self._store = store
         self._directory = directory
         self._catalog = catalog
-        self._changes = writer
+        self._writer = writer
         self._memory = memory
         self._priorities = priorities
         self._by_name: dict[bytes, Forgetter] = {}
@@ -184,7 +184,7 @@ class Backed:
         if name not in self._by_name:
             text = name.decode("utf-8", "backslashreplace")
             priority = self._priorities.get(text, 0)
-            owner = Forgetter(text, relations, presence, self._changes, self._memory, self._story, priority)
+            owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority)
             presence.owner = self._by_name[name] = owner
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
@@ -203,9 +203,9 @@ class Backed:
             for gap in table.presence.gaps(start, stop, read.number):
                 owner.add(*gap, keys[bisect_left(keys, gap.first) : bisect_left(keys, gap.last)])
             for key in gone:
-                changed += self._changes.set_base(relations, key, None)
+                changed += self._writer.set_base(relations, key, None)
             for key in keys:
-                changed += self._changes.set_base(relations, key, found[key])
+                changed += self._writer.set_base(relations, key, found[key])
         return changed
 
     def evict(self, part: Part) -> None:
@@ -235,11 +235,11 @@ class Backed:
         relations = self._directory.by_name.get(key.partition(DELIMITER)[0])
         if relations is None or relations.table.presence is None or not relations.table.presence.has(key):
             return None
-        return self._changes.set_base(relations, key, value)
+        return self._writer.set_base(relations, key, value)
 
     def forget(self, first: bytes, last: bytes | None, reason: Reason = Reason.FORGOTTEN) -> None:
         """Forget the loaded rows of a range, and drop everything that was computed from them; see `Engine.forget`."""
-        self._changes.serial += 1
+        self._writer.serial += 1
         for table in self._store.backed:
             start, stop = table.clip(first, last)
             if start < stop:
@@ -247,7 +247,7 @@ class Backed:
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
         """Forget some of the loaded rows of a range; see `Engine.forget_some`."""
-        self._changes.serial += 1
+        self._writer.serial += 1
         return any(self._by_name[table.name].forget_some(*table.clip(first, last)) for table in self._store.backed)
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:

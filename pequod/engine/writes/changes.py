@@ -149,7 +149,7 @@ class Writer:
         ledger.fan_out(timeline.apply_write(updaters, tail, new), size)
 
     def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
-        """Copy one value into rows that mostly are there already; the hot loop of a vote on an interleaved page.
+        """Copy one value into rows that mostly exist already; the hot loop of a vote on an interleaved page.
 
         Frames remember the tails of their rows: building a tail and checking that the context covers it took two thirds
         of the time. A row takes 0.4 µs instead of 1.8, 1.0 instead of 3.5 outside the processor's cache (bench row:
@@ -171,7 +171,7 @@ class Writer:
                 own_tail = rows.replace(tail, new)
                 if own_tail is not None:
                     if remembered is None:
-                        # The row's own object, which takes no more memory.
+                        # The row's own key object, which takes no more memory.
                         waiting[extras] = own_tail
                 elif context.covers(tail):
                     self._set(join, context, tail, new, BYTES + len(tail))

@@ -27,7 +27,7 @@ ROW_BYTES: Final = 8
 _NONE: Final[dict[int, PequodError]] = {}
 
 
-class Begun(NamedTuple):
+class BegunBatch(NamedTuple):
     """A batch whose first commands have run elsewhere."""
 
     #: What they returned; statuses of all commands.
@@ -41,7 +41,7 @@ class Begun(NamedTuple):
     piece_bytes_max: int
 
 
-class Batch:
+class BatchRun:
     """A batch under way: the next command to run, and what its commands have returned since the last piece.
 
     Invariants:
@@ -256,7 +256,7 @@ class Batch:
         if asked:
             self._numbers[self._number_at] = asked - keep
 
-    def take_over(self, begun: Begun, excess: Rows) -> None:
+    def take_over(self, begun: BegunBatch, excess: Rows) -> None:
         """Go on with a batch that was begun elsewhere.
 
         Args:

@@ -21,7 +21,7 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range, Rows
 from pequod.language.ranges import united
 from pequod_server.backing import Change
-from pequod_server.batches.batch import Batch, Begun
+from pequod_server.batches.batch import BatchRun, BegunBatch
 from pequod_server.batches.columns import REFUSED, CommandJudge
 from pequod_server.database.write_through import TOGETHER_MAX
 
@@ -115,7 +115,7 @@ class Steps:
     def __init__(self, executor: Executor, request: ExecuteRequest, judges: Sequence[CommandJudge]) -> None:
         self._executor = executor
         self._judges = judges
-        self._batch = Batch(
+        self._batch = BatchRun(
             executor.engine,
             request,
             executor.clock,
@@ -155,7 +155,7 @@ class Steps:
         self._step = step
         return step
 
-    def resume(self, begun: Begun, excess: Rows) -> Step:
+    def resume(self, begun: BegunBatch, excess: Rows) -> Step:
         """Go on with a batch that was begun elsewhere, instead of the first `run`.
 
         Args:

@@ -16,7 +16,7 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.engine.native import NativeBatch, parse_batch
-from pequod_server.batches.batch import Begun, command_error
+from pequod_server.batches.batch import BegunBatch, command_error
 from pequod_server.batches.executor import Executor, Step, Steps
 
 _NO_ROWS: Final = Rows([], [])
@@ -60,7 +60,7 @@ class QuickBatch:
             return
         request = ExecuteRequest.FromString(message)
         steps = executor.steps(request)
-        begun = Begun(
+        begun = BegunBatch(
             ExecuteReply.FromString(batch.reply(0, 0)),
             batch.index,
             batch.argument_at,
