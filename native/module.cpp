@@ -3,6 +3,7 @@
 // Each has a Python class or function of the same name, which is the reference and the fallback. The environment
 // variable PEQUOD_PURE keeps a process on these.
 #include "batch.hpp"
+#include "columns.hpp"
 #include "timeline.hpp"
 
 #include <cstdlib>
@@ -10,7 +11,7 @@
 namespace {
 
 // That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 2;
+constexpr int INTERFACE = 3;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -27,7 +28,7 @@ PyMODINIT_FUNC PyInit__hot() {
     PyObject* module = PyModule_Create(&definition);
     if (module && (pequod::add_rows_type(module) < 0 || pequod::add_context_types(module) < 0 ||
                    pequod::add_frame_types(module) < 0 ||
-                   pequod::add_timeline_functions(module) < 0 || pequod::add_batch_type(module) < 0)) {
+                   pequod::add_timeline_functions(module) < 0 || pequod::add_batch_type(module) < 0 || pequod::add_column_functions(module) < 0)) {
         Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

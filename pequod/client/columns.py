@@ -9,7 +9,7 @@ Bench rows: client: encode; client: decode.
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pequod_proto.commands import (
     ABSENT,
@@ -29,6 +29,7 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.client.decode import command_error
 from pequod.engine.base.rows import Rows
+from pequod.engine.native import core
 
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
@@ -168,6 +169,11 @@ def decode_whole(kinds: bytes | bytearray, message: bytes) -> Reply | None:
 def decode_reply(kinds: bytes | bytearray, reply: ExecuteReply) -> Reply:
     """Take a reply apart whose pieces are merged."""
     return Reply(reply.batch, reply.server_id, reply.revision, decode(kinds, reply))
+
+
+if not TYPE_CHECKING and core is not None:
+    core.use_reply(Reply)
+    encode_request, decode_whole = core.encode_request, core.decode_whole
 
 
 def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:

@@ -1,0 +1,92 @@
+// Messages of batches on the wire, as proto/pequod/v1/pequod.proto has them: read and written.
+#pragma once
+
+#include "rows.hpp"
+
+namespace pequod {
+
+// Kinds of commands and their outcomes, as in the .proto.
+enum Kind : unsigned char { GET = 1, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT };
+enum Status : char { ABSENT = 1, FAILED = 2 };
+
+// The greatest number of bytes of a number.
+constexpr size_t VARINT_MAX = 10;
+
+// Tags: number of the field, and 0 a varint, 1 fixed 64 bits, 2 a length and as many bytes.
+enum RequestTag : unsigned char { BATCH = 0x08, KINDS = 0x12, ARGUMENT = 0x1a, NUMBER = 0x20, NUMBERS = 0x22 };
+enum ReplyTag : unsigned char {
+    REPLY_BATCH = 0x08,
+    STATUSES = 0x12,
+    KEY = 0x1a,
+    VALUE = 0x22,
+    COUNTS = 0x2a,
+    ERROR = 0x32,
+    SERVER_ID = 0x39,
+    REVISION = 0x40,
+};
+
+inline size_t argument_count_of(unsigned char kind) { return kind == GET || kind == REMOVE ? 1 : 2; }
+inline size_t number_count_of(unsigned char kind) { return kind == SCAN_LIMIT || kind == SCAN_DOWN ? 1 : 0; }
+
+// Reads a message; `is_right` is false from the first thing on that is not as expected.
+struct Reader {
+    const unsigned char* at;
+    const unsigned char* end;
+    bool is_right = true;
+
+    uint64_t varint() {
+        uint64_t value = 0;
+        for (unsigned shift = 0; at < end && shift < 64; shift += 7) {
+            const unsigned char byte = *at++;
+            if (shift == 63 && byte > 1) break;
+            value |= uint64_t(byte & 0x7f) << shift;
+            if (!(byte & 0x80)) return value;
+        }
+        is_right = false;
+        return 0;
+    }
+
+    Piece piece() {
+        const uint64_t size = varint();
+        if (!is_right || size > uint64_t(end - at)) {
+            is_right = false;
+            return {nullptr, 0};
+        }
+        const Piece found = {reinterpret_cast<const char*>(at), size_t(size)};
+        at += size;
+        return found;
+    }
+};
+
+inline char* write_varint(char* to, uint64_t value) {
+    while (value >= 0x80) {
+        *to++ = char(value | 0x80);
+        value >>= 7;
+    }
+    *to++ = char(value);
+    return to;
+}
+
+inline char* write_piece(char* to, unsigned char tag, Piece a, Piece b = {nullptr, 0}) {
+    *to++ = char(tag);
+    to = write_varint(to, a.size + b.size);
+    std::memcpy(to, a.start, a.size);
+    if (b.size) std::memcpy(to + a.size, b.start, b.size);
+    return to + a.size + b.size;
+}
+
+// Append an item to an array; false: there is no memory.
+template <typename Item>
+bool add(Item** items, size_t* count, size_t* room, Item item) {
+    if (*count == *room) {
+        const size_t roomy = *room * 2 + 64;
+        Item* grown = static_cast<Item*>(PyMem_Realloc(*items, roomy * sizeof(Item)));
+        if (!grown) return false;
+        *items = grown;
+        *room = roomy;
+    }
+    (*items)[(*count)++] = item;
+    return true;
+}
+
+}  // namespace pequod
