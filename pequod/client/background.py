@@ -14,7 +14,8 @@ from pequod.errors import ClosedError
 
 T = TypeVar("T")
 
-_WAIT_S: Final = 0.5
+#: How long a thread waits without looking for a Ctrl-C.
+WAIT_S: Final = 0.5
 #: How long cancelled calls have to end.
 _ENDS_S: Final = 1.0
 
@@ -47,7 +48,7 @@ class BackgroundLoop:
             with self._lock:
                 self._refuse_if_closed()
                 pending = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-            return result_of(pending)
+            return _result(pending)
         except CancelledError:
             # Only `close` cancels it.
             raise ClosedError from None
@@ -116,11 +117,11 @@ def _quickest_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def result_of(pending: Future[T]) -> T:
+def _result(pending: Future[T]) -> T:
     """Wait for a result, in pieces: otherwise a Ctrl-C right before the wait would only be noticed at its end."""
     while True:
         try:
-            return pending.result(_WAIT_S)
+            return pending.result(WAIT_S)
         except TimeoutError:
             if pending.done():
                 return pending.result()

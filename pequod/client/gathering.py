@@ -6,10 +6,9 @@ get, put, scan ... -> turn -> flush -> send -> Lane -> reply -> results
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from pequod.calls import Result
 from pequod.client.columns import Columns, Reply
@@ -22,10 +21,18 @@ COMMANDS_MAX: Final = 512
 #: The greatest size of their arguments, without the last command: servers limit the size of messages.
 ARGUMENT_BYTES_MAX: Final = 1 << 20
 
-#: How a caller waits for the result of one command: in the loop, or in another thread.
-Awaited = asyncio.Future[Result] | concurrent.futures.Future[Result]
 #: Called once, with all results of a batch or with its error.
 Deliver = Callable[[list[Result] | PequodError], None]
+
+
+class Awaited(Protocol):
+    """How a caller waits for the result of one command: by a future of the loop, or in another thread."""
+
+    def done(self) -> bool:
+        """Return whether there is a result, or the caller has given up."""
+
+    def set_result(self, result: Result, /) -> None:
+        """Set the result."""
 
 
 class Gathered(Columns):
@@ -82,7 +89,7 @@ class Gathering:
             raise ClosedError
         return self._opened()
 
-    def add(self, command: Columns, argument_bytes: int, future: concurrent.futures.Future[Result]) -> None:
+    def add(self, command: Columns, argument_bytes: int, future: Awaited) -> None:
         """Add the command of another thread to this turn of the loop; ``future`` gets its result."""
         turn = self._opened()
         turn.kinds += command.kinds
@@ -144,7 +151,7 @@ class Gathering:
         deliver(reply.results)
 
 
-def _resolve(futures: list[Awaited], results: list[Result]) -> None:
+def _resolve(futures: Sequence[Awaited], results: list[Result]) -> None:
     for future, result in zip(futures, results, strict=True):
         if not future.done():
             future.set_result(result)
