@@ -26,6 +26,8 @@ PyTypeObject* batch_type = nullptr;
 
 // What a row costs on the wire beside its key and its value, at most: `ROW_BYTES` of the server.
 constexpr long long ROW_BYTES = 8;
+// For how many commands ahead what they look at is fetched.
+constexpr Py_ssize_t AHEAD = 32;
 
 // Bytes that grow.
 struct Buffer {
@@ -68,6 +70,10 @@ struct Batch {
     long long rows_max;
     Py_ssize_t row_count;
     char* statuses;
+    // The commands from `ahead_start` up to `ahead_stop` have been looked at; the hashes of the ends of their scans.
+    Py_ssize_t ahead_start;
+    Py_ssize_t ahead_stop;
+    size_t hashes[AHEAD];
     // Keys and values, counts, and errors, as they stand in the reply.
     Buffer rows;
     Buffer counts;
@@ -207,9 +213,58 @@ Place place_of(SortedRows* rows, Piece tail) {
     return lower_bound(rows, tail);
 }
 
+const SortedRows* rows_of(const End* end) {
+    if (!end || !end->context) return nullptr;
+    PyObject* rows = hot_of(end->context)->rows;
+    return is_rows(rows) ? reinterpret_cast<const SortedRows*>(rows) : nullptr;
+}
+
+// Fetch what the next commands look at, one thing of each after the other, so that the processor waits for many at
+// once. What is guessed here, that an end stands where it is first looked for, is used for nothing else.
+void look_ahead(Batch* batch, const Ends* ends) {
+    const End* guessed[AHEAD];
+    Py_ssize_t count = 0, argument_at = batch->argument_at;
+    batch->ahead_start = batch->index;
+    for (; count < AHEAD && size_t(batch->index + count) < batch->kinds.size; ++count) {
+        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[batch->index + count]);
+        guessed[count] = nullptr;
+        if (kind == SCAN) {
+            batch->hashes[count] = hash_of(batch->arguments[argument_at + 1]);
+            guessed[count] = ends->first_place(batch->hashes[count]);
+            __builtin_prefetch(guessed[count]);
+        }
+        argument_at += Py_ssize_t(argument_count_of(kind));
+    }
+    batch->ahead_stop = batch->index + count;
+    for (Py_ssize_t at = 0; at < count; ++at) {
+        if (!guessed[at]) continue;
+        __builtin_prefetch(guessed[at]->key);
+        __builtin_prefetch(guessed[at]->context);
+        __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]->context) + 64);
+    }
+    for (Py_ssize_t at = 0; at < count; ++at) {
+        if (guessed[at] && guessed[at]->context) {
+            __builtin_prefetch(hot_of(guessed[at]->context)->rows);
+            __builtin_prefetch(hot_of(guessed[at]->context)->prefix);
+        }
+    }
+    for (Py_ssize_t at = 0; at < count; ++at) {
+        const SortedRows* rows = rows_of(guessed[at]);
+        if (rows && rows->last.size) __builtin_prefetch(rows->last.entries + rows->last.size - 1);
+    }
+    for (Py_ssize_t at = 0; at < count; ++at) {
+        const SortedRows* rows = rows_of(guessed[at]);
+        if (!rows || !rows->last.size) continue;
+        const Entry& entry = rows->last.entries[rows->last.size - 1];
+        __builtin_prefetch(entry.key);
+        __builtin_prefetch(entry.value);
+    }
+}
+
 Scanned scan(Batch* batch, Ends* ends, Numbers* reads, double now) {
     const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
-    const End* end = ends->find(last);
+    if (batch->index >= batch->ahead_stop) look_ahead(batch, ends);
+    const End* end = ends->find(batch->hashes[batch->index - batch->ahead_start], last);
     if (!end || reinterpret_cast<Counts*>(end->table)->entry_count) return Scanned::NOT_QUICK;
     Hot* hot = hot_of(end->context);
     if (!(now <= hot->ready_until_s) || !hot->is_sound() || !hot->is_open()) return Scanned::NOT_QUICK;

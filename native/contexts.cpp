@@ -32,9 +32,6 @@ int covers(Hot* hot, PyObject* tail) {
 
 namespace {
 
-// Seeded, as keys come from clients; the function of Python's own dictionaries.
-size_t hash_of(Piece key) { return size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))); }
-
 Ends* ends_of(PyObject* self) { return reinterpret_cast<Ends*>(self); }
 
 // The place of a key, or the free one where it would be.
@@ -77,9 +74,9 @@ void clear(Ends* ends) {
 
 }  // namespace
 
-const End* Ends::find(Piece key) const {
+const End* Ends::find(size_t hash, Piece key) const {
     if (!size) return nullptr;
-    const End& end = places[place_of(this, hash_of(key), key)];
+    const End& end = places[place_of(this, hash, key)];
     return end.context ? &end : nullptr;
 }
 
@@ -87,7 +84,7 @@ namespace {
 
 PyObject* ends_get(PyObject* self, PyObject* last) {
     if (!PyBytes_Check(last)) Py_RETURN_NONE;
-    const End* found = ends_of(self)->find(piece_of(last));
+    const End* found = ends_of(self)->find(hash_of(piece_of(last)), piece_of(last));
     return Py_NewRef(found ? found->context : Py_None);
 }
 

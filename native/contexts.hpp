@@ -105,11 +105,17 @@ struct Ends {
     size_t place_count;
     size_t size;
 
-    // The one with this key, or null; until the next change.
-    const End* find(Piece key) const;
+    // The one with this key, whose hash it is, or null; until the next change.
+    const End* find(size_t hash, Piece key) const;
+
+    // Where a key of this hash is first looked for; null if there are none.
+    const End* first_place(size_t hash) const { return size ? places + (hash & (place_count - 1)) : nullptr; }
 };
 
 extern PyTypeObject* ends_type;
+
+// Seeded, as keys come from clients; the function of Python's own dictionaries.
+inline size_t hash_of(Piece key) { return size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))); }
 
 int add_context_types(PyObject* module);
 

@@ -133,7 +133,7 @@ PyObject* fill(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         Place place = {0, 0};
         if (piece_of(first).size) {
             // Most posters have nothing new, which the last key tells.
-            PyObject* low = concatenated(piece_of(prefix), piece_of(first), {nullptr, 0});
+            PyObject* low = concatenated(piece_of(prefix), piece_of(first), {"", 0});
             if (!low) return nullptr;
             const bool is_below = rows->last.size && compare(rows->last.key(rows->last.size - 1), piece_of(low)) < 0;
             if (!is_below) place = lower_bound(rows, piece_of(low));
