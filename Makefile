@@ -19,8 +19,8 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
 
 # The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
-$(INSTALLED): $(ENVIRONMENT) $(wildcard native/*)
-	@$(BIN)/python native/build.py pequod/engine || true
+$(INSTALLED): $(ENVIRONMENT) $(wildcard pequod/native/*)
+	@$(BIN)/python pequod/native/build.py pequod/engine || true
 	@touch $@
 
 $(ENVIRONMENT): pyproject.toml
@@ -144,10 +144,10 @@ SANITISED := build/sanitised
 SANITIZERS = $(foreach library,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(library).so))
 test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine under address and undefined-behaviour sanitizers (needs g++)
 	rm -rf $(SANITISED) && mkdir -p $(SANITISED)
-	cp -r pequod grammar proto server bench tests native pyproject.toml $(SANITISED)
+	cp -r pequod grammar proto server bench tests pyproject.toml $(SANITISED)
 	cd $(SANITISED) && CXX=g++ \
 	    CXXFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
-	    ../../$(BIN)/python native/build.py pequod/engine
+	    ../../$(BIN)/python pequod/native/build.py pequod/engine
 	cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \
 	    ../../$(BIN)/python -m pytest --timeout 600 tests/native tests/engine tests/regress

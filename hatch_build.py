@@ -1,8 +1,8 @@
 """The extensions of a wheel, and of an editable install: the native core, and on request the Python code compiled.
 
-The native core (native/) goes into every wheel that is built where a C++ compiler is. Where PEQUOD_MYPYC is set, as
-`make build-compiled` does, a wheel has the engine and the server's loop as C extensions instead, from the same Python
-sources. The Python files stay in the wheel; Python prefers an extension beside them.
+The native core (pequod/native/) goes into every wheel that is built where a C++ compiler is. Where PEQUOD_MYPYC is
+set, as `make build-compiled` does, a wheel has the engine and the server's loop as C extensions instead, from the same
+Python sources. The Python files stay in the wheel; Python prefers an extension beside them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ExtensionBuildHook(BuildHookInterface[Any]):
 
     def _build_native(self, folder: Path) -> None:
         """Compile the native core into a folder; where that cannot be done, say so and go on without it."""
-        script = Path(self.root, "native", "build.py")
+        script = Path(self.root, "pequod", "native", "build.py")
         done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False)
         if done.returncode:
             self.app.display_warning(done.stderr.strip())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ["pequod", "grammar", "proto", "server", "spark_backfill", "bench", "native", "tests", "docs"]
+FOLDERS = ["pequod", "grammar", "proto", "server", "spark_backfill", "bench", "tests", "docs"]
 
 FILE_LINES_MAX = 400
 #: Longer files, and why each is one file.

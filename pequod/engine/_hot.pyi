@@ -1,4 +1,4 @@
-# The native core, where it is built (native/); each name is the twin of a Python class or function.
+# The native core, where it is built (pequod/native/); each name is the twin of a Python class or function.
 
 from collections.abc import Iterator
 from typing import Any

@@ -22,7 +22,7 @@ _INTERFACE: Final = 3
 
 
 class NativeBatch(Protocol):
-    """A batch of commands from the bytes of its message to those of its reply; see native/batch.cpp."""
+    """A batch of commands from the bytes of its message to those of its reply; see pequod/native/batch.cpp."""
 
     @property
     def kinds(self) -> bytes:
