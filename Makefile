@@ -11,7 +11,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos fuzz \
         bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server test-pure test-sanitised clean
+        soak-memory soak-server simulate test-pure test-sanitised clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,11 @@ STORE ?= slot
 chaos: SECONDS =
 chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times, or for SECONDS, and compare; STORE is sqlite, slot, notify or failover
 	$(BIN)/python -m tests.backing.chaos $(if $(SECONDS),--seconds $(SECONDS),--runs $(RUNS)) --store $(STORE)
+
+SCHEDULES ?= 10000
+SEED ?= 0
+simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, from SEED (0) on
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 200 --seed $(SEED)
 
 soak-memory: SECONDS = 300
 soak-memory: $(INSTALLED) ## press a server with a limit of memory for SECONDS (300), and look at what it takes

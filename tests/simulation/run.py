@@ -1,0 +1,79 @@
+"""One simulation: a loop, a network, a database, servers and a schedule, all of one seed."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation.database import DATABASE, Database
+from tests.simulation.links import Network
+from tests.simulation.loop import SimulatedLoop, StuckError, clocks
+from tests.simulation.machine import Machine
+from tests.simulation.oracle import Oracle
+from tests.simulation.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a simulation."""
+
+    seed: int
+    #: Steps that were taken.
+    steps: int
+    virtual_s: float
+    #: Answers that were compared; those that were not, while a server had not heard of a failover; and refused calls.
+    checked: int = 0
+    unchecked: int = 0
+    refused: int = 0
+    #: The counts of steps, commits and loads: two runs of a seed have the same.
+    trace: str = ""
+    #: What was wrong; empty if nothing was.
+    wrong: str = ""
+
+
+def simulate(seed: int, *, steps: int = 200, machines: int = 2, strict: bool = False) -> Report:
+    """Carry out one schedule."""
+    loop, drawn = SimulatedLoop(seed), Random(seed)
+    # Pauses before new attempts are drawn from the process's own random numbers.
+    state, level = random.getstate(), logging.root.manager.disable
+    random.seed(seed)
+    logging.disable(logging.CRITICAL)
+    try:
+        with clocks(loop, seed):
+            return loop.run(_simulated(loop, seed, drawn, steps, machines, strict=strict))
+    except StuckError as error:
+        return Report(seed=seed, steps=steps, virtual_s=loop.time(), wrong=f"StuckError: {error}")
+    finally:
+        random.setstate(state)
+        logging.disable(level)
+        loop.close()
+
+
+async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, count: int, *, strict: bool) -> Report:
+    network = Network(Random(drawn.random()))
+    database = Database(network, Random(drawn.random()))
+    servers = [Machine(network, f"server {number}") for number in range(count)]
+    oracle = Oracle(database, strict=strict)
+    schedule = Schedule(Random(drawn.random()), network, database, servers, oracle)
+    wrong = ""
+    try:
+        await schedule.carry_out(steps)
+        for server in servers:
+            await server.stop()
+    except (AssertionError, TimeoutError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+    if loop.errors and not wrong:
+        wrong = f"not handled: {loop.errors[0]}"
+    counters = [server.loader.counters for server in servers]
+    return Report(
+        seed=seed,
+        steps=schedule.told.steps,
+        checked=oracle.checked,
+        unchecked=oracle.unchecked,
+        refused=schedule.told.refused,
+        virtual_s=loop.time(),
+        trace=f"{loop.time():.6f} {DATABASE} {database.timeline}/{database.position} {schedule.told} {counters}",
+        wrong=wrong,
+    )

@@ -1,0 +1,240 @@
+"""A schedule: steps that a seed draws, one after another, while what earlier steps began goes on.
+
+step     a commit of an application, a call of a client, an eviction, a join, a watch, or a fault
+pause    mostly none or some milliseconds, now and then a second
+rest     all links work, the feeds catch up; then every server must answer as the database does
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from pequod_proto import pequod_pb2 as pb
+from pequod_server.backing import BackingUnavailableError, Change
+
+from pequod.engine import JoinError, LimitExceededError, NotWatchableError
+from pequod.engine.testing import select
+from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
+from tests.simulation.clients import Clients, Watched
+from tests.simulation.database import DATABASE, Database
+from tests.simulation.links import Network
+from tests.simulation.machine import NO_CONTEXT, Machine
+from tests.simulation.oracle import Oracle
+from tests.simulation.reads import Chunk
+from tests.simulation.store import TABLES
+
+#: By name of the method, how often a step is drawn.
+WEIGHTS: Final = {
+    "commit": 24,
+    "get": 6,
+    "multi_get": 6,
+    "count": 5,
+    "scan": 18,
+    "put": 8,
+    "remove": 3,
+    "remove_range": 1,
+    "evict": 8,
+    "invalidate": 3,
+    "add_join": 5,
+    "drop_join": 2,
+    "watch": 3,
+    "unwatch": 2,
+    "fault": 5,
+}
+#: Joins of one server; more make the naive model slow and the engine no more interesting.
+_JOINS_MAX: Final = 4
+#: How long the rest may take: a write waits 30 s for its feed.
+_REST_S: Final = 120.0
+
+
+@dataclass
+class Told:
+    """What a schedule did."""
+
+    steps: int = 0
+    refused: int = 0
+    by_step: dict[str, int] = field(default_factory=dict)
+
+
+class Schedule:
+    """The steps of one simulation."""
+
+    def __init__(
+        self, random: Random, network: Network, database: Database, machines: list[Machine], oracle: Oracle
+    ) -> None:
+        self._random = random
+        self._network = network
+        self._database = database
+        self._machines = machines
+        self._oracle = oracle
+        self._clients = Clients(database, oracle)
+        self._watched: list[Watched] = []
+        self._watches: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.told = Told()
+
+    async def carry_out(self, steps: int) -> None:
+        """Take steps, come to rest, and compare all servers with the database."""
+        await asyncio.gather(*(machine.start() for machine in self._machines))
+        names, weights = list(WEIGHTS), list(WEIGHTS.values())
+        for _ in range(steps):
+            (name,) = self._random.choices(names, weights)
+            self.told.steps += 1
+            self.told.by_step[name] = self.told.by_step.get(name, 0) + 1
+            getattr(self, "_" + name)(self._random.choice(self._machines))
+            await asyncio.sleep(self._random.choice([0.0, 0.0, 0.001, 0.01, 0.05, 0.2, self._random.random() * 2]))
+            self._raise_failures()
+        await self._rest()
+
+    # The steps of applications and clients.
+
+    def _commit(self, _machine: Machine) -> None:
+        changes = {self._key(): self._random.choice([*VALUES, None]) for _ in range(self._random.choice([1, 1, 2, 4]))}
+        self._database.commit([Change(*row) for row in changes.items()])
+
+    def _get(self, machine: Machine) -> None:
+        self._begin(self._clients.get(machine, self._bounds(machine)[0]))
+
+    def _multi_get(self, machine: Machine) -> None:
+        keys = tuple(self._bounds(machine)[0] or b"s" for _ in range(self._random.randint(1, 4)))
+        self._begin(self._clients.multi_get(machine, keys))
+
+    def _count(self, machine: Machine) -> None:
+        self._begin(self._clients.count(machine, *self._bounds(machine)))
+
+    def _scan(self, machine: Machine) -> None:
+        self._begin(self._clients.scan(machine, *self._bounds(machine), reverse=self._random.random() < 0.3))
+
+    def _put(self, machine: Machine) -> None:
+        count = self._random.choice([1, 1, 3])
+        self._begin(self._clients.put(machine, {self._key(): self._random.choice(VALUES) for _ in range(count)}))
+
+    def _remove(self, machine: Machine) -> None:
+        self._begin(self._clients.remove(machine, self._key()))
+
+    def _remove_range(self, machine: Machine) -> None:
+        key = self._key()
+        self._begin(self._clients.remove_range(machine, key, key + b"}"))
+
+    # What happens at a server.
+
+    def _evict(self, machine: Machine) -> None:
+        machine.engine.evict(self._random.choice([1, 1, 3, 100]))
+
+    def _invalidate(self, machine: Machine) -> None:
+        machine.engine.invalidate(*self._bounds(machine))
+
+    def _add_join(self, machine: Machine) -> None:
+        if len(machine.engine.joins()) < _JOINS_MAX:
+            spec = draw_join(self._random)
+            with suppress(JoinError):
+                machine.engine.add_joins([spec])
+
+    def _drop_join(self, machine: Machine) -> None:
+        if joins := machine.engine.joins():
+            machine.engine.drop_join(self._random.choice(joins).name)
+
+    def _watch(self, machine: Machine) -> None:
+        self._watches.append(self._begin(self._clients.watch(machine, *self._bounds(machine), self._watched)))
+
+    def _unwatch(self, _machine: Machine) -> None:
+        if self._watches:
+            self._watches.pop(0).cancel()
+
+    # Faults.
+
+    def _fault(self, machine: Machine) -> None:
+        random, network, database = self._random, self._network, self._database
+        match random.choice(["cut", "heal", "heal", "reset", "half open", "stall", "stall", "lose feed", "fail over"]):
+            case "cut":
+                network.cut(machine.name, DATABASE)
+            case "heal":
+                network.heal()
+            case "reset":
+                network.reset(machine.name, DATABASE)
+            case "half open":
+                network.half_open(*random.sample([machine.name, DATABASE], 2))
+            case "stall":
+                database.stall(random.random() * 3)
+            case "lose feed":
+                database.lose_feed()
+                network.reset(machine.name, DATABASE)
+            case "fail over":
+                database.fail_over(random.choice([0, 0, 1, 3]), random.random())
+                for one in self._machines:
+                    network.reset(one.name, DATABASE)
+
+    # Rest.
+
+    async def _rest(self) -> None:
+        self._network.heal()
+        calls = [task for task in self._tasks if task not in self._watches]
+        async with asyncio.timeout(_REST_S):
+            await asyncio.gather(*calls, return_exceptions=True)
+            self._raise_failures()
+            await self._caught_up()
+        self._raise_failures()
+        for machine in self._machines:
+            machine.engine._check()
+            machine.landing._check()
+            reply = [reply async for reply in machine.call("Scan")(pb.ScanRequest(), NO_CONTEXT)]
+            rows = [row for one in reply for row in zip(one.keys, one.values, strict=True)]
+            self._oracle.judge_at_rest(machine, rows, Chunk(b"", None, reverse=False, count=None))
+            for watched in self._watched:
+                if watched.machine is machine:
+                    found = sorted(watched.rows.items())
+                    expected = select(dict(rows), watched.first, watched.last)
+                    assert found == expected, f"a watch at {machine.name} leads to {found}, and there is {expected}"
+
+    async def _caught_up(self) -> None:
+        """Wait until each server follows the present timeline and has all of it."""
+        for machine in self._machines:
+            while not (  # noqa: ASYNC110 - virtual time costs nothing
+                machine.store.timelines == (self._database.timeline,)
+                and machine.loader.position == machine.landing.position == self._database.position
+            ):
+                await asyncio.sleep(0.1)
+        # Watches settle in a turn of their own, and load what they lack.
+        await asyncio.sleep(10.0)
+
+    # Pieces.
+
+    def _key(self) -> bytes:
+        specs = [join.spec for join in self._random.choice(self._machines).engine.joins()]
+        while True:
+            key = draw_key(self._random, specs)
+            if key.partition(b"|")[0] in TABLES and b"|" in key:
+                return key
+
+    def _bounds(self, machine: Machine) -> tuple[bytes, bytes | None]:
+        return draw_range(self._random, [join.spec for join in machine.engine.joins()])
+
+    def _begin(self, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._called(call), name="client")
+        # A task that is cancelled before its first turn leaves its coroutine open.
+        task.add_done_callback(lambda _: call.close())
+        self._tasks.append(task)
+        return task
+
+    async def _called(self, call: Coroutine[Any, Any, None]) -> None:
+        try:
+            await call
+        except BackingUnavailableError:
+            self.told.refused += 1
+        except (NotWatchableError, LimitExceededError):
+            pass
+
+    def _raise_failures(self) -> None:
+        """Raise what a call failed with."""
+        left = []
+        for task in self._tasks:
+            if not task.done():
+                left.append(task)
+            elif not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+        self._tasks = left

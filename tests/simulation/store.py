@@ -1,0 +1,137 @@
+"""The store of a simulated server: the protocol of `BackingStore`, over links to the simulated database.
+
+A connection for each request and one for the feed. What is lost on the way is `BackingUnavailableError`; a feed that
+was lost and comes back goes on where it was, or asks for a reload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Final
+
+from pequod_server.backing import (
+    BackingUnavailableError,
+    Change,
+    Changes,
+    KeyRange,
+    Loaded,
+    Mapping,
+    Progress,
+    Reload,
+    Status,
+)
+from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
+from pequod_server.backing.store import Event, IsWanted, every_key
+
+from tests.simulation.database import DATABASE, PROGRESS_S, REQUEST_S
+from tests.simulation.links import ConnectionLostError, Network
+
+#: The tables of the database.
+TABLES: Final = (b"s", b"p", b"q")
+_EVERYTHING: Final = tuple(KeyRange(table + b"|", table + b"}") for table in TABLES)
+
+
+class SimulatedStore:
+    """A database over a network.
+
+    Invariants:
+        1. ``timelines`` are those of which the engine's rows may be: one, and two while a reload is taken in.
+    """
+
+    def __init__(self, network: Network, machine: str) -> None:
+        self.mappings: tuple[Mapping, ...] = ()
+        self.timelines: tuple[int, ...] = (0,)
+        self._network = network
+        self._machine = machine
+        self._health = Health(lambda: time.time())  # noqa: PLW0108 - the simulation replaces it later
+        self._closing = asyncio.Event()
+        self._feed_timeline = 0
+        self._is_wanted: IsWanted = every_key
+
+    @property
+    def status(self) -> Status:
+        """The state of the feed."""
+        return self._health.status
+
+    async def check(self) -> list[str]:
+        """Return no advice."""
+        return []
+
+    async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
+        """Read ranges."""
+        _, loaded = await self._ask(("load", tuple(ranges)))
+        assert isinstance(loaded, Loaded)
+        return loaded
+
+    async def write(self, changes: Sequence[Change]) -> int:
+        """Write changes in one transaction."""
+        return int(await self._ask(("write", tuple(changes))))
+
+    async def position(self) -> int:
+        """Return the position of the last commit."""
+        return int(await self._ask(("position",)))
+
+    async def mark(self) -> str:
+        """Return the name of the database."""
+        return DATABASE
+
+    async def knows(self, mark: str) -> bool:
+        """Return whether it is the name of the database."""
+        return mark == DATABASE
+
+    async def close(self) -> None:
+        """End the feed."""
+        self._closing.set()
+        self._health.closed()
+
+    async def _ask(self, message: tuple[object, ...]) -> Any:
+        end = self._network.connect(self._machine, DATABASE)
+        try:
+            end.send(message)
+            return await end.receive(REQUEST_S)
+        except ConnectionLostError as error:
+            raise BackingUnavailableError(DATABASE, str(error)) from error
+        finally:
+            end.close()
+
+    async def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
+        """Yield the events after a position."""
+        self._is_wanted = is_wanted
+        backoff = Backoff(first_s=0.02, most_s=1.0)
+        async for event in mended(self._session, since, _EVERYTHING, self._health, backoff, self._closing):
+            if isinstance(event, Reload):
+                self.timelines = (*self.timelines, self._feed_timeline)
+            yield event
+            self.timelines = (self._feed_timeline,)
+
+    async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
+        end = self._network.connect(self._machine, DATABASE)
+        try:
+            end.send(("feed", since, self._feed_timeline))
+            while True:
+                match await end.receive(4 * PROGRESS_S):
+                    case ("lost", reason):
+                        raise FeedBrokenError(reason, is_lost=True)
+                    case ("stands", timeline, position):
+                        self._feed_timeline = timeline
+                        yield Progress(position)
+                    case Changes() as event:
+                        yield self._wanted(event)
+                    case Progress() as event:
+                        yield event
+                    case message:
+                        raise AssertionError(f"the feed does not know {message!r}")
+                self._health.stands(self._health.now(), 0)
+        except ConnectionLostError as error:
+            raise FeedBrokenError(str(error), is_lost=False) from error
+        finally:
+            end.close()
+
+    def _wanted(self, event: Changes) -> Changes:
+        """Leave out what is not loaded, as real stores do, if every later load sees it."""
+        if not event.are_seen:
+            return event
+        wanted = tuple(change for change in event.changes if self._is_wanted(change.key))
+        return Changes(event.position, event.stamp, wanted)
