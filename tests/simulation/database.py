@@ -74,8 +74,10 @@ class Database:
                 rows[change.key] = change.value
         self.states[-1].append(rows)
         self._logs[-1].append(tuple(changes))
-        wait_s = self._random.choice([0.0, 0.0, 0.001, 0.02, 0.2])
-        asyncio.get_running_loop().call_later(wait_s, self._show, self.timeline, self.position)
+        if wait_s := self._random.choice([0.0, 0.0, 0.001, 0.02, 0.2]):
+            asyncio.get_running_loop().call_later(wait_s, self._show, self.timeline, self.position)
+        else:
+            self._show(self.timeline, self.position)
         self._move()
         return self.position
 
