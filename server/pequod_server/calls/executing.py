@@ -98,7 +98,7 @@ class ExecuteCalls:
                 quick = None if judges else run_quick(self._executor, message)
                 if quick is not None and quick.reply is not None:
                     self._on_batch(quick, quick, NO_EARLIER_PIECES, clock() - started_s)
-                    await self._send(quick.reply, quick.reply_bytes, write)
+                    await _write_counted(self._admission, write, quick.reply, quick.reply_bytes)
                     del message, quick
                     receive = read
                     continue
@@ -126,14 +126,6 @@ class ExecuteCalls:
         finally:
             idle.pop(task, None)
         end_call(stopping_status())
-
-    async def _send(self, reply: bytes, reply_bytes: int, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Write a whole reply, counted until its client has it if it is not small."""
-        if reply_bytes <= SMALL_BYTES:
-            await write(reply)
-        else:
-            with self._admission.taken(COPIES * reply_bytes):
-                await write(reply)
 
     def _refuse_cancelled(self, error: asyncio.CancelledError) -> None:
         """Return if a stream was cancelled since the server stops; raise what the stream ends with otherwise."""
@@ -195,6 +187,17 @@ async def _whole(loader: Loader, request: pb.ExecuteRequest) -> None:
     await loader.whole([bounds for _, bounds in reads(commands(request.kinds, arguments))])
 
 
+async def _write_counted(
+    admission: Admission, write: Callable[[Any], Awaitable[None]], reply: bytes | pb.ExecuteReply, reply_bytes: int
+) -> None:
+    """Write a reply, counted against the memory for messages until its client has it, if it is not small."""
+    if reply_bytes <= SMALL_BYTES:
+        await write(reply)
+    else:
+        with admission.taken(COPIES * reply_bytes):
+            await write(reply)
+
+
 class _Delivery:
     """The pieces of one reply on their way: each counts against the memory for messages until its client has it.
 
@@ -229,11 +232,10 @@ class _Delivery:
         self.row_count += len(piece.keys)
         self.errors += piece.errors
         begun_s = time.monotonic()
-        if self._held_bytes or piece_bytes <= SMALL_BYTES:
+        if self._held_bytes:
             await self._write(piece)
         else:
-            with self._admission.taken(COPIES * piece_bytes):
-                await self._write(piece)
+            await _write_counted(self._admission, self._write, piece, piece_bytes)
         self.release()
         self.client_s += time.monotonic() - begun_s
 
