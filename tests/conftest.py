@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
-from unittest.mock import patch
+from contextlib import nullcontext
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -19,6 +19,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pequod.engine import general_way
 from pequod.engine.joins import timeline
 
 # The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
@@ -38,7 +39,7 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compile joins with the timeline's kernel, and then without it: what the engine answers is the same."""
     if not request.param and timeline.__file__.endswith(".so"):
         pytest.skip("a compiled engine's kernel cannot be switched off")
-    with patch.object(timeline, "is_on", request.param):
+    with nullcontext() if request.param else general_way():
         yield
 
 

@@ -4,14 +4,13 @@
 """
 
 from random import Random
-from unittest.mock import patch
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from pequod.engine.joins import timeline
+from pequod.engine import general_way
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
 from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 
@@ -141,14 +140,14 @@ class ExactnessWithoutKernel(Exactness):
 
     @initialize(random=RANDOMS)
     def start(self, random: Random) -> None:
-        self.kernel = patch.object(timeline, "is_on", new=False)
-        self.kernel.start()
+        self.kernel = general_way()
+        self.kernel.__enter__()
         super().start(random)
 
     def teardown(self) -> None:
         super().teardown()
         if hasattr(self, "kernel"):
-            self.kernel.stop()
+            self.kernel.__exit__(None, None, None)
 
 
 TestExactness = Exactness.TestCase
