@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 3
+_INTERFACE: Final = 4
 
 
 class NativeBatch(Protocol):
@@ -75,8 +75,8 @@ class NativeBatch(Protocol):
     def failed(self, error: bytes) -> bool:
         """Take the `CommandError` of the next command; return whether the reply has room for more."""
 
-    def reply(self, server_id: int, revision: int) -> bytes:
-        """Return the bytes of the reply, with what has run so far."""
+    def reply(self, server_id: int, revision: int, rest: bytes = b"") -> bytes:
+        """Return the bytes of the reply, with what has run so far; ``rest`` are the bytes of further fields."""
 
 
 def _load() -> ModuleType | None:

@@ -425,18 +425,20 @@ PyObject* failed(PyObject* self, PyObject* error) {
     return PyBool_FromLong(batch->room > 0);
 }
 
-// reply(server_id, revision): the bytes of the reply, with what has run so far.
+// reply(server_id, revision, rest): the bytes of the reply, with what has run so far. The rest, which may be left out,
+// is the bytes of further fields.
 PyObject* reply(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     Batch* batch = batch_of(self);
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "reply takes the server's id and a revision");
+    if ((count != 2 && count != 3) || (count == 3 && !PyBytes_Check(arguments[2]))) {
+        PyErr_SetString(PyExc_TypeError, "reply takes the server's id, a revision, and bytes");
         return nullptr;
     }
+    const Piece rest = count == 3 ? piece_of(arguments[2]) : Piece{"", 0};
     const uint64_t server_id = PyLong_AsUnsignedLongLong(arguments[0]);
     const uint64_t revision = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(arguments[1]);
     if (PyErr_Occurred()) return nullptr;
     const size_t most = batch->kinds.size + batch->rows.size + batch->counts.size + batch->errors.size +
-                        6 * (1 + VARINT_MAX);
+                        rest.size + 6 * (1 + VARINT_MAX);
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(most));
     if (!bytes) return nullptr;
     char* start = PyBytes_AS_STRING(bytes);
@@ -453,6 +455,8 @@ PyObject* reply(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     for (unsigned shift = 0; shift < 64; shift += 8) *to++ = char(server_id >> shift);
     *to++ = REVISION;
     to = write_varint(to, revision);
+    std::memcpy(to, rest.start, rest.size);
+    to += rest.size;
     if (_PyBytes_Resize(&bytes, to - start) < 0) return nullptr;
     return bytes;
 }

@@ -54,6 +54,9 @@ def test_every_request_that_fits_is_read(request: ExecuteRequest) -> None:
     reply = ExecuteReply.FromString(batch.reply(2**63 - 1, 12))
     expected = ExecuteReply(batch=request.batch, statuses=bytes(len(request.kinds)), server_id=2**63 - 1, revision=12)
     assert reply == expected
+    rest = ExecuteReply(more=True).SerializeToString()
+    expected.more = True
+    assert ExecuteReply.FromString(batch.reply(2**63 - 1, 12, rest)) == expected
 
 
 @st.composite
