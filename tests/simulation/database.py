@@ -33,13 +33,19 @@ REQUEST_S: Final = 5.0
 class Database:
     """The database.
 
+    Args:
+        load_s: A load takes up to this long before it reads, and up to this long afterwards.
+        trickle_s: The feed waits up to this long before each commit.
+
     Invariants:
         1. ``states[timeline][position]`` are all rows then; ``_logs[timeline][position - 1]`` led to them.
         2. What loads see, ``_visible``, is a position of the present timeline.
     """
 
-    def __init__(self, network: Network, random: Random) -> None:
+    def __init__(self, network: Network, random: Random, *, load_s: float = 0.0, trickle_s: float = 0.0) -> None:
         self._random = random
+        self._load_s = load_s
+        self._trickle_s = trickle_s
         self._network = network
         self.timeline = 0
         self.states: list[list[Rows]] = [[{}]]
@@ -123,7 +129,11 @@ class Database:
         match await end.receive(REQUEST_S):
             case ("load", ranges):
                 self._be_up()
-                end.send(self._load(ranges))
+                await self._take_a_while(self._load_s)
+                loaded = self._load(ranges)
+                await self._take_a_while(self._load_s)
+                self._be_up()
+                end.send(loaded)
             case ("write", changes):
                 self._be_up()
                 end.send(await self._write(changes))
@@ -135,6 +145,10 @@ class Database:
                 await self._feed(end, since, timeline)
             case message:
                 raise AssertionError(f"the database does not know {message!r}")
+
+    async def _take_a_while(self, most_s: float) -> None:
+        if most_s:
+            await asyncio.sleep(most_s * self._random.random() ** 2)
 
     def _be_up(self) -> None:
         if asyncio.get_running_loop().time() < self._down_until_s:
@@ -171,6 +185,9 @@ class Database:
             if timeline != self.timeline:
                 raise ConnectionLostError("the database has failed over")
             if position < self.position:
+                await self._take_a_while(self._trickle_s)
+                if timeline != self.timeline:
+                    continue
                 position += 1
                 changes = self._logs[-1][position - 1]
                 end.send(Changes(position, position, changes, are_seen=position <= self._visible))

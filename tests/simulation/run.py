@@ -11,6 +11,7 @@ from tests.simulation.database import DATABASE, Database
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop, StuckError, clocks
 from tests.simulation.machine import Machine
+from tests.simulation.mix import draw_mix
 from tests.simulation.oracle import Oracle
 from tests.simulation.schedule import Schedule
 
@@ -52,11 +53,12 @@ def simulate(seed: int, *, steps: int = 200, machines: int = 2, strict: bool = F
 
 
 async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, count: int, *, strict: bool) -> Report:
-    network = Network(Random(drawn.random()))
-    database = Database(network, Random(drawn.random()))
+    mix = draw_mix(Random(drawn.random()))
+    network = Network(Random(drawn.random()), slowest_s=mix.slowest_s)
+    database = Database(network, Random(drawn.random()), load_s=mix.load_s, trickle_s=mix.trickle_s)
     servers = [Machine(network, f"server {number}") for number in range(count)]
     oracle = Oracle(database, strict=strict)
-    schedule = Schedule(Random(drawn.random()), network, database, servers, oracle)
+    schedule = Schedule(Random(drawn.random()), mix, network, database, servers, oracle)
     wrong = ""
     try:
         await schedule.carry_out(steps)

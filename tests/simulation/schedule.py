@@ -11,41 +11,25 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import BackingUnavailableError, Change
 
-from pequod.engine import JoinError, LimitExceededError, NotWatchableError
+from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
 from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
 from tests.simulation.clients import Clients, Watched
 from tests.simulation.database import DATABASE, Database
 from tests.simulation.links import Network
 from tests.simulation.machine import NO_CONTEXT, Machine
+from tests.simulation.mix import Mix
 from tests.simulation.oracle import Oracle
 from tests.simulation.reads import Chunk
 from tests.simulation.store import TABLES
 
-#: By name of the method, how often a step is drawn.
-WEIGHTS: Final = {
-    "commit": 24,
-    "get": 6,
-    "multi_get": 6,
-    "count": 5,
-    "scan": 18,
-    "put": 8,
-    "remove": 3,
-    "remove_range": 1,
-    "evict": 8,
-    "invalidate": 3,
-    "add_join": 5,
-    "drop_join": 2,
-    "watch": 3,
-    "unwatch": 2,
-    "fault": 5,
-}
 #: Joins of one server; more make the naive model slow and the engine no more interesting.
 _JOINS_MAX: Final = 4
 #: How long the rest may take: a write waits 30 s for its feed.
@@ -65,9 +49,16 @@ class Schedule:
     """The steps of one simulation."""
 
     def __init__(
-        self, random: Random, network: Network, database: Database, machines: list[Machine], oracle: Oracle
+        self,
+        random: Random,
+        mix: Mix,
+        network: Network,
+        database: Database,
+        machines: list[Machine],
+        oracle: Oracle,
     ) -> None:
         self._random = random
+        self._mix = mix
         self._network = network
         self._database = database
         self._machines = machines
@@ -76,18 +67,23 @@ class Schedule:
         self._watched: list[Watched] = []
         self._watches: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
+        #: Keys that are drawn again and again.
+        self._hot: list[bytes] = []
+        self._is_resting = False
         self.told = Told()
+        for machine in machines:
+            machine.store.after_event = partial(self._after_event, machine)
 
     async def carry_out(self, steps: int) -> None:
         """Take steps, come to rest, and compare all servers with the database."""
         await asyncio.gather(*(machine.start() for machine in self._machines))
-        names, weights = list(WEIGHTS), list(WEIGHTS.values())
+        names, weights = list(self._mix.weights), list(self._mix.weights.values())
         for _ in range(steps):
             (name,) = self._random.choices(names, weights)
             self.told.steps += 1
             self.told.by_step[name] = self.told.by_step.get(name, 0) + 1
             getattr(self, "_" + name)(self._random.choice(self._machines))
-            await asyncio.sleep(self._random.choice([0.0, 0.0, 0.001, 0.01, 0.05, 0.2, self._random.random() * 2]))
+            await asyncio.sleep(self._random.choice(self._mix.pauses_s) * self._random.uniform(0.5, 1.5))
             self._raise_failures()
         await self._rest()
 
@@ -96,6 +92,16 @@ class Schedule:
     def _commit(self, _machine: Machine) -> None:
         changes = {self._key(): self._random.choice([*VALUES, None]) for _ in range(self._random.choice([1, 1, 2, 4]))}
         self._database.commit([Change(*row) for row in changes.items()])
+
+    def _burst(self, machine: Machine) -> None:
+        """Change one key again and again, with reads and an eviction between."""
+        key = self._key()
+        for _ in range(self._random.randint(2, 5)):
+            self._database.commit([Change(key, self._random.choice([*VALUES, None]))])
+            if self._random.random() < 0.3:
+                self._evict(machine)
+            if self._random.random() < 0.5:
+                self._begin(self._clients.scan(machine, key, key + b"\0", reverse=False))
 
     def _get(self, machine: Machine) -> None:
         self._begin(self._clients.get(machine, self._bounds(machine)[0]))
@@ -172,6 +178,7 @@ class Schedule:
     # Rest.
 
     async def _rest(self) -> None:
+        self._is_resting = True
         self._network.heal()
         calls = [task for task in self._tasks if task not in self._watches]
         async with asyncio.timeout(_REST_S):
@@ -204,14 +211,30 @@ class Schedule:
 
     # Pieces.
 
+    def _after_event(self, machine: Machine) -> None:
+        """Read when a server has taken in an event, before its next one."""
+        if not self._is_resting and self._random.random() < self._mix.read_after_event:
+            self._scan(machine)
+
     def _key(self) -> bytes:
+        """Draw a key of the database."""
+        if self._hot and self._random.random() < self._mix.hot_share:
+            return self._random.choice(self._hot)
         specs = [join.spec for join in self._random.choice(self._machines).engine.joins()]
         while True:
             key = draw_key(self._random, specs)
             if key.partition(b"|")[0] in TABLES and b"|" in key:
-                return key
+                break
+        if len(self._hot) == self._mix.hot_count:
+            self._hot.pop(self._random.randrange(len(self._hot)))
+        self._hot.append(key)
+        return key
 
     def _bounds(self, machine: Machine) -> tuple[bytes, bytes | None]:
+        if self._hot and self._random.random() < self._mix.hot_share / 2:
+            key = self._random.choice(self._hot)
+            stem = key[: key.rfind(b"|") + 1]
+            return self._random.choice([(key, key + b"\0"), (stem, prefix_end(stem)), (key[:2], prefix_end(key[:2]))])
         return draw_range(self._random, [join.spec for join in machine.engine.joins()])
 
     def _begin(self, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 from pequod_server.backing import (
@@ -49,6 +49,8 @@ class SimulatedStore:
         self._closing = asyncio.Event()
         self._feed_timeline = 0
         self._is_wanted: IsWanted = every_key
+        #: Called when the server has taken in an event, before its next one.
+        self.after_event: Callable[[], None] = lambda: None
 
     @property
     def status(self) -> Status:
@@ -105,6 +107,7 @@ class SimulatedStore:
                 self.timelines = (*self.timelines, self._feed_timeline)
             yield event
             self.timelines = (self._feed_timeline,)
+            self.after_event()
 
     async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
         end = self._network.connect(self._machine, DATABASE)
