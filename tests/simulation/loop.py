@@ -47,6 +47,7 @@ class SimulatedLoop(_Loop):  # type: ignore[misc]
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         self._now_s = 0.0
+        self._clock_ahead_s = 0.0
         self._ready: list[asyncio.Handle] = []
         #: By time, then by a drawn number: timers of one moment have no order of their own.
         self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
@@ -136,6 +137,14 @@ class SimulatedLoop(_Loop):  # type: ignore[misc]
         """Return the virtual time, in seconds since the start."""
         return self._now_s
 
+    def clock(self) -> float:
+        """Return what the clocks on the wall say, in seconds since 1970."""
+        return _BEGUN_S + self._now_s + self._clock_ahead_s
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the clocks on the wall forward, or back."""
+        self._clock_ahead_s += seconds
+
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
         """Call in the next turn."""
         handle = asyncio.Handle(callback, args, self, context)
@@ -223,7 +232,7 @@ def clocks(loop: SimulatedLoop, seed: int) -> Iterator[None]:
         return loop.time() + work_s
 
     with (
-        patch.object(time, "time", lambda: _BEGUN_S + loop.time()),
+        patch.object(time, "time", loop.clock),
         patch.object(time, "monotonic", loop.time),
         patch.object(time, "perf_counter", perf_counter),
     ):

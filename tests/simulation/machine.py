@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
-from pequod_server.backing import Landing
+from pequod_server.backing import BackingUnavailableError, Landing
 from pequod_server.calls.service import PequodService
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
@@ -15,6 +16,7 @@ from pequod_server.ops.snapshots import Snapshots
 from pequod_server.wire.handlers import Context
 
 from pequod.engine import Engine
+from tests.simulation.database import DATABASE
 from tests.simulation.links import Network
 from tests.simulation.store import TABLES, SimulatedStore
 
@@ -23,12 +25,24 @@ NO_CONTEXT = cast("Context", None)
 
 
 class Machine:
-    """One server."""
+    """One server: a process on a machine, which may be killed and started again with the same joins.
+
+    Attributes that a life gives it, as `engine`, are new after each start.
+    """
 
     def __init__(self, network: Network, name: str) -> None:
         self.name = name
+        self.is_up = False
+        #: Called when the server has taken in an event of the feed, before the next one.
+        self.after_event: Callable[[], None] = lambda: None
+        self._network = network
+        self._tasks: list[asyncio.Task[None]] = []
+        self._create()
+
+    def _create(self) -> None:
+        """Make the parts of a server that knows nothing yet."""
         self.engine = Engine(backed=TABLES)
-        self.store = SimulatedStore(network, name)
+        self.store = SimulatedStore(self._network, self.name, self._after_event)
         self.loader = Loader(
             self.engine,
             self.store,
@@ -38,19 +52,45 @@ class Machine:
         snapshots = Snapshots(None, self.engine, self.loader)
         config = ServerConfig(chunk_bytes=64)
         self.service = PequodService(self.engine, config, lambda *_: None, snapshots, self.loader)
-        self._clock: asyncio.Task[None] | None = None
+
+    def _after_event(self) -> None:
+        if self.is_up:
+            self.after_event()
 
     async def start(self) -> None:
-        """Follow the database."""
-        await self.loader.start()
-        self._clock = asyncio.create_task(keep_time(self.engine), name=f"{self.name} clock")
+        """Follow the database; a server that cannot is started again, as its supervisor would."""
+        while True:
+            try:
+                await self.loader.start()
+            except BackingUnavailableError:
+                joins = [join.spec for join in self.engine.joins()]
+                self._create()
+                self.engine.add_joins(joins)
+            else:
+                break
+        self._tasks = [asyncio.create_task(keep_time(self.engine), name=f"{self.name} clock")]
+        self.is_up = True
 
     async def stop(self) -> None:
         """End the feed and the streams."""
         self.service.end_streams()
+        await self._end()
+
+    async def _end(self) -> None:
+        self.is_up = False
         await self.loader.stop()
-        if self._clock is not None:
-            self._clock.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    async def restart(self, down_s: float) -> None:
+        """Lose everything but the joins, which are in the settings, and start again after a while."""
+        self._network.reset(self.name, DATABASE)
+        await self._end()
+        joins = [join.spec for join in self.engine.joins()]
+        self._create()
+        self.engine.add_joins(joins)
+        await asyncio.sleep(down_s)
+        await self.start()
 
     @property
     def landing(self) -> Landing:

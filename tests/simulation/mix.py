@@ -29,6 +29,20 @@ WEIGHTS: Final = {
     "unwatch": 2,
     "fault": 5,
 }
+#: What goes wrong, each as often as it stands here.
+FAULTS: Final = (
+    "cut",
+    "heal",
+    "heal",
+    "reset",
+    "half open",
+    "stall",
+    "stall",
+    "lose feed",
+    "fail over",
+    "restart",
+    "clock",
+)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
 from tests.simulation.clients import Clients, Watched
 from tests.simulation.database import DATABASE, Database
 from tests.simulation.links import Network
+from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT, Machine
-from tests.simulation.mix import Mix
+from tests.simulation.mix import FAULTS, Mix
 from tests.simulation.oracle import Oracle
 from tests.simulation.reads import Chunk
 from tests.simulation.store import TABLES
@@ -50,6 +51,7 @@ class Schedule:
 
     def __init__(
         self,
+        loop: SimulatedLoop,
         random: Random,
         mix: Mix,
         network: Network,
@@ -57,6 +59,7 @@ class Schedule:
         machines: list[Machine],
         oracle: Oracle,
     ) -> None:
+        self._loop = loop
         self._random = random
         self._mix = mix
         self._network = network
@@ -67,12 +70,13 @@ class Schedule:
         self._watched: list[Watched] = []
         self._watches: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._restarts: list[asyncio.Task[None]] = []
         #: Keys that are drawn again and again.
         self._hot: list[bytes] = []
         self._is_resting = False
         self.told = Told()
         for machine in machines:
-            machine.store.after_event = partial(self._after_event, machine)
+            machine.after_event = partial(self._after_event, machine)
 
     async def carry_out(self, steps: int) -> None:
         """Take steps, come to rest, and compare all servers with the database."""
@@ -82,7 +86,8 @@ class Schedule:
             (name,) = self._random.choices(names, weights)
             self.told.steps += 1
             self.told.by_step[name] = self.told.by_step.get(name, 0) + 1
-            getattr(self, "_" + name)(self._random.choice(self._machines))
+            if up := [machine for machine in self._machines if machine.is_up]:
+                getattr(self, "_" + name)(self._random.choice(up))
             await asyncio.sleep(self._random.choice(self._mix.pauses_s) * self._random.uniform(0.5, 1.5))
             self._raise_failures()
         await self._rest()
@@ -101,31 +106,33 @@ class Schedule:
             if self._random.random() < 0.3:
                 self._evict(machine)
             if self._random.random() < 0.5:
-                self._begin(self._clients.scan(machine, key, key + b"\0", reverse=False))
+                self._begin(machine, self._clients.scan(machine, key, key + b"\0", reverse=False))
 
     def _get(self, machine: Machine) -> None:
-        self._begin(self._clients.get(machine, self._bounds(machine)[0]))
+        self._begin(machine, self._clients.get(machine, self._bounds(machine)[0]))
 
     def _multi_get(self, machine: Machine) -> None:
         keys = tuple(self._bounds(machine)[0] or b"s" for _ in range(self._random.randint(1, 4)))
-        self._begin(self._clients.multi_get(machine, keys))
+        self._begin(machine, self._clients.multi_get(machine, keys))
 
     def _count(self, machine: Machine) -> None:
-        self._begin(self._clients.count(machine, *self._bounds(machine)))
+        self._begin(machine, self._clients.count(machine, *self._bounds(machine)))
 
     def _scan(self, machine: Machine) -> None:
-        self._begin(self._clients.scan(machine, *self._bounds(machine), reverse=self._random.random() < 0.3))
+        self._begin(machine, self._clients.scan(machine, *self._bounds(machine), reverse=self._random.random() < 0.3))
 
     def _put(self, machine: Machine) -> None:
         count = self._random.choice([1, 1, 3])
-        self._begin(self._clients.put(machine, {self._key(): self._random.choice(VALUES) for _ in range(count)}))
+        self._begin(
+            machine, self._clients.put(machine, {self._key(): self._random.choice(VALUES) for _ in range(count)})
+        )
 
     def _remove(self, machine: Machine) -> None:
-        self._begin(self._clients.remove(machine, self._key()))
+        self._begin(machine, self._clients.remove(machine, self._key()))
 
     def _remove_range(self, machine: Machine) -> None:
         key = self._key()
-        self._begin(self._clients.remove_range(machine, key, key + b"}"))
+        self._begin(machine, self._clients.remove_range(machine, key, key + b"}"))
 
     # What happens at a server.
 
@@ -146,7 +153,7 @@ class Schedule:
             machine.engine.drop_join(self._random.choice(joins).name)
 
     def _watch(self, machine: Machine) -> None:
-        self._watches.append(self._begin(self._clients.watch(machine, *self._bounds(machine), self._watched)))
+        self._watches.append(self._begin(machine, self._clients.watch(machine, *self._bounds(machine), self._watched)))
 
     def _unwatch(self, _machine: Machine) -> None:
         if self._watches:
@@ -156,7 +163,7 @@ class Schedule:
 
     def _fault(self, machine: Machine) -> None:
         random, network, database = self._random, self._network, self._database
-        match random.choice(["cut", "heal", "heal", "reset", "half open", "stall", "stall", "lose feed", "fail over"]):
+        match random.choice(FAULTS):
             case "cut":
                 network.cut(machine.name, DATABASE)
             case "heal":
@@ -174,6 +181,18 @@ class Schedule:
                 database.fail_over(random.choice([0, 0, 1, 3]), random.random())
                 for one in self._machines:
                     network.reset(one.name, DATABASE)
+            case "restart":
+                self._restart(machine)
+            case "clock":
+                self._loop.step_clock(random.choice([-3600.0, -1.0, 1.0, 3600.0]))
+
+    def _restart(self, machine: Machine) -> None:
+        """Kill a server; its clients hear no more of their calls."""
+        for task in self._tasks:
+            if task.get_name() == f"client of {machine.name}":
+                task.cancel()
+        machine.is_up = False
+        self._restarts.append(asyncio.create_task(machine.restart(self._random.random()), name="restart"))
 
     # Rest.
 
@@ -182,6 +201,7 @@ class Schedule:
         self._network.heal()
         calls = [task for task in self._tasks if task not in self._watches]
         async with asyncio.timeout(_REST_S):
+            await asyncio.gather(*self._restarts)
             await asyncio.gather(*calls, return_exceptions=True)
             self._raise_failures()
             await self._caught_up()
@@ -237,8 +257,8 @@ class Schedule:
             return self._random.choice([(key, key + b"\0"), (stem, prefix_end(stem)), (key[:2], prefix_end(key[:2]))])
         return draw_range(self._random, [join.spec for join in machine.engine.joins()])
 
-    def _begin(self, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._called(call), name="client")
+    def _begin(self, machine: Machine, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._called(call), name=f"client of {machine.name}")
         # A task that is cancelled before its first turn leaves its coroutine open.
         task.add_done_callback(lambda _: call.close())
         self._tasks.append(task)

@@ -36,21 +36,23 @@ _EVERYTHING: Final = tuple(KeyRange(table + b"|", table + b"}") for table in TAB
 class SimulatedStore:
     """A database over a network.
 
+    Args:
+        after_event: Called when the server has taken in an event of the feed, before the next one.
+
     Invariants:
         1. ``timelines`` are those of which the engine's rows may be: one, and two while a reload is taken in.
     """
 
-    def __init__(self, network: Network, machine: str) -> None:
+    def __init__(self, network: Network, machine: str, after_event: Callable[[], None]) -> None:
         self.mappings: tuple[Mapping, ...] = ()
         self.timelines: tuple[int, ...] = (0,)
         self._network = network
         self._machine = machine
+        self._after_event = after_event
         self._health = Health(lambda: time.time())  # noqa: PLW0108 - the simulation replaces it later
         self._closing = asyncio.Event()
         self._feed_timeline = 0
         self._is_wanted: IsWanted = every_key
-        #: Called when the server has taken in an event, before its next one.
-        self.after_event: Callable[[], None] = lambda: None
 
     @property
     def status(self) -> Status:
@@ -107,7 +109,7 @@ class SimulatedStore:
                 self.timelines = (*self.timelines, self._feed_timeline)
             yield event
             self.timelines = (self._feed_timeline,)
-            self.after_event()
+            self._after_event()
 
     async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
         end = self._network.connect(self._machine, DATABASE)
