@@ -30,6 +30,7 @@ __all__ = [
     "DeadlineExceededError",
     "InvalidKeyError",
     "InvalidPieceError",
+    "InvalidTokenError",
     "JoinError",
     "LimitExceededError",
     "MixedWriteError",
@@ -42,6 +43,8 @@ __all__ = [
     "SettingError",
     "SnapshotError",
     "Span",
+    "StaleError",
+    "TokenLostError",
     "UnauthenticatedError",
     "UnavailableError",
     "UnknownBackfillError",
@@ -202,8 +205,36 @@ class BackingUnavailableError(PequodError):
         self.reason = reason
 
 
+class StaleError(PequodError):
+    """The server could not be as fresh as a read asked for within the time that the read waits; ask again later."""
+
+    def __init__(self, age_s: float | None, wait_s: float, reason: str) -> None:
+        age = "of unknown age" if age_s is None else f"{age_s:.1f} s old"
+        super().__init__(f"not as fresh as asked for after {wait_s:g} s, and what is there is {age}: {reason}")
+        #: Everything that was committed longer ago is there; None if that is not known.
+        self.age_s = age_s
+        self.wait_s = wait_s
+        self.reason = reason
+
+
+class TokenLostError(PequodError):
+    """The state that a token names is lost, or was never here: writes may be gone. Go on without the token."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the state of the token is not to be had: {reason}; go on without the token")
+        self.reason = reason
+
+
+class InvalidTokenError(PequodError):
+    """What is given for a token is none."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this is no token: {reason}; pass it on as a reply gave it")
+        self.reason = reason
+
+
 class BackingStaleError(PequodError):
-    """The cached rows of the database may be older than the bound allows."""
+    """The cached rows of the database may be older than the server's settings allow."""
 
     def __init__(self, age_s: float, stale_max_s: float, reason: str) -> None:
         why = f" ({reason})" if reason else ""

@@ -22,6 +22,7 @@ from pequod.errors import (
     ComputedKeyError,
     InvalidKeyError,
     InvalidPieceError,
+    InvalidTokenError,
     JoinError,
     LimitExceededError,
     MixedWriteError,
@@ -33,6 +34,8 @@ from pequod.errors import (
     SchemaError,
     SnapshotError,
     Span,
+    StaleError,
+    TokenLostError,
     UnauthenticatedError,
     UnknownBackfillError,
     UnknownJoinError,
@@ -73,6 +76,7 @@ _TEXT: Final = _Kind(lambda text: text[:_FACT_MAX], str)
 _LINES: Final = _Kind(lambda lines: "\n".join(lines)[:_FACT_MAX], str.splitlines)
 _INT: Final = _Kind(str, int)
 _SECONDS: Final = _Kind(repr, float)
+_AGE: Final = replace(_SECONDS, is_optional=True)
 _KEY: Final = _Kind(lambda key: key[:_FACT_MAX].hex(), bytes.fromhex, "_hex")
 _BOUND: Final = replace(_KEY, is_optional=True)
 
@@ -126,6 +130,9 @@ REFUSALS: Final[dict[type[PequodError], Refusal]] = {
         "PERMISSION_DENIED", PermissionDeniedError, role=_TEXT, right=_TEXT, first=_KEY, last=_BOUND
     ),
     BackingUnavailableError: _with("UNAVAILABLE", BackingUnavailableError, store=_TEXT, reason=_TEXT),
+    StaleError: _with("UNAVAILABLE", StaleError, age_s=_AGE, wait_s=_SECONDS, reason=_TEXT),
+    TokenLostError: _with("FAILED_PRECONDITION", TokenLostError, reason=_TEXT),
+    InvalidTokenError: _with("INVALID_ARGUMENT", InvalidTokenError, reason=_TEXT),
     BackingStaleError: _with("UNAVAILABLE", BackingStaleError, age_s=_SECONDS, stale_max_s=_SECONDS, reason=_TEXT),
 }
 

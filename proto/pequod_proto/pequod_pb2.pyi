@@ -6,19 +6,37 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Freshness(_message.Message):
+    __slots__ = ("after", "latest", "max_age_ms", "wait_ms")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    after: bytes
+    latest: bool
+    max_age_ms: int
+    wait_ms: int
+    def __init__(self, after: _Optional[bytes] = ..., latest: _Optional[bool] = ..., max_age_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
 class Header(_message.Message):
-    __slots__ = ("server_id", "revision")
+    __slots__ = ("server_id", "revision", "token", "age_ms")
     SERVER_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     server_id: int
     revision: int
-    def __init__(self, server_id: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+    token: bytes
+    age_ms: int
+    def __init__(self, server_id: _Optional[int] = ..., revision: _Optional[int] = ..., token: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "freshness")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     key: bytes
-    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+    freshness: Freshness
+    def __init__(self, key: _Optional[bytes] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
 
 class GetReply(_message.Message):
     __slots__ = ("header", "value")
@@ -57,10 +75,12 @@ class RemoveReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., removed: _Optional[bool] = ...) -> None: ...
 
 class MultiGetRequest(_message.Message):
-    __slots__ = ("keys",)
+    __slots__ = ("keys", "freshness")
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    freshness: Freshness
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
 
 class MultiGetReply(_message.Message):
     __slots__ = ("header", "values", "present")
@@ -105,7 +125,7 @@ class RemoveRangeReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., removed: _Optional[int] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
-    __slots__ = ("first", "last", "limit", "reverse", "chunk_bytes", "prefix", "keys_only", "one_chunk")
+    __slots__ = ("first", "last", "limit", "reverse", "chunk_bytes", "prefix", "keys_only", "one_chunk", "freshness")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +134,7 @@ class ScanRequest(_message.Message):
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     KEYS_ONLY_FIELD_NUMBER: _ClassVar[int]
     ONE_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
     limit: int
@@ -122,7 +143,8 @@ class ScanRequest(_message.Message):
     prefix: bytes
     keys_only: bool
     one_chunk: bool
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., limit: _Optional[int] = ..., reverse: _Optional[bool] = ..., chunk_bytes: _Optional[int] = ..., prefix: _Optional[bytes] = ..., keys_only: _Optional[bool] = ..., one_chunk: _Optional[bool] = ...) -> None: ...
+    freshness: Freshness
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., limit: _Optional[int] = ..., reverse: _Optional[bool] = ..., chunk_bytes: _Optional[int] = ..., prefix: _Optional[bytes] = ..., keys_only: _Optional[bool] = ..., one_chunk: _Optional[bool] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
 
 class ScanReply(_message.Message):
     __slots__ = ("header", "keys", "values", "resume_key")
@@ -137,14 +159,16 @@ class ScanReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., resume_key: _Optional[bytes] = ...) -> None: ...
 
 class CountRequest(_message.Message):
-    __slots__ = ("first", "last", "prefix")
+    __slots__ = ("first", "last", "prefix", "freshness")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
     prefix: bytes
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., prefix: _Optional[bytes] = ...) -> None: ...
+    freshness: Freshness
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., prefix: _Optional[bytes] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
 
 class CountReply(_message.Message):
     __slots__ = ("header", "count")
@@ -175,19 +199,25 @@ class SplitsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ExecuteRequest(_message.Message):
-    __slots__ = ("batch", "kinds", "arguments", "numbers")
+    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
+    FRESH_COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    FRESH_LEVELS_FIELD_NUMBER: _ClassVar[int]
     batch: int
     kinds: bytes
     arguments: _containers.RepeatedScalarFieldContainer[bytes]
     numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    freshness: Freshness
+    fresh_commands: _containers.RepeatedScalarFieldContainer[int]
+    fresh_levels: _containers.RepeatedCompositeFieldContainer[Freshness]
+    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ...) -> None: ...
 
 class ExecuteReply(_message.Message):
-    __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision", "more")
+    __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision", "more", "token", "age_ms")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     STATUSES_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -197,6 +227,8 @@ class ExecuteReply(_message.Message):
     SERVER_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     batch: int
     statuses: bytes
     keys: _containers.RepeatedScalarFieldContainer[bytes]
@@ -206,7 +238,9 @@ class ExecuteReply(_message.Message):
     server_id: int
     revision: int
     more: bool
-    def __init__(self, batch: _Optional[int] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[CommandError, _Mapping]]] = ..., server_id: _Optional[int] = ..., revision: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
+    token: bytes
+    age_ms: int
+    def __init__(self, batch: _Optional[int] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ..., errors: _Optional[_Iterable[_Union[CommandError, _Mapping]]] = ..., server_id: _Optional[int] = ..., revision: _Optional[int] = ..., more: _Optional[bool] = ..., token: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class CommandError(_message.Message):
     __slots__ = ("code", "message", "reason", "facts")
@@ -228,18 +262,20 @@ class CommandError(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("first", "last", "rows", "after", "progress_ms")
+    __slots__ = ("first", "last", "rows", "after", "progress_ms", "freshness")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_MS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
     rows: bool
     after: Header
     progress_ms: int
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ..., progress_ms: _Optional[int] = ...) -> None: ...
+    freshness: Freshness
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ..., progress_ms: _Optional[int] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
 
 class WatchReply(_message.Message):
     __slots__ = ("header", "keys", "values", "ready", "changes")

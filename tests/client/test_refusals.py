@@ -40,6 +40,9 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.PermissionDeniedError("web", "write", b"p|", None),
         errors.BackingUnavailableError("the database", "it does not answer"),
         errors.BackingStaleError(12.25, 5.0, ""),
+        errors.StaleError(12.25, 1.0, "the feed is down"),
+        errors.TokenLostError("the database has failed over"),
+        errors.InvalidTokenError("it is empty"),
     )
 }
 
