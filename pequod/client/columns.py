@@ -44,6 +44,9 @@ class Reply(NamedTuple):
     revision: int
     #: The result of each command.
     results: list[Result]
+    #: The state that answered, and how old it was at most; None if the server does not know.
+    token: bytes = b""
+    age_ms: int | None = None
 
 
 def last_argument(last: Data | None) -> bytes | None:
@@ -168,7 +171,8 @@ def decode_whole(kinds: bytes | bytearray, message: bytes) -> Reply | None:
 
 def decode_reply(kinds: bytes | bytearray, reply: ExecuteReply) -> Reply:
     """Take a reply apart whose pieces are merged."""
-    return Reply(reply.batch, reply.server_id, reply.revision, decode(kinds, reply))
+    age_ms = reply.age_ms if reply.HasField("age_ms") else None
+    return Reply(reply.batch, reply.server_id, reply.revision, decode(kinds, reply), reply.token, age_ms)
 
 
 if not TYPE_CHECKING and core is not None:

@@ -108,6 +108,9 @@ struct ReplyColumns {
     uint64_t batch = 0;
     uint64_t server_id = 0;
     uint64_t revision = 0;
+    Piece token = {"", 0};
+    uint64_t age_ms = 0;
+    bool has_age = false;
     Piece statuses = {"", 0};
     Array<Piece> keys;
     Array<Piece> values;
@@ -163,6 +166,13 @@ bool read_columns(Piece message, ReplyColumns* reply, bool* is_right) {
                 break;
             case REVISION:
                 reply->revision = reader.varint();
+                break;
+            case TOKEN:
+                reply->token = reader.piece();
+                break;
+            case AGE_MS:
+                reply->age_ms = reader.varint();
+                reply->has_age = true;
                 break;
             default:
                 reader.is_right = false;
@@ -251,7 +261,7 @@ PyObject* decode(Piece kinds, Piece message) {
     if (!read_columns(message, &reply, &is_right)) return PyErr_NoMemory();
     if (!is_right || !is_fitting(kinds, reply)) Py_RETURN_NONE;
     PyObject* results = take_results(kinds, &reply);
-    PyObject* whole = results ? reply_type->tp_alloc(reply_type, 4) : nullptr;
+    PyObject* whole = results ? reply_type->tp_alloc(reply_type, 6) : nullptr;
     if (!whole) {
         Py_XDECREF(results);
         return nullptr;
@@ -260,6 +270,8 @@ PyObject* decode(Piece kinds, Piece message) {
     PyTuple_SET_ITEM(whole, 1, PyLong_FromUnsignedLongLong(reply.server_id));
     PyTuple_SET_ITEM(whole, 2, PyLong_FromUnsignedLongLong(reply.revision));
     PyTuple_SET_ITEM(whole, 3, results);
+    PyTuple_SET_ITEM(whole, 4, PyBytes_FromStringAndSize(reply.token.start, Py_ssize_t(reply.token.size)));
+    PyTuple_SET_ITEM(whole, 5, reply.has_age ? PyLong_FromUnsignedLongLong(reply.age_ms) : Py_NewRef(Py_None));
     if (PyErr_Occurred()) Py_CLEAR(whole);
     return whole;
 }

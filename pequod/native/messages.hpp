@@ -23,6 +23,8 @@ enum ReplyTag : unsigned char {
     ERROR = 0x32,
     SERVER_ID = 0x39,
     REVISION = 0x40,
+    TOKEN = 0x52,
+    AGE_MS = 0x58,
 };
 
 inline size_t argument_count_of(unsigned char kind) { return kind == GET || kind == REMOVE ? 1 : 2; }

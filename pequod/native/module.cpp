@@ -11,7 +11,7 @@
 namespace {
 
 // That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 4;
+constexpr int INTERFACE = 5;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,

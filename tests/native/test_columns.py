@@ -55,6 +55,9 @@ def replies(draw: st.DrawFn) -> tuple[bytes, ExecuteReply]:
             reply.keys.extend(key for key, _ in rows)
             reply.values.extend(value for _, value in rows)
     reply.statuses = bytes(statuses)
+    reply.token = draw(BYTES)
+    if draw(st.booleans()):
+        reply.age_ms = draw(NUMBERS)
     return kinds, reply
 
 
