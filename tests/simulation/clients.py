@@ -6,12 +6,15 @@ only refusal that a healthy server may give is that the database does not answer
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import Change
+from pequod_server.wire.handlers import CallEnded
 
 from pequod.errors import WatchCompactedError
+from tests.simulation.batches import BatchStream, Command, Put, answers_of, reads_of, request_of
 from tests.simulation.database import Database, Rows
 from tests.simulation.machine import NO_CONTEXT, Machine
 from tests.simulation.oracle import Oracle, WrongError
@@ -27,6 +30,8 @@ class Clients:
     def __init__(self, database: Database, oracle: Oracle) -> None:
         self._database = database
         self._oracle = oracle
+        #: Commands of batches that the database did not answer.
+        self.refused = 0
 
     async def get(self, machine: Machine, key: bytes) -> None:
         """Get a value."""
@@ -61,6 +66,22 @@ class Clients:
                 if has_more:
                     first, last = (first, reply.resume_key) if reverse else (reply.resume_key, last)
                 since = self._oracle.moment(machine)
+
+    async def execute(self, machine: Machine, commands: Sequence[Command]) -> None:
+        """Send a batch."""
+        since = self._oracle.moment(machine)
+        began = self._database.timeline, self._database.position
+        stream = BatchStream(request_of(commands))
+        with suppress(CallEnded):
+            await machine.call("Execute")(None, stream)
+        answers = list(answers_of(commands, stream.replies))
+        self._oracle.judge_in_order(machine, since, reads_of(answers))
+        for command, answer in answers:
+            match command, answer:
+                case _, pb.CommandError(reason="BackingUnavailableError"):
+                    self.refused += 1
+                case Put(key, value), None:
+                    self._judge_write(machine, began, Change(key, value))
 
     async def put(self, machine: Machine, rows: dict[bytes, bytes]) -> None:
         """Write rows through a server."""

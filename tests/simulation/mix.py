@@ -18,6 +18,7 @@ WEIGHTS: Final = {
     "multi_get": 6,
     "count": 5,
     "scan": 18,
+    "execute": 10,
     "put": 8,
     "remove": 3,
     "remove_range": 1,

@@ -11,6 +11,7 @@ beside rows as of commit 5. Levels of freshness will need the first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pequod_server.backing.rows import Clip
@@ -82,6 +83,32 @@ class Oracle:
                 f"  allowed: {allowed[-3:]!r}\n  joins: {'; '.join(map(str, specs))}"
             )
 
+    def judge_in_order(self, machine: Machine, since: Moment, answers: Sequence[tuple[Ask, object]]) -> None:
+        """Compare the answers of a batch, which may have waited between two of its reads.
+
+        Raises:
+            WrongError: They are not of moments, one after another, since the batch began.
+        """
+        self._judge_position(machine, since)
+        if not self._strict:
+            # The loads that had seen further while the batch ran are not known any more.
+            self.unchecked += len(answers)
+            return
+        specs = tuple(join.spec for join in machine.engine.joins())
+        moments = iter(self._moments(since))
+        moment = next(moments)
+        for ask, found in answers:
+            self.checked += 1
+            while found != ask(self._at(moment, specs)):
+                following = next(moments, None)
+                if following is None:
+                    raise WrongError(
+                        f"{machine.name} answered {found!r} to {ask} in a batch of {len(answers)} reads\n"
+                        f"  begun at {since}, and the database is at {self._database.timeline}/"
+                        f"{self._database.position}\n  joins: {'; '.join(map(str, specs))}"
+                    )
+                moment = following
+
     def judge_at_rest(self, machine: Machine, found: object, ask: Ask) -> None:
         """Compare an answer with the database as it is."""
         specs = tuple(join.spec for join in machine.engine.joins())
@@ -124,7 +151,8 @@ class Oracle:
         base = {}
         for key in keys:
             seen = [horizon.position for clip, horizon in landed if clip.holds(key)]
-            value = states[max(position, seen[-1]) if seen else position].get(key)
+            # A load of the timeline before may have seen further than this one has come; its rows are forgotten.
+            value = states[min(max([position, *seen[-1:]]), len(states) - 1)].get(key)
             if value is not None:
                 base[key] = value
         return self._evaluate((tuple(sorted(base.items())), specs), base, specs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import traceback
 from dataclasses import dataclass
 from random import Random
 
@@ -64,8 +65,10 @@ async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, 
         await schedule.carry_out(steps)
         for server in servers:
             await server.stop()
-    except Exception as error:
+    except AssertionError as error:
         wrong = f"{type(error).__name__}: {error}"
+    except Exception:
+        wrong = traceback.format_exc(limit=-4)
     if loop.errors and not wrong:
         wrong = f"not handled: {loop.errors[0]}"
     counters = [server.loader.counters for server in servers]

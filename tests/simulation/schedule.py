@@ -21,6 +21,7 @@ from pequod_server.backing import BackingUnavailableError, Change
 from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
 from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
+from tests.simulation.batches import Command, Put
 from tests.simulation.clients import Clients, Watched
 from tests.simulation.database import DATABASE, Database
 from tests.simulation.links import Network
@@ -28,7 +29,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT, Machine
 from tests.simulation.mix import FAULTS, Mix
 from tests.simulation.oracle import Oracle
-from tests.simulation.reads import Chunk
+from tests.simulation.reads import Chunk, Count, Get
 from tests.simulation.store import TABLES
 
 #: Joins of one server; more make the naive model slow and the engine no more interesting.
@@ -133,6 +134,24 @@ class Schedule:
     def _remove_range(self, machine: Machine) -> None:
         key = self._key()
         self._begin(machine, self._clients.remove_range(machine, key, key + b"}"))
+
+    def _execute(self, machine: Machine) -> None:
+        commands = [self._command(machine) for _ in range(self._random.choice([1, 2, 2, 5]))]
+        self._begin(machine, self._clients.execute(machine, commands))
+
+    def _command(self, machine: Machine) -> Command:
+        first, last = self._bounds(machine)
+        # No key is below the empty key, which the wire takes for no bound.
+        last = last or None
+        match self._random.choice(["get", "count", "scan", "scan", "down", "put"]):
+            case "get":
+                return Get(first)
+            case "count":
+                return Count(first, last)
+            case "put":
+                return Put(self._key(), self._random.choice([*VALUES, None]))
+            case kind:
+                return Chunk(first, last, reverse=kind == "down", count=self._random.choice([None, 1, 3]))
 
     # What happens at a server.
 

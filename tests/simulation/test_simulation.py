@@ -31,7 +31,7 @@ def test_every_answer_is_what_the_database_has_or_had_since_the_read_began() -> 
         assert report.steps == 200
     # Much was compared, and little was not.
     assert sum(report.checked for report in reports) > 100 * SUITE_SCHEDULES
-    assert sum(report.unchecked for report in reports) < 8 * SUITE_SCHEDULES
+    assert sum(report.unchecked for report in reports) < 60 * SUITE_SCHEDULES
     assert any(report.refused for report in reports)
 
 
