@@ -35,6 +35,12 @@ for poster in range(500):
     for time in range(8, 16):
         engine.put(b"p|%04d|%04d" % (poster, time), b"what a poster says %d" % time)
 """,
+    "many subscriptions": """
+for user in range(6000):
+    for poster in range(100):
+        engine.put(b"s|%05d|%05d" % (user, (user + 37 * poster) % 6000), b"%07d" % poster)
+    engine.scan(b"t|%05d|" % user, b"t|%05d}" % user)
+""",
     "few large timelines": """
 for poster in range(1000):
     for time in range(20):

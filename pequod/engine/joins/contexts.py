@@ -33,7 +33,7 @@ from pequod.engine.joins.compiled import CompiledJoin
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey, Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
-from pequod.engine.memory.ledger import EXTRAS, HOLD, UPDATERS, Ledger
+from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_UPDATERS, UPDATERS, Ledger
 from pequod.engine.native import core
 
 #: (depth, source key) -> its value when the rows were last right for it, None if it was absent.
@@ -317,7 +317,7 @@ class Frames:
         #: Frames that are *plain*, without extras and known by bytes alone, are native ones where the engine is.
         self._is_native = core is not None and is_plain and not is_ordered
         if not TYPE_CHECKING and self._is_native:
-            self._by_key = core.Frames(UPDATERS, HOLD)
+            self._by_key = core.Frames(NATIVE_UPDATERS, NATIVE_HOLD)
         #: For finding the dependants of a range that is forgotten; None if the source's rows are never forgotten.
         self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
 
@@ -404,9 +404,10 @@ class Frames:
 
     def count_bytes(self) -> int:
         """Return the bytes of these frames in the ledger, in O(frames)."""
+        each, hold = (NATIVE_UPDATERS, NATIVE_HOLD) if self._is_native else (UPDATERS, HOLD)
         held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
         return sum(
-            UPDATERS + tail_bytes + sum(HOLD if extras is None else HOLD + len(extras) * EXTRAS for extras in waiting)
+            each + tail_bytes + sum(hold if extras is None else hold + len(extras) * EXTRAS for extras in waiting)
             for tail_bytes, waiting in held
         )
 

@@ -5,7 +5,8 @@
     contexts, status ranges, updaters, logs, aggregate states, watches
 
 A value that many timelines share is one object: it is counted once, with the key that it was written to. The sizes were
-measured in CPython 3.11 on 64 bits; tests/engine/test_memory.py compares them with the size of a process.
+measured in CPython 3.11 on 64 bits, where some differ with the native core;
+tests/engine/test_memory.py compares them with the size of a process.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pequod.engine.native import core
+
+_IS_NATIVE: Final = core is not None
 #: A `bytes` object without its bytes: 33, and half of the loss by rounding up to 16.
 BYTES: Final = 41
 #: An entry of rows: two pointers, and the reserve of the lists.
@@ -23,15 +27,18 @@ COMPUTING: Final = BYTES + 130
 ROW: Final = ENTRY + 2 * BYTES
 #: A table without rows, and a group.
 TABLE: Final = 2980
-GROUP: Final = 330
+GROUP: Final = 150 if _IS_NATIVE else 330
 #: A loaded part of a backed table.
 PART: Final = 560
 #: A context with one status range and no rows, with its places in dictionaries; a further status range.
-CONTEXT: Final = 1500
+CONTEXT: Final = 1410 if _IS_NATIVE else 1500
 RANGE: Final = 260
 #: A frame key with its updaters, and each context among them; each of its extras.
 UPDATERS: Final = 470
 HOLD: Final = 48
+#: The same of native frames.
+NATIVE_UPDATERS: Final = 190
+NATIVE_HOLD: Final = 30
 EXTRAS: Final = 330
 #: An entry of a log: its key is a separate object.
 LOG_ENTRY: Final = 170 + BYTES
