@@ -22,6 +22,7 @@ Rows(keys=[b't|ann|120|bob'], values=[b'again'])
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pequod.engine.base.presence import Part
 from pequod.engine.base.rows import Rows
@@ -34,7 +35,7 @@ from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason, Story
-from pequod.engine.native import NativeBatch
+from pequod.engine.native import NativeBatch, core
 from pequod.engine.read import Reads
 from pequod.engine.reads.following import Following
 from pequod.engine.reads.loading import Loading
@@ -58,7 +59,26 @@ from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER, JoinSpec
 
 
-class Engine:
+class HotEngine:
+    """What quick commands look at in an engine, and change in it."""
+
+    __slots__ = (
+        "_base_changed",
+        "_ends",
+        "_key_bytes_max",
+        "_reads",
+        "_relations",
+        "_value_bytes_quick",
+        "ledger",
+        "revision",
+    )
+
+
+if not TYPE_CHECKING and core is not None:
+    HotEngine = core.HotEngine
+
+
+class Engine(HotEngine):
     """The core: synchronous, deterministic, without I/O and without a clock.
 
     Requires:
@@ -103,8 +123,10 @@ class Engine:
         self._admission = PutAdmission(self._store, self._directory, self._memory, key_bytes_max, value_bytes_max)
         self._hits = Hits(memory_limit)
         self._view_by_last = self._hits.by_last
+        self._ends = self._hits.ends
         self._story = Story()
         self._writer = Writer(self._memory, self._hits, self._story)
+        self._base_changed = self._writer.base_changed
         self._catalog = Catalog(self._directory, self._writer, self.ledger, priorities or {})
         self._reader = Reader(self._writer, self._memory)
         self._scans = Scans(
@@ -151,10 +173,10 @@ class Engine:
         if old == value:
             return
         self.revision += 1
-        if relations.watches.count:
+        if relations.is_watched:
             relations.watches.tell_stored(key, old, value)
         if relations.readers:
-            self._writer.base_changed(relations.readers, key, old, value)
+            self._base_changed(relations.readers, key, old, value)
 
     def remove(self, key: bytes) -> bool:
         """Remove base data; return whether the key was there.
@@ -338,7 +360,7 @@ class Engine:
         Requires:
             The engine is native, and not ``is_timed``.
         """
-        return batch.run(self._hits.ends, self._reads, now)
+        return batch.run(self, now)
 
     @property
     def is_timed(self) -> bool:

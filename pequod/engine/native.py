@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 5
+_INTERFACE: Final = 6
 
 
 class NativeBatch(Protocol):
@@ -51,8 +51,8 @@ class NativeBatch(Protocol):
     def first_argument(self) -> tuple[bytes, ...]:
         """Return the first argument, if there is one."""
 
-    def run(self, ends: object, reads: object, now: float) -> bool:
-        """Run quick commands up to one that is not quick; return whether there is one."""
+    def run(self, engine: object, now: float) -> bool:
+        """Run quick commands on an engine, up to one that is not quick; return whether there is one."""
 
     def command(self) -> tuple[int, bytes, bytes, int]:
         """Return kind, arguments and number of the next command; what it does not take is empty, or 0."""

@@ -2,16 +2,17 @@
 // proto/pequod/v1/pequod.proto.
 //
 //     batch = Batch.parse(message, ...)              None: what is unusual is protobuf's to read
-//     while batch.run(ends, reads, now):             runs what is quick, up to a command that is not
+//     while batch.run(engine, now):                  runs what is quick, up to a command that is not
 //         kind, first, second, number = batch.command()
 //         batch.rows(keys, values), .value(value), .count(count), .done(), .absent() or .failed(error)
 //     batch.reply(server_id, revision)
 //
-// Quick is a scan up to an end by which a context is known, one range of which goes up to there, that is fresh and has
-// no client-written rows among it: what `Engine.scan` asks before it answers without a record. Everything else is done
-// by Python, in the order of the commands.
+// Quick are the commands of engine.hpp on tables that clients write; and a scan up to an end by which a context is known,
+// one range of which goes up to there, that is fresh and has no client-written rows among it: what `Engine.scan` asks
+// before it answers without a record. Everything else is done by Python, in the order of the commands.
 #include "batch.hpp"
 
+#include "engine.hpp"
 #include "messages.hpp"
 
 #include <structmember.h>
@@ -171,34 +172,78 @@ PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     return PyErr_NoMemory();
 }
 
-// How a scan went.
-enum class Scanned { DONE, NOT_QUICK, FAILED };
+// The rows of a scan: those of [start, stop), with a prefix before their keys.
+struct Span {
+    SortedRows* rows;
+    Place start;
+    Place stop;
+    Piece prefix;
+};
 
-// Write rows of a timeline from a place on, as `SortedRows.since` returns them, unless they are too many.
-Scanned write_rows(Batch* batch, SortedRows* rows, Place start, Piece prefix) {
-    const size_t before = batch->rows.size;
-    long long room = batch->room, found = 0;
-    for (Place place = start; place.leaf < rows->leaf_count(); place = {place.leaf + 1, 0}) {
-        const Leaf& leaf = rows->leaf(place.leaf);
-        for (; place.at < leaf.size; ++place.at) {
-            const Piece tail = leaf.key(place.at), value = piece_of(leaf.entries[place.at].value);
-            room -= static_cast<long long>(prefix.size + tail.size + value.size) + ROW_BYTES;
-            if (room < 0 || ++found >= batch->rows_max) {
-                batch->rows.size = before;
-                return Scanned::NOT_QUICK;
-            }
-            char* to = batch->rows.reserve(prefix.size + tail.size + value.size + 2 * (1 + VARINT_MAX));
-            if (!to) return Scanned::FAILED;
-            to = write_piece(write_piece(to, KEY, prefix, tail), VALUE, value);
-            batch->rows.size = size_t(to - batch->rows.start);
+// How many rows a scan may give; not quick is a scan that gives as many, unless its client asked for no more.
+struct Limit {
+    long long most;
+    bool is_asked;
+};
+
+bool write_count(Batch* batch, uint64_t count) {
+    char* to = batch->counts.reserve(VARINT_MAX);
+    if (!to) return false;
+    batch->counts.size = size_t(write_varint(to, count) - batch->counts.start);
+    return true;
+}
+
+// Write a row, and take what it needs from the room; not quick: there is too little.
+Ran write_row(Batch* batch, Piece prefix, const Entry& entry, long long* room) {
+    const Piece tail = piece_of(entry.key), value = piece_of(entry.value);
+    *room -= static_cast<long long>(prefix.size + tail.size + value.size) + ROW_BYTES;
+    if (*room < 0) return Ran::NOT_QUICK;
+    char* to = batch->rows.reserve(prefix.size + tail.size + value.size + 2 * (1 + VARINT_MAX));
+    if (!to) return Ran::FAILED;
+    to = write_piece(write_piece(to, KEY, prefix, tail), VALUE, value);
+    batch->rows.size = size_t(to - batch->rows.start);
+    return Ran::DONE;
+}
+
+Ran write_up(Batch* batch, const Span& span, long long most, long long* room, long long* found) {
+    for (Place place = span.start; place.leaf <= span.stop.leaf && *found < most; place = {place.leaf + 1, 0}) {
+        const Leaf& leaf = span.rows->leaf(place.leaf);
+        const size_t end = place.leaf == span.stop.leaf ? span.stop.at : leaf.size;
+        for (; place.at < end && *found < most; ++place.at, ++*found) {
+            const Ran ran = write_row(batch, span.prefix, leaf.entries[place.at], room);
+            if (ran != Ran::DONE) return ran;
         }
     }
-    char* to = batch->counts.reserve(VARINT_MAX);
-    if (!to) return Scanned::FAILED;
-    batch->counts.size = size_t(write_varint(to, uint64_t(found)) - batch->counts.start);
+    return Ran::DONE;
+}
+
+Ran write_down(Batch* batch, const Span& span, long long most, long long* room, long long* found) {
+    for (size_t at_leaf = span.stop.leaf + 1; at_leaf > span.start.leaf && *found < most; --at_leaf) {
+        const Leaf& leaf = span.rows->leaf(at_leaf - 1);
+        const size_t begin = at_leaf - 1 == span.start.leaf ? span.start.at : 0;
+        size_t end = at_leaf - 1 == span.stop.leaf ? span.stop.at : leaf.size;
+        for (; end > begin && *found < most; --end, ++*found) {
+            const Ran ran = write_row(batch, span.prefix, leaf.entries[end - 1], room);
+            if (ran != Ran::DONE) return ran;
+        }
+    }
+    return Ran::DONE;
+}
+
+// Write the rows of a scan, unless they are too many; then nothing has changed.
+Ran write_rows(Batch* batch, const Span& span, Limit limit, bool is_down) {
+    const size_t before = batch->rows.size;
+    long long room = batch->room, found = 0;
+    Ran ran = span.rows ? (is_down ? write_down : write_up)(batch, span, limit.most, &room, &found) : Ran::DONE;
+    if (ran == Ran::DONE && found == limit.most && !limit.is_asked) ran = Ran::NOT_QUICK;
+    if (ran == Ran::DONE && !write_count(batch, uint64_t(found))) ran = Ran::FAILED;
+    if (ran != Ran::DONE) {
+        batch->rows.size = before;
+        return ran;
+    }
     batch->room = room;
     batch->row_count += Py_ssize_t(found);
-    return Scanned::DONE;
+    return ran;
 }
 
 // The place from which on a timeline's rows are new to its reader: mostly the end, or close to it.
@@ -228,7 +273,7 @@ void look_ahead(Batch* batch, const Ends* ends) {
     for (; count < AHEAD && size_t(batch->index + count) < batch->kinds.size; ++count) {
         const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[batch->index + count]);
         guessed[count] = nullptr;
-        if (kind == SCAN) {
+        if (kind >= SCAN && kind <= SCAN_DOWN) {
             batch->hashes[count] = hash_of(batch->arguments[argument_at + 1]);
             guessed[count] = ends->first_place(batch->hashes[count]);
             __builtin_prefetch(guessed[count]);
@@ -261,44 +306,108 @@ void look_ahead(Batch* batch, const Ends* ends) {
     }
 }
 
-Scanned scan(Batch* batch, Ends* ends, Numbers* reads, double now) {
-    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
-    if (batch->index >= batch->ahead_stop) look_ahead(batch, ends);
-    const End* end = ends->find(batch->hashes[batch->index - batch->ahead_start], last);
-    if (!end || reinterpret_cast<Counts*>(end->table)->entry_count) return Scanned::NOT_QUICK;
-    Hot* hot = hot_of(end->context);
-    if (!(now <= hot->ready_until_s) || !hot->is_sound() || !hot->is_open()) return Scanned::NOT_QUICK;
-    const Piece prefix = piece_of(hot->prefix);
-    if (!begins_with(first, prefix) || compare(first, last) >= 0) return Scanned::NOT_QUICK;
-    const Piece tail = {first.start + prefix.size, first.size - prefix.size};
-    if (compare(tail, piece_of(hot->lower)) < 0) return Scanned::NOT_QUICK;
-    SortedRows* rows = rows_of(hot);
-    const Scanned scanned = write_rows(batch, rows, place_of(rows, tail), prefix);
-    if (scanned == Scanned::DONE) {
-        ++reinterpret_cast<Counters*>(hot->counters)->hits;
-        hot->last_used = ++reads->number;
-        advance(batch);
-    }
-    return scanned;
+Limit limit_of(const Batch* batch, unsigned char kind) {
+    const uint64_t asked = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
+    if (!asked || asked > uint64_t(batch->rows_max)) return {batch->rows_max, false};
+    return {static_cast<long long>(asked), true};
 }
 
-// run(ends, reads, now): tell whether there is a command that is not quick, before which it stopped.
+// Scan up to an end by which a context is known, as `Engine.scan` does.
+Ran scan_context(Batch* batch, HotEngine* engine, const End* end, Limit limit, double now) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    if (table_of(end->table)->entry_count) return Ran::NOT_QUICK;
+    Hot* hot = hot_of(end->context);
+    if (!(now <= hot->ready_until_s) || !hot->is_sound() || !hot->is_open()) return Ran::NOT_QUICK;
+    const Piece prefix = piece_of(hot->prefix);
+    if (!begins_with(first, prefix) || compare(first, last) >= 0) return Ran::NOT_QUICK;
+    const Piece tail = {first.start + prefix.size, first.size - prefix.size};
+    if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;
+    SortedRows* rows = rows_of(hot);
+    const Ran ran = write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
+    if (ran == Ran::DONE) {
+        ++reinterpret_cast<Counters*>(hot->counters)->hits;
+        hot->last_used = ++reinterpret_cast<Numbers*>(engine->reads)->number;
+    }
+    return ran;
+}
+
+Ran run_scan(Batch* batch, HotEngine* engine, unsigned char kind, double now) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
+    const Limit limit = limit_of(batch, kind);
+    if (batch->index >= batch->ahead_stop) look_ahead(batch, ends);
+    const End* end = ends->find(batch->hashes[batch->index - batch->ahead_start], last);
+    if (end) return kind == SCAN_DOWN ? Ran::NOT_QUICK : scan_context(batch, engine, end, limit, now);
+    SortedRows* rows = nullptr;
+    const Ran ran = rows_between(engine, first, last, &rows);
+    if (ran != Ran::DONE) return ran;
+    Span span = {rows, {0, 0}, {0, 0}, {"", 0}};
+    if (rows) {
+        span.start = lower_bound(rows, first);
+        span.stop = lower_bound(rows, last);
+    }
+    return write_rows(batch, span, limit, kind == SCAN_DOWN);
+}
+
+Ran run_count(Batch* batch, HotEngine* engine) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    SortedRows* rows = nullptr;
+    const Ran ran = rows_between(engine, first, last, &rows);
+    if (ran != Ran::DONE) return ran;
+    const size_t count = rows ? count_between(rows, lower_bound(rows, first), lower_bound(rows, last)) : 0;
+    return write_count(batch, uint64_t(count)) ? Ran::DONE : Ran::FAILED;
+}
+
+// Write the value of a GET; not quick: there is no room for it.
+Ran write_value(Batch* batch, Piece value) {
+    const long long size = static_cast<long long>(value.size) + ROW_BYTES;
+    if (size > batch->room) return Ran::NOT_QUICK;
+    char* to = batch->rows.reserve(value.size + 1 + VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    batch->rows.size = size_t(write_piece(to, VALUE, value) - batch->rows.start);
+    batch->room -= size;
+    return Ran::DONE;
+}
+
+Ran run_get(Batch* batch, HotEngine* engine) {
+    PyObject* value = nullptr;
+    const Ran ran = get(engine, batch->arguments[batch->argument_at], &value);
+    return ran == Ran::DONE ? write_value(batch, piece_of(value)) : ran;
+}
+
+Ran run_one(Batch* batch, HotEngine* engine, double now) {
+    const unsigned char kind = kind_of(batch);
+    switch (kind) {
+        case PUT:
+            return put(engine, batch->arguments[batch->argument_at], batch->arguments[batch->argument_at + 1]);
+        case GET:
+            return run_get(batch, engine);
+        case REMOVE:
+            return remove(engine, batch->arguments[batch->argument_at]);
+        case COUNT:
+            return run_count(batch, engine);
+        default:
+            return run_scan(batch, engine, kind, now);
+    }
+}
+
+// run(engine, now): tell whether there is a command that is not quick, before which it stopped.
 PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     Batch* batch = batch_of(self);
-    if (count != 3 || Py_TYPE(arguments[0]) != ends_type || !PyObject_TypeCheck(arguments[1], numbers_type)) {
-        PyErr_SetString(PyExc_TypeError, "run takes ends, reads and the time");
+    if (count != 2 || !PyObject_TypeCheck(arguments[0], engine_type) || !engine_of(arguments[0])->is_sound()) {
+        PyErr_SetString(PyExc_TypeError, "run takes an engine and the time");
         return nullptr;
     }
-    const double now = PyFloat_AsDouble(arguments[2]);
+    const double now = PyFloat_AsDouble(arguments[1]);
     if (now == -1.0 && PyErr_Occurred()) return nullptr;
-    Ends* ends = reinterpret_cast<Ends*>(arguments[0]);
-    Numbers* reads = reinterpret_cast<Numbers*>(arguments[1]);
-    while (size_t(batch->index) < batch->kinds.size && kind_of(batch) == SCAN) {
-        const Scanned scanned = scan(batch, ends, reads, now);
-        if (scanned == Scanned::FAILED) return nullptr;
-        if (scanned == Scanned::NOT_QUICK) break;
+    while (size_t(batch->index) < batch->kinds.size) {
+        const Ran ran = run_one(batch, engine_of(arguments[0]), now);
+        if (ran == Ran::FAILED) return nullptr;
+        if (ran == Ran::NOT_QUICK) Py_RETURN_TRUE;
+        if (ran == Ran::ABSENT) batch->statuses[batch->index] = ABSENT;
+        advance(batch);
     }
-    return PyBool_FromLong(size_t(batch->index) < batch->kinds.size);
+    Py_RETURN_FALSE;
 }
 
 bool is_at_command(Batch* batch) {
@@ -317,13 +426,6 @@ PyObject* command(PyObject* self, PyObject*) {
     const uint64_t number = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
     return Py_BuildValue("(iy#y#K)", int(kind), first.start, Py_ssize_t(first.size), second.start,
                          Py_ssize_t(second.size), static_cast<unsigned long long>(number));
-}
-
-bool write_count(Batch* batch, uint64_t count) {
-    char* to = batch->counts.reserve(VARINT_MAX);
-    if (!to) return false;
-    batch->counts.size = size_t(write_varint(to, count) - batch->counts.start);
-    return true;
 }
 
 // rows(keys, values): a scan gave these; False, and nothing is changed, if there is no room for them.
@@ -373,12 +475,9 @@ PyObject* take_value(PyObject* self, PyObject* value) {
         PyErr_SetString(PyExc_TypeError, "a value is bytes");
         return nullptr;
     }
-    const long long size = static_cast<long long>(piece_of(value).size) + ROW_BYTES;
-    if (size > batch->room) Py_RETURN_FALSE;
-    char* to = batch->rows.reserve(piece_of(value).size + 1 + VARINT_MAX);
-    if (!to) return nullptr;
-    batch->rows.size = size_t(write_piece(to, VALUE, piece_of(value)) - batch->rows.start);
-    batch->room -= size;
+    const Ran ran = write_value(batch, piece_of(value));
+    if (ran == Ran::FAILED) return nullptr;
+    if (ran == Ran::NOT_QUICK) Py_RETURN_FALSE;
     advance(batch);
     Py_RETURN_TRUE;
 }

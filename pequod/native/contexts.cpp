@@ -1,6 +1,7 @@
 #include "contexts.hpp"
 
 #include "frames.hpp"
+#include "tables.hpp"
 
 #include <structmember.h>
 
@@ -10,7 +11,7 @@
 namespace pequod {
 
 PyTypeObject* counters_type = nullptr;
-PyTypeObject* counts_type = nullptr;
+PyTypeObject* ledger_type = nullptr;
 PyTypeObject* numbers_type = nullptr;
 PyTypeObject* hot_type = nullptr;
 PyTypeObject* ends_type = nullptr;
@@ -91,7 +92,7 @@ PyObject* ends_get(PyObject* self, PyObject* last) {
 PyObject* ends_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     Ends* ends = ends_of(self);
     if (count != 3 || !PyBytes_CheckExact(arguments[0]) || !is_hot(arguments[1]) ||
-        !PyObject_TypeCheck(arguments[2], counts_type)) {
+        !is_table(arguments[2])) {
         PyErr_SetString(PyExc_TypeError, "put takes bytes, a context and a table");
         return nullptr;
     }
@@ -279,7 +280,10 @@ PyMemberDef counters_members[] = {
     NUMBER(Counters, hits),        NUMBER(Counters, computed_ranges), NUMBER(Counters, rows_computed),
     NUMBER(Counters, log_applied), NUMBER(Counters, invalidations),   {nullptr, 0, 0, 0, nullptr},
 };
-PyMemberDef counts_members[] = {NUMBER(Counts, entry_count), {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef ledger_members[] = {
+    NUMBER(HotLedger, entry_count),   NUMBER(HotLedger, entry_count_max), NUMBER(HotLedger, updater_bytes),
+    NUMBER(HotLedger, weigh_at),      {nullptr, 0, 0, 0, nullptr},
+};
 PyMemberDef numbers_members[] = {NUMBER(Numbers, number), {nullptr, 0, 0, 0, nullptr}};
 #undef NUMBER
 
@@ -302,11 +306,11 @@ bool add_type(PyObject* module, const char* name, PyTypeObject* type) {
 
 int add_context_types(PyObject* module) {
     counters_type = make_record("pequod.engine._hot.Counters", sizeof(Counters), counters_members, 0);
-    counts_type = make_record("pequod.engine._hot.Counts", sizeof(Counts), counts_members, Py_TPFLAGS_BASETYPE);
+    ledger_type = make_record("pequod.engine._hot.HotLedger", sizeof(HotLedger), ledger_members, Py_TPFLAGS_BASETYPE);
     numbers_type = make_record("pequod.engine._hot.Numbers", sizeof(Numbers), numbers_members, Py_TPFLAGS_BASETYPE);
     hot_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&hot_spec));
     ends_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&ends_spec));
-    const bool is_done = add_type(module, "Counters", counters_type) && add_type(module, "Counts", counts_type) &&
+    const bool is_done = add_type(module, "Counters", counters_type) && add_type(module, "HotLedger", ledger_type) &&
                          add_type(module, "Numbers", numbers_type) && add_type(module, "Hot", hot_type) &&
                          add_type(module, "Ends", ends_type);
     return is_done ? 0 : -1;

@@ -11,10 +11,10 @@ struct Counters {
     long long hits, computed_ranges, rows_computed, log_applied, invalidations;
 };
 
-// How many rows clients have written into a table: `Counts`, the base of `Table`.
-struct Counts {
+// What writes look at and change in the ledger: `HotLedger`, the base of `Ledger`.
+struct HotLedger {
     PyObject_HEAD
-    long long entry_count;
+    long long entry_count, entry_count_max, updater_bytes, weigh_at;
 };
 
 // The number of the latest read: `Numbers`, the base of `Reads`.
@@ -73,7 +73,7 @@ struct Hot {
 };
 
 extern PyTypeObject* counters_type;
-extern PyTypeObject* counts_type;
+extern PyTypeObject* ledger_type;
 extern PyTypeObject* numbers_type;
 extern PyTypeObject* hot_type;
 

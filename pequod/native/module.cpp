@@ -4,6 +4,7 @@
 // variable PEQUOD_PURE keeps a process on these.
 #include "batch.hpp"
 #include "columns.hpp"
+#include "engine.hpp"
 #include "timeline.hpp"
 
 #include <cstdlib>
@@ -11,7 +12,7 @@
 namespace {
 
 // That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 5;
+constexpr int INTERFACE = 6;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -26,10 +27,10 @@ PyMODINIT_FUNC PyInit__hot() {
         return nullptr;
     }
     PyObject* module = PyModule_Create(&definition);
-    if (module && (pequod::add_rows_type(module) < 0 || pequod::add_context_types(module) < 0 ||
-                   pequod::add_frame_types(module) < 0 ||
-                   pequod::add_timeline_functions(module) < 0 || pequod::add_batch_type(module) < 0 || pequod::add_column_functions(module) < 0)) {
-        Py_CLEAR(module);
+    for (const auto add : {pequod::add_rows_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
+                           pequod::add_timeline_functions, pequod::add_engine_type, pequod::add_batch_type,
+                           pequod::add_column_functions}) {
+        if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);
     return module;

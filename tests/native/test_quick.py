@@ -29,9 +29,17 @@ SUBSCRIPTIONS = st.builds(lambda user, poster: b"s|%s|%s" % (user, poster), USER
 CHECKS = st.builds(lambda user, time: (b"t|%s|%s" % (user, time), b"t|%s}" % user), USERS, st.just(b"") | TIMES)
 #: Client-written keys among the timelines, which no join computes, and what cannot be written at all.
 STRAYS = st.sampled_from([b"t|a|x", b"t|b", b"t|a|05|b", b"c|a", b"loose", b"", b"x" * 30])
-KEYS = POSTS | SUBSCRIPTIONS | STRAYS
+#: Keys of a table that no join reads.
+PLAIN = TIMES.map(lambda time: b"k|" + time)
+KEYS = POSTS | SUBSCRIPTIONS | STRAYS | PLAIN
 RANGES = (
-    CHECKS | st.tuples(KEYS, KEYS) | st.sampled_from([(b"", b""), (b"t|", b"t}"), (b"t|a", b"t|a}"), (b"p|", b"q")])
+    CHECKS
+    | st.tuples(PLAIN, PLAIN)
+    | st.tuples(POSTS, POSTS)
+    | st.tuples(KEYS, KEYS)
+    | st.sampled_from(
+        [(b"", b""), (b"t|", b"t}"), (b"t|a", b"t|a}"), (b"p|", b"q"), (b"k|", b"k}"), (b"p|a|", b"p|a}")]
+    )
 )
 
 
@@ -94,6 +102,8 @@ def test_a_batch_that_runs_natively_answers_as_one_in_python(
         native.engine._check()
     assert native.engine.statistics().joins == python.engine.statistics().joins
     assert native.engine.base_rows() == python.engine.base_rows()
+    assert native.engine.statistics().tables == python.engine.statistics().tables
+    assert native.engine.ledger.computed_bytes == python.engine.ledger.computed_bytes
 
 
 def test_what_sinks_look_at_is_that_of_the_batch() -> None:
@@ -106,11 +116,63 @@ def test_what_sinks_look_at_is_that_of_the_batch() -> None:
     assert [error.reason for error in quick.errors] == ["InvalidKeyError"]
 
 
+def runs_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) -> bool:
+    """Run commands as one batch; return whether all of them were quick."""
+    request = ExecuteRequest(kinds=bytes([int(kind) for kind, *_ in commands]))
+    for _, *arguments in commands:
+        request.arguments.extend(argument for argument in arguments if isinstance(argument, bytes))
+        request.numbers.extend(argument for argument in arguments if isinstance(argument, int))
+    batch = hot.Batch.parse(request.SerializeToString(), 100, 1000, 1 << 20)
+    assert batch is not None
+    return not executor.engine.run_quick(batch, 1.0)
+
+
 def test_a_second_check_is_answered_without_python() -> None:
     executor = make_executor(1 << 20, 1000)
     executor.execute(FILL)
     executor.execute(CHECK)
-    batch = hot.Batch.parse(CHECK.SerializeToString(), 1, 1000, 1 << 20)
-    assert batch is not None
-    assert not executor.engine.run_quick(batch, 1.0)
-    assert executor.engine.statistics().joins["t"].hits == 1
+    assert runs_without_python(executor, (SCAN, b"t|a|", b"t|a}"), (SCAN_LIMIT, b"t|a|", b"t|a}", 1))
+    assert executor.engine.statistics().joins["t"].hits == 2
+
+
+def test_all_kinds_are_quick_in_a_table_that_no_join_reads_or_computes() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.engine.put(b"k|20", b"old")
+    revision = executor.engine.revision
+    commands = [(PUT, b"k|10", b"1"), (PUT, b"k|20", b"new"), (GET, b"k|10"), (GET, b"k|15"), (COUNT, b"k|", b"k}")]
+    assert runs_without_python(executor, *commands, (SCAN, b"k|", b"k}"), (SCAN_DOWN, b"k|", b"k|30", 1))
+    assert executor.engine.revision == revision + 2
+    assert runs_without_python(executor, (REMOVE, b"k|20"), (REMOVE, b"k|20"), (SCAN_LIMIT, b"k|", b"k}", 1))
+    assert executor.engine.base_rows() == ([b"k|10"], [b"1"])
+
+
+def test_a_write_that_is_watched_is_told() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.engine.put(b"k|10", b"1")
+    watch = executor.engine.watch(b"k|", b"k}", lambda: None)
+    executor.engine.settle(watch)
+    assert not runs_without_python(executor, (PUT, b"k|10", b"2")), "Python tells the watch"
+    executor.execute(ExecuteRequest(kinds=bytes([PUT]), arguments=[b"k|10", b"2"]))
+    assert [(change.key, change.new) for change in executor.engine.settle(watch)] == [(b"k|10", b"2")]
+    executor.engine.unwatch(watch)
+    assert runs_without_python(executor, (PUT, b"k|10", b"3"))
+
+
+def test_a_new_table_is_watched_from_its_first_write_on() -> None:
+    executor = make_executor(1 << 20, 1000)
+    watch = executor.engine.watch(b"", None, lambda: None)
+    executor.engine.put(b"k|10", b"1")
+    executor.engine.settle(watch)
+    assert not runs_without_python(executor, (PUT, b"k|11", b"2"))
+
+
+def test_writes_that_are_to_be_weighed_are_not_quick() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.engine.put(b"k|10", b"1")
+    executor.engine.limit_memory(1 << 20)
+    executor.engine.ledger.weigh_next()
+    assert not runs_without_python(executor, (PUT, b"k|10", b"2"))
+    executor.engine.put(b"k|10", b"2")
+    assert runs_without_python(executor, (PUT, b"k|10", b"3"))
+    assert not runs_without_python(executor, (PUT, b"k|10", b"v" * 61)), "too long"
+    assert not runs_without_python(executor, (PUT, b"k|" + b"1" * 19, b"")), "too long"

@@ -34,17 +34,17 @@ class Cut:
     width: int | None
 
 
-class Counts:
-    """How many rows clients have written into a table, which quick reads of computed keys look at."""
+class HotTable:
+    """What quick commands look at in a table, and change in it."""
 
-    __slots__ = ("entry_count",)
+    __slots__ = ("cut_width", "end", "entry_count", "groups", "key_bytes", "loose", "prefix", "value_bytes")
 
 
 if not TYPE_CHECKING and core is not None:
-    Counts = core.Counts
+    HotTable = core.HotTable
 
 
-class Table(Counts):
+class Table(HotTable):
     """The client-written rows of one table.
 
     Invariants:
@@ -55,18 +55,7 @@ class Table(Counts):
         5. Every stored key of a backed table lies in a loaded range.
     """
 
-    __slots__ = (
-        "_group_of",
-        "_groups",
-        "_order",
-        "cut",
-        "end",
-        "key_bytes",
-        "loose",
-        "prefix",
-        "presence",
-        "value_bytes",
-    )
+    __slots__ = ("_group_of", "_order", "cut", "presence")
 
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
@@ -76,13 +65,16 @@ class Table(Counts):
         #: The end of the table's range: it is above every key of the table.
         self.end = end
         self.cut: Cut | None = None
+        #: The width of the cut; 0 if it ends at a delimiter, -1 if there is none.
+        self.cut_width = -1
         self.loose = SortedRows()
         self.entry_count = 0
         self.key_bytes = 0
         self.value_bytes = 0
         #: The loaded ranges, if a database owns the keys; None if clients do.
         self.presence: Presence | None = None
-        self._groups: dict[bytes, SortedRows] = {}
+        #: The groups by their prefixes; others look at them alone.
+        self.groups: dict[bytes, SortedRows] = {}
         self._order: SortedList[bytes] = SortedList()
         self._group_of: Callable[[bytes], bytes | None] = _uncut
 
@@ -96,8 +88,9 @@ class Table(Counts):
             return
         rows = self.slice(self.prefix, prefix_end(self.prefix))
         self.cut = cut
+        self.cut_width = -1 if cut is None else cut.width or 0
         self._group_of = _compile_cut(self.prefix, cut)
-        self._groups.clear()
+        self.groups.clear()
         self._order.clear()
         self.loose = SortedRows()
         self.entry_count = self.key_bytes = self.value_bytes = 0
@@ -107,7 +100,7 @@ class Table(Counts):
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None if it is absent."""
         prefix = self._group_of(key)
-        rows = self.loose if prefix is None else self._groups.get(prefix)
+        rows = self.loose if prefix is None else self.groups.get(prefix)
         return None if rows is None else rows.get(key)
 
     def put(self, key: bytes, value: bytes) -> bytes | None:
@@ -116,9 +109,9 @@ class Table(Counts):
         if prefix is None:
             old = self.loose.put(key, value)
         else:
-            rows = self._groups.get(prefix)
+            rows = self.groups.get(prefix)
             if rows is None:
-                rows = self._groups[prefix] = SortedRows()
+                rows = self.groups[prefix] = SortedRows()
                 self._order.add(prefix)
             old = rows.put(key, value)
         if old is None:
@@ -150,10 +143,10 @@ class Table(Counts):
         return changed
 
     def _put_into(self, prefix: bytes | None, keys: list[bytes], values: list[bytes]) -> int:
-        rows = self.loose if prefix is None else self._groups.get(prefix)
+        rows = self.loose if prefix is None else self.groups.get(prefix)
         if rows is None:
             assert prefix is not None
-            rows = self._groups[prefix] = SortedRows()
+            rows = self.groups[prefix] = SortedRows()
             self._order.add(prefix)
         if not rows.insert(keys, values):
             return sum(self.put(key, value) != value for key, value in zip(keys, values, strict=True))
@@ -165,12 +158,12 @@ class Table(Counts):
     def remove(self, key: bytes) -> bytes | None:
         """Remove ``key`` and return the value that it had, None if it was absent."""
         prefix = self._group_of(key)
-        rows = self.loose if prefix is None else self._groups.get(prefix)
+        rows = self.loose if prefix is None else self.groups.get(prefix)
         old = None if rows is None else rows.remove(key)
         if old is None:
             return None
         if prefix is not None and not rows:
-            del self._groups[prefix]
+            del self.groups[prefix]
             self._order.remove(prefix)
         self.entry_count -= 1
         self.key_bytes -= len(key)
@@ -185,25 +178,20 @@ class Table(Counts):
         """
         prefix = self._group_of(first)
         if prefix is not None and last is not None and last <= prefix_end(prefix):  # type: ignore[operator]
-            rows = self._groups.get(prefix)
+            rows = self.groups.get(prefix)
             return Rows([], []) if rows is None else rows.slice(first, last, limit, reverse=reverse)
         found = Rows([], [])
         for group in self._prefixes(first, last, reverse=reverse):
             wanted = None if limit is None else limit - len(found.keys)
             if wanted == 0:
                 break
-            piece = self._groups[group].slice(first, last, wanted, reverse=reverse)
+            piece = self.groups[group].slice(first, last, wanted, reverse=reverse)
             found.keys.extend(piece.keys)
             found.values.extend(piece.values)
         if self.loose:
             layers = [found, self.loose.slice(first, last, limit, reverse=reverse)]
             return merge_layers(layers, limit, reverse=reverse)
         return found
-
-    @property
-    def groups(self) -> dict[bytes, SortedRows]:
-        """The groups by their prefixes, to be looked at alone."""
-        return self._groups
 
     def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
         """Return whether ``before``, a slot's value and ``after`` are always the prefix of a group."""
@@ -222,7 +210,7 @@ class Table(Counts):
         Cost:
             O(1) for a whole group, else that of `slice`.
         """
-        rows = self._groups.get(prefix)
+        rows = self.groups.get(prefix)
         if rows is None:
             if self._group_of(prefix) == prefix:
                 return _NO_ROWS
@@ -233,7 +221,7 @@ class Table(Counts):
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
-        groups = self._groups
+        groups = self.groups
         return self.loose.count(first, last) + sum(
             groups[prefix].count(first, last) for prefix in self._prefixes(first, last)
         )
@@ -251,7 +239,7 @@ class Table(Counts):
         end = len(self._order) if last is None else self._order.bisect_left(last)
         stride = max(1, (end - begin) // groups_max)
         for prefix in islice(self._order.islice(begin, max(begin, end)), 0, None, stride):
-            for key, count in self._groups[prefix].sample(first, last, step):
+            for key, count in self.groups[prefix].sample(first, last, step):
                 yield key, count * stride
 
     def clip(self, first: bytes, last: bytes | None) -> Range:
@@ -266,13 +254,13 @@ class Table(Counts):
     @property
     def group_count(self) -> int:
         """The number of groups."""
-        return len(self._groups)
+        return len(self.groups)
 
     def count_bytes(self) -> int:
         """Return the memory of the rows, and of the table itself."""
         parts_bytes = 0 if self.presence is None else len(self.presence) * PART
         rows_bytes = self.entry_count * ROW + self.key_bytes + self.value_bytes
-        return TABLE + len(self._groups) * GROUP + parts_bytes + rows_bytes
+        return TABLE + len(self.groups) * GROUP + parts_bytes + rows_bytes
 
     def _prefixes(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
         # The group that `first` falls into sorts at or below it.
@@ -281,16 +269,17 @@ class Table(Counts):
 
     def _check(self) -> None:
         self.loose._check()
-        assert list(self._order) == sorted(self._groups), "invariant 2"
-        keys = [key for rows in (self.loose, *self._groups.values()) for leaf, _ in rows.leaves() for key in leaf]
+        assert list(self._order) == sorted(self.groups), "invariant 2"
+        keys = [key for rows in (self.loose, *self.groups.values()) for leaf, _ in rows.leaves() for key in leaf]
         assert all(key.startswith(self.prefix) for key in keys), "invariant 1"
-        for prefix, rows in self._groups.items():
+        for prefix, rows in self.groups.items():
             rows._check()
             assert rows, "invariant 2"
             assert all(self._group_of(key) == prefix for leaf, _ in rows.leaves() for key in leaf), "invariant 2"
         assert all(self._group_of(key) is None for leaf, _ in self.loose.leaves() for key in leaf), "invariant 3"
         assert self.entry_count == len(keys), "invariant 4"
         assert self.key_bytes == sum(map(len, keys)), "invariant 4"
+        assert self.cut_width == (-1 if self.cut is None else self.cut.width or 0)
         if self.presence is not None:
             self.presence._check()
             assert all(map(self.presence.has, keys)), "invariant 5"

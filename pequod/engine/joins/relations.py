@@ -8,23 +8,36 @@ A table itself knows none of these. One look-up by name finds both (bench row: p
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
 from pequod.engine.joins.installed import InstalledJoin, Site
 from pequod.engine.joins.watches import Watch, WatchIndex
+from pequod.engine.native import core
 
 
-class Relations:
+class HotRelations:
+    """What quick commands look at before they read or write a table."""
+
+    __slots__ = ("is_owned", "is_watched", "readers", "table")
+
+
+if not TYPE_CHECKING and core is not None:
+    HotRelations = core.HotRelations
+
+
+class Relations(HotRelations):
     """One table, with its outputs, readers and watches.
 
     Invariants:
         1. ``is_owned`` is true if and only if clients may not write all keys: joins compute some, or a database owns
-           them.
+           them. ``is_watched`` is true if and only if there are watches.
         2. A backed table has no outputs.
     """
 
-    __slots__ = ("is_owned", "outputs", "readers", "table", "watches")
+    __slots__ = ("outputs", "watches")
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -35,16 +48,19 @@ class Relations:
         #: The watches over the table's keys, stored or computed.
         self.watches = WatchIndex(table)
         self.is_owned = False
+        self.is_watched = False
 
     def review(self) -> None:
         """Derive the other fields again, since outputs, watches or the table's owner have changed."""
         self.is_owned = bool(self.outputs) or self.table.presence is not None
+        self.is_watched = self.watches.count > 0
         for join in self.outputs:
-            join.is_followed = self.watches.count > 0 or bool(join.downstreams)
+            join.is_followed = self.is_watched or bool(join.downstreams)
             join.is_quiet = join.reads_tables and not join.is_followed
 
     def _check(self) -> None:
         assert self.is_owned == (bool(self.outputs) or self.table.presence is not None), "invariant 1"
+        assert self.is_watched == (self.watches.count > 0), "invariant 1"
         assert self.table.presence is None or not self.outputs, "invariant 2"
         for join in self.outputs:
             assert join.is_followed == (self.watches.count > 0 or bool(join.downstreams)), "invariant 3 of the join"
@@ -75,6 +91,7 @@ class Directory:
             relations = self.by_name[name] = Relations(self._store.table(name))
             for watch in self.watches:
                 relations.watches.add(watch)
+            relations.review()
         return relations
 
     def back(self, name: bytes) -> tuple[Relations, Presence]:

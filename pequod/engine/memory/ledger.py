@@ -12,7 +12,7 @@ tests/engine/test_memory.py compares them with the size of a process.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pequod.engine.native import core
 
@@ -49,7 +49,17 @@ CHANGE: Final = 80 + 2 * BYTES
 UNLIMITED: Final = 1 << 60
 
 
-class Ledger:
+class HotLedger:
+    """What quick commands look at in the ledger, and change in it."""
+
+    __slots__ = ("entry_count", "entry_count_max", "updater_bytes", "weigh_at")
+
+
+if not TYPE_CHECKING and core is not None:
+    HotLedger = core.HotLedger
+
+
+class Ledger(HotLedger):
     """Bytes by kind. All code may read the numbers; only the methods here change them.
 
     Invariants:
@@ -60,8 +70,6 @@ class Ledger:
 
     __slots__ = (
         "context_count",
-        "entry_count",
-        "entry_count_max",
         "evictions",
         "limit_bytes",
         "loaded_bytes",
@@ -74,9 +82,7 @@ class Ledger:
         "row_bytes",
         "state_bytes",
         "stored_bytes",
-        "updater_bytes",
         "watch_bytes",
-        "weigh_at",
     )
 
     def __init__(self, limit_bytes: int) -> None:

@@ -1,0 +1,56 @@
+// The quick commands of an engine: `HotEngine`, the base of `Engine` in pequod/engine/engine.py.
+//
+// Each does what the method of its name does where that takes a look-up and a copy, and leaves the rest to it.
+#pragma once
+
+#include "contexts.hpp"
+#include "tables.hpp"
+
+namespace pequod {
+
+struct HotEngine {
+    PyObject_HEAD
+    long long revision;
+    long long key_bytes_max;
+    // Of a larger value Python says whether it is taken, and when the ledger is weighed.
+    long long value_bytes_quick;
+    PyObject* ends;
+    PyObject* reads;
+    PyObject* ledger;
+    // A dictionary of relations.
+    PyObject* relations;
+    // `Writer.base_changed`.
+    PyObject* base_changed;
+
+    // Call a function with each Python reference, until it returns something else than 0; return that.
+    template <typename Function>
+    int each(Function function) {
+        for (PyObject** member : {&ends, &reads, &ledger, &relations, &base_changed}) {
+            if (const int result = function(member)) return result;
+        }
+        return 0;
+    }
+
+    // Its attributes are what they should be.
+    bool is_sound() const;
+};
+
+extern PyTypeObject* engine_type;
+
+inline HotEngine* engine_of(PyObject* object) { return reinterpret_cast<HotEngine*>(object); }
+
+// How a command went: not quick means that nothing has changed; failed, that an error is set.
+enum class Ran { DONE, ABSENT, NOT_QUICK, FAILED };
+
+Ran put(HotEngine* engine, Piece key, Piece value);
+Ran remove(HotEngine* engine, Piece key);
+
+// Find the value of a key; the reference is borrowed, until the next change.
+Ran get(HotEngine* engine, Piece key, PyObject** value);
+
+// Find the rows that have all keys of `[first, last)`, which no join computes; null: there are none.
+Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows);
+
+int add_engine_type(PyObject* module);
+
+}  // namespace pequod

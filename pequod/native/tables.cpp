@@ -1,0 +1,106 @@
+#include "tables.hpp"
+
+#include "records.hpp"
+
+namespace pequod {
+
+PyTypeObject* table_type = nullptr;
+PyTypeObject* relations_type = nullptr;
+
+namespace {
+
+constexpr char DELIMITER = '|';
+
+// The prefix of a key's group; no bytes: it is in none.
+Piece group_of(const HotTable* table, Piece key) {
+    const size_t start = piece_of(table->prefix).size;
+    if (table->cut_width < 0 || key.size < start) return {nullptr, 0};
+    if (table->cut_width) {
+        const size_t size = start + size_t(table->cut_width);
+        return {key.start, key.size < size ? 0 : size};
+    }
+    const void* found = std::memchr(key.start + start, DELIMITER, key.size - start);
+    return {key.start, found ? size_t(static_cast<const char*>(found) - key.start) + 1 : 0};
+}
+
+// Whether `last` is not above all keys with a prefix, given that it is above one of them.
+bool ends_within(Piece prefix, Piece last) {
+    if (begins_with(last, prefix)) return true;
+    size_t size = prefix.size;
+    while (size && static_cast<unsigned char>(prefix.start[size - 1]) == 0xff) --size;
+    return size && last.size == size && !std::memcmp(last.start, prefix.start, size - 1) &&
+           static_cast<unsigned char>(last.start[size - 1]) == static_cast<unsigned char>(prefix.start[size - 1]) + 1;
+}
+
+bool is_sound(const HotTable* table) {
+    return table->prefix && PyBytes_CheckExact(table->prefix) && table->end && PyBytes_CheckExact(table->end) &&
+           table->groups && PyDict_CheckExact(table->groups) && is_rows(table->loose);
+}
+
+Found rows_of_group(const HotTable* table, Piece prefix) {
+    PyObject* key = PyBytes_FromStringAndSize(prefix.start, Py_ssize_t(prefix.size));
+    if (!key) return {false, nullptr};
+    PyObject* group = PyDict_GetItemWithError(table->groups, key);
+    Py_DECREF(key);
+    if (!group) return {!PyErr_Occurred(), nullptr};
+    return {is_rows(group), is_rows(group) ? reinterpret_cast<SortedRows*>(group) : nullptr};
+}
+
+}  // namespace
+
+HotRelations* relations_at(PyObject* by_name, Piece key) {
+    const void* found = key.size ? std::memchr(key.start, DELIMITER, key.size) : nullptr;
+    // A name without bytes is Python's.
+    if (!found || found == key.start) return nullptr;
+    PyObject* name = PyBytes_FromStringAndSize(key.start, static_cast<const char*>(found) - key.start);
+    if (!name) return nullptr;
+    PyObject* relations = PyDict_GetItemWithError(by_name, name);
+    Py_DECREF(name);
+    if (!relations || !PyObject_TypeCheck(relations, relations_type)) return nullptr;
+    HotRelations* hot = relations_of(relations);
+    return is_table(hot->table) && is_sound(table_of(hot->table)) ? hot : nullptr;
+}
+
+Found rows_of(const HotTable* table, Piece key) {
+    const Piece prefix = group_of(table, key);
+    return prefix.size ? rows_of_group(table, prefix) : Found{true, reinterpret_cast<SortedRows*>(table->loose)};
+}
+
+Found rows_within(const HotTable* table, Piece first, Piece last) {
+    if (table->cut_width < 0) return {true, reinterpret_cast<SortedRows*>(table->loose)};
+    const Piece prefix = group_of(table, first);
+    return prefix.size && ends_within(prefix, last) ? rows_of_group(table, prefix) : Found{false, nullptr};
+}
+
+namespace {
+
+PyMemberDef table_members[] = {
+    PEQUOD_MEMBER(HotTable, entry_count, T_LONGLONG),
+    PEQUOD_MEMBER(HotTable, key_bytes, T_LONGLONG),
+    PEQUOD_MEMBER(HotTable, value_bytes, T_LONGLONG),
+    PEQUOD_MEMBER(HotTable, prefix, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, end, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, groups, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, loose, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, cut_width, T_LONGLONG),
+    PEQUOD_LAST_MEMBER,
+};
+PyMemberDef relations_members[] = {
+    PEQUOD_MEMBER(HotRelations, table, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotRelations, readers, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotRelations, is_owned, T_BOOL),
+    PEQUOD_MEMBER(HotRelations, is_watched, T_BOOL),
+    PEQUOD_LAST_MEMBER,
+};
+
+}  // namespace
+
+int add_table_types(PyObject* module) {
+    table_type = make_record_type<HotTable>("pequod.engine._hot.HotTable", table_members);
+    relations_type = make_record_type<HotRelations>("pequod.engine._hot.HotRelations", relations_members);
+    if (!table_type || !relations_type) return -1;
+    if (PyModule_AddObjectRef(module, "HotTable", reinterpret_cast<PyObject*>(table_type)) < 0) return -1;
+    return PyModule_AddObjectRef(module, "HotRelations", reinterpret_cast<PyObject*>(relations_type));
+}
+
+}  // namespace pequod

@@ -1,0 +1,77 @@
+// Tables, and what depends on them: the bases of `Table` in pequod/engine/base/table.py and of `Relations` in
+// pequod/engine/joins/relations.py. The attributes are as these two say.
+//
+// Python code sets the attributes, and may set anything: what is used here as rows or as a dictionary is looked at first.
+#pragma once
+
+#include "rows.hpp"
+
+namespace pequod {
+
+// The rows of a table: `HotTable`, the base of `Table`.
+struct HotTable {
+    PyObject_HEAD
+    long long entry_count, key_bytes, value_bytes;
+    PyObject* prefix;
+    PyObject* end;
+    // Prefix -> rows.
+    PyObject* groups;
+    PyObject* loose;
+    // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are none.
+    long long cut_width;
+
+    // Call a function with each Python reference, until it returns something else than 0; return that.
+    template <typename Function>
+    int each(Function function) {
+        for (PyObject** member : {&prefix, &end, &groups, &loose}) {
+            if (const int result = function(member)) return result;
+        }
+        return 0;
+    }
+};
+
+// A table with what depends on it: `HotRelations`, the base of `Relations`.
+struct HotRelations {
+    PyObject_HEAD
+    PyObject* table;
+    // A list of lists of sites.
+    PyObject* readers;
+    char is_owned;
+    char is_watched;
+
+    template <typename Function>
+    int each(Function function) {
+        for (PyObject** member : {&table, &readers}) {
+            if (const int result = function(member)) return result;
+        }
+        return 0;
+    }
+};
+
+extern PyTypeObject* table_type;
+extern PyTypeObject* relations_type;
+
+inline HotTable* table_of(PyObject* object) { return reinterpret_cast<HotTable*>(object); }
+inline HotRelations* relations_of(PyObject* object) { return reinterpret_cast<HotRelations*>(object); }
+inline bool is_table(PyObject* object) { return object && PyObject_TypeCheck(object, table_type); }
+
+// The relations of the table of a key, whose name ends at the first delimiter: null if there are none, and for a key
+// without a name, or with an error set. The reference is borrowed.
+HotRelations* relations_at(PyObject* by_name, Piece key);
+
+// Rows that are found. Not quick: they are Python's to find, or an error is set.
+struct Found {
+    bool is_quick;
+    // Null: there are none.
+    SortedRows* rows;
+};
+
+// The rows among which a key is, or would be if there are any.
+Found rows_of(const HotTable* table, Piece key);
+
+// The rows that have all keys of `[first, last)`; quick if they are in one group, or the table has none.
+Found rows_within(const HotTable* table, Piece first, Piece last);
+
+int add_table_types(PyObject* module);
+
+}  // namespace pequod
