@@ -24,7 +24,7 @@ from pequod_server.calls.service import PequodService, add_service
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.from_config import backed_tables, make_loader, make_store
 from pequod_server.joins import install_joins
-from pequod_server.memory.admission import Admission, message_bytes_max
+from pequod_server.memory.admission import Admission, message_bytes_max, messages_bytes_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
 from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
@@ -69,7 +69,8 @@ class PequodServer:
             priorities=priorities(config.memory_priorities),
         )
         # An engine that was made elsewhere keeps the limit that it came with.
-        self._keeper = MemoryKeeper(self.engine, limit_bytes(config.memory_limit) if engine is None else UNLIMITED)
+        held_bytes = limit_bytes(config.memory_limit) if engine is None else UNLIMITED
+        self._keeper = MemoryKeeper(self.engine, held_bytes, messages_bytes=messages_bytes_max(config))
         #: What keeps the engine in step with the database behind it, if there is one.
         self.loader = None if store is None else make_loader(config, self.engine, store)
         self._admission = Admission(config)

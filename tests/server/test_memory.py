@@ -239,6 +239,17 @@ def test_a_limit_that_the_empty_process_fills_is_refused_with_one_that_would_do(
         PequodServer(ServerConfig(listen="127.0.0.1:0", memory_limit="16MiB"))
 
 
+@pytest.mark.parametrize(
+    ("limit_mib", "messages_mib", "budget_mib"), [(256, 16, 180), (256, 100, 180), (256, 4, 192), (80, 16, 16)]
+)
+def test_the_memory_for_messages_is_kept_free(limit_mib: int, messages_mib: int, budget_mib: int) -> None:
+    engine = Engine()
+    resident = Process(60 << 20).resident
+    MemoryKeeper(engine, limit_mib << 20, resident, messages_bytes=messages_mib << 20)
+    assert engine.ledger.limit_bytes == budget_mib << 20
+    assert engine.ledger.process_limit_bytes == limit_mib << 20
+
+
 def test_where_the_process_cannot_be_told_the_limit_is_for_the_data() -> None:
     engine = Engine()
     MemoryKeeper(engine, 2 << 20, lambda: 0)

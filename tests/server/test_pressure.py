@@ -35,7 +35,7 @@ async def _late(admission: Admission, count: int) -> list[asyncio.Task[None]]:
     return tasks
 
 
-@pytest.mark.parametrize(("resident", "ended"), [(1015, 0), (1016, 7)])
+@pytest.mark.parametrize(("resident", "ended"), [(1000, 0), (1001, 7)])
 async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, ended: int) -> None:
     admission = Admission(ServerConfig(messages_bytes_max=3000, message_bytes_max=1000))
     admission.pressure = Pressure(LIMIT, 3, lambda: resident)
@@ -69,10 +69,10 @@ async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_
         call: Any = PequodStub(channel).Execute()  # type: ignore[no-untyped-call]
         await call.write(pb.ExecuteRequest(kinds=bytes([PUT]), arguments=[b"b", b"2"]))
         assert (await call.read()).statuses == b"\0"
-        pressure._limit_bytes, pressure._resident = LIMIT, lambda: 1062
+        pressure._limit_bytes, pressure._resident = LIMIT, lambda: 1031
         await asyncio.sleep(0.2)
         assert not call.done()
-        pressure._resident = lambda: 1063
+        pressure._resident = lambda: 1032
         async with asyncio.timeout(10):
             assert await call.code() is StatusCode.RESOURCE_EXHAUSTED
         assert "memory_limit" in await call.details()

@@ -2,12 +2,14 @@
 
 memory_limit = "75%"   of the container's limit, or else of the machine's memory
 
-    |<---------------------- limit ----------------------->|<-- squeeze -->|
-    | interpreter, packages, messages, allocators | budget |
+    |<--------------------------- limit ---------------------------->|
+    |<---------------------- held ------------------------->| reserve |
+    | interpreter, packages, messages, allocators | budget |<-- squeeze -->|
     |<------------- resident ------------------------------------>|
 
-The budget is the limit of the engine's ledger. While the process is within its limit, the budget is what the rest of
-the process leaves. Above the limit, the budget shrinks in proportion, down to the data that cannot be evicted. Evicted
+The reserve is for messages on their way: many may come before the keeper looks again. The rest of the limit is held.
+The budget is the limit of the engine's ledger. While the process is within what is held, the budget is what the rest of
+the process leaves. Above it, the budget shrinks in proportion, down to the data that cannot be evicted. Evicted
 data leave holes that the allocator cannot give back; so if the budget followed the size of the process all the way
 down, more would be evicted in vain, and if it followed less, the process would grow. The excess is subtracted from
 later budgets, and comes back slowly.
@@ -43,6 +45,8 @@ STEP_BYTES: Final = 1 << 20
 _INTERVAL_S: Final = 0.05
 #: Eviction pauses after this time for a look at the size of the process.
 _EVICT_S: Final = 0.05
+#: At most this share of the limit is reserved for messages.
+_RESERVE_SHARE: Final = 1 / 16
 #: When the process is above its limit by this share of it, everything has been evicted that can be.
 _SQUEEZE_SHARE: Final = 1 / 20
 #: At this share of the limit, the allocators are asked to give back free memory, unless that was done a moment ago.
@@ -118,16 +122,25 @@ class MemoryKeeper:
     Args:
         limit_bytes: The limit of the process; UNLIMITED: the engine's own limit is held, and never changed.
         resident: Returns the size of the process in bytes; 0 if that is unknown. Then the limit is for the data alone.
+        messages_bytes: The memory for messages on their way; so much is reserved of the limit, but no large share.
 
     Raises:
         SettingError: The empty process takes too much of the limit.
     """
 
-    def __init__(self, engine: Engine, limit_bytes: int, resident: Callable[[], int] = resident_bytes) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        limit_bytes: int,
+        resident: Callable[[], int] = resident_bytes,
+        *,
+        messages_bytes: int = 0,
+    ) -> None:
         self._engine = engine
-        self._limit_bytes = limit_bytes
         self._resident = resident
         ledger = engine.ledger
+        #: The size to which the process is held.
+        self._limit_bytes = limit_bytes
         if limit_bytes >= UNLIMITED:
             self._most_bytes = self._calm_bytes = ledger.limit_bytes
         else:
@@ -137,12 +150,15 @@ class MemoryKeeper:
             if base_bytes and limit_bytes < least_bytes:
                 text = f"{limit_bytes} bytes are too few, since the process takes {base_bytes} with no data at all"
                 raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
+            if base_bytes:
+                reserve_bytes = min(messages_bytes, int(limit_bytes * _RESERVE_SHARE), limit_bytes - least_bytes)
+                self._limit_bytes -= reserve_bytes
             #: The largest budget: that of a process within its limit.
-            self._most_bytes = self._calm_bytes = limit_bytes - base_bytes
+            self._most_bytes = self._calm_bytes = self._limit_bytes - base_bytes
             ledger.limit_process(limit_bytes)
             engine.limit_memory(self._calm_bytes)
         #: The largest size of the process since it is above its limit.
-        self._high_bytes = limit_bytes
+        self._high_bytes = self._limit_bytes
         #: The least budget.
         self._least_bytes = min(self._calm_bytes, BUDGET_MIN)
         #: When the allocators were asked last, and the size of the process then.

@@ -1,6 +1,6 @@
 """Ends calls that wait for their requests, when the process is above its limit of memory.
 
-    resident   |<------- limit ------->| 1/64: late calls end | 1/16: streams between two batches end, too
+    resident   |<------- limit ------->| late calls end | 1/32: streams between two batches end, too
 
 gRPC does not say that a request has begun to come, nor how much of it has come; it frees these bytes only when the call
 ends. A late call may hold all but the last byte of the longest message, or nothing, if its client has a slow
@@ -23,9 +23,8 @@ from pequod_server.memory.periodic import Periodic
 
 #: The time between two looks, 10 µs each. Over the loopback, a connection sends 5 MB between two looks.
 _INTERVAL_S: Final = 0.01
-#: Calls are ended when the process is above its limit by these shares of it.
-_LATE_SHARE: Final = 1 / 64
-_STREAMS_SHARE: Final = 1 / 16
+#: Streams are ended when the process is above its limit by this share of it.
+_STREAMS_SHARE: Final = 1 / 32
 #: A stream that has waited for a batch for less than this counts as in use.
 _IDLE_S: Final = 0.05
 #: The message with which the task of a call is cancelled.
@@ -67,7 +66,7 @@ class Pressure:
     def look(self) -> None:
         """End calls if the process is too large."""
         beyond_bytes = self._resident() - self._limit_bytes
-        if beyond_bytes > self._limit_bytes * _LATE_SHARE:
+        if beyond_bytes > 0:
             for task in tuple(self.late)[: max(len(self.late) - self._late_min, 0)]:
                 task.cancel(_ENDED)
         if beyond_bytes > self._limit_bytes * _STREAMS_SHARE:
