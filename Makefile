@@ -9,7 +9,7 @@ PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos fuzz \
+.PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         soak-memory soak-server simulate test-pure test-sanitised clean
 
@@ -114,6 +114,11 @@ SCHEDULES ?= 10000
 SEED ?= 0
 simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, from SEED (0) on
 	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 200 --seed $(SEED)
+
+TRIES ?= 100000
+freshness: $(INSTALLED) ## have sessions write at one server and read at another, TRIES (100000) times, with faults on the way; STORE is sqlite, slot or notify
+	$(BIN)/python -m tests.freshness --tries $(TRIES) --store $(STORE)
+	$(BIN)/python -m tests.freshness --tries 1000 --store $(STORE) --without-tokens
 
 soak-memory: SECONDS = 300
 soak-memory: $(INSTALLED) ## press a server with a limit of memory for SECONDS (300), and look at what it takes

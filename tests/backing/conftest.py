@@ -120,7 +120,8 @@ def started(kind: type[Cluster]) -> Iterator[Cluster]:
         cluster = kind(programs, Path(directory))
         cluster.start()
         yield cluster
-        cluster.stop(kill=True)
+        if cluster.is_running:
+            cluster.stop(kill=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,36 @@
+"""Two servers beside one database: sessions see their own writes, whatever goes wrong; `make freshness` tries more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.freshness.places import Place, beside_postgres, beside_sqlite
+from tests.freshness.tries import Run
+
+TRIES = 300
+#: The mean time between two faults: there are some in each run.
+FAULT_S = 1.5
+
+
+@asynccontextmanager
+async def beside(store: str, folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    if store == "sqlite":
+        async with beside_sqlite(folder) as place:
+            yield place
+    else:
+        postgres = request.getfixturevalue("postgres")
+        async with beside_postgres(folder, postgres, "slot" if store == "slot" else "notify") as place:
+            yield place
+
+
+@pytest.mark.parametrize("store", ["sqlite", "slot"])
+async def test_the_same_run_without_tokens_misses_writes(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    async with beside(store, tmp_path, request) as place:
+        report = await Run(place, seed=5, sessions=8, has_tokens=False, fault_s=FAULT_S).carry_out(TRIES)
+    assert report.misses, report
