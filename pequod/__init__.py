@@ -15,11 +15,23 @@ if TYPE_CHECKING:
     from pequod.client import AsyncClient, Client
     from pequod.embedded import open as open  # noqa: A004 - pequod.open
     from pequod.embedded import open_async
+    from pequod.freshness import ANY, LATEST, Token, after, max_age
     from pequod.language.ranges import prefix_end
 
 __version__ = "0.1.0"
 # Not `open`: `from pequod import *` must leave the one that opens files alone.
-__all__ = ["AsyncClient", "Client", "__version__", "open_async", "prefix_end"]
+__all__ = [
+    "ANY",
+    "LATEST",
+    "AsyncClient",
+    "Client",
+    "Token",
+    "__version__",
+    "after",
+    "max_age",
+    "open_async",
+    "prefix_end",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -28,6 +40,10 @@ def __getattr__(name: str) -> object:
         from pequod.language.ranges import prefix_end  # noqa: PLC0415 - as said
 
         return prefix_end
+    if name in ("ANY", "LATEST", "Token", "after", "max_age"):
+        from pequod import freshness  # noqa: PLC0415 - as said
+
+        return getattr(freshness, name)
     if name in ("AsyncClient", "Client"):
         from pequod import client  # noqa: PLC0415 - as said
 

@@ -14,6 +14,7 @@ from pequod.engine.base.rows import Rows
 from pequod.engine.joins.watches import Change
 from pequod.engine.shown.statistics import Statistics
 from pequod.errors import PequodError
+from pequod.freshness import NO_TOKEN, Freshness, Token
 from pequod.language.ranges import Range, within
 
 #: Keys and values as arguments; text is encoded as UTF-8.
@@ -24,6 +25,8 @@ Row = tuple[bytes, bytes]
 #: The result of a command: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count; or the error of a command that failed.
 Result = Rows | bytes | bool | int | PequodError | None
+#: A token as an argument: as replies have it, as bytes, or as text.
+AnyToken = Token | bytes | str
 #: The largest limit on the wire; no store holds as many rows.
 _LIMIT_MAX: Final = (1 << 64) - 1
 
@@ -118,6 +121,8 @@ class RangeRead(NamedTuple):
     limit: int | None
     reverse: bool
     keys_only: bool
+    #: None if the caller does not say it.
+    freshness: Freshness | None = None
 
     def resumed(self, resume_key: bytes) -> RangeRead:
         """Return the rest of the read, from the resume key of a page on."""
@@ -169,6 +174,47 @@ class WatchEvent:
     rows: Rows | None = None
     #: Revisions of servers with other ids cannot be compared.
     server_id: int = field(default=0, compare=False)
+    #: The state that the event shows, and how old it was at most; None if that is not known.
+    token: Token = field(default=NO_TOKEN, compare=False)
+    age_s: float | None = field(default=None, compare=False)
+
+
+class Results(list[Result]):
+    """The results of a batch, in the order of its commands, and the state that answered."""
+
+    __slots__ = ("_token", "age_s")
+
+    def __init__(self, results: Iterable[Result] = (), token: bytes = b"", age_ms: int | None = None) -> None:
+        super().__init__(results)
+        self._token = token
+        #: How old the state was at most, None if that is not known.
+        self.age_s = to_age_s(age_ms)
+
+    @property
+    def token(self) -> Token:
+        """The state that answered, with the writes of the batch."""
+        return token_of_reply(self._token)
+
+
+def token_of_reply(token: bytes) -> Token:
+    """Return the token in a reply, the empty one if it has none."""
+    return Token.parse(token) if token else NO_TOKEN
+
+
+def to_age_s(age_ms: int | None) -> float | None:
+    """Return the age in a reply in seconds, None if it has none."""
+    return None if age_ms is None else age_ms / 1000
+
+
+def to_token(token: AnyToken | None) -> Token:
+    """Return a token that is an argument, the empty one for None.
+
+    Raises:
+        InvalidTokenError: It is no token.
+    """
+    if token is None:
+        return NO_TOKEN
+    return token if isinstance(token, Token) else Token.parse(token)
 
 
 def to_bytes(data: Data) -> bytes:
@@ -240,10 +286,11 @@ def to_range_read(
     limit: int | None = None,
     reverse: bool = False,
     keys_only: bool = False,
+    freshness: Freshness | None = None,
 ) -> RangeRead:
     """Return the arguments of a read of a range as the wire and the engine have them."""
     start, stop = to_range(first, last, prefix)
-    return RangeRead(start, stop, to_limit(limit), reverse, keys_only)
+    return RangeRead(start, stop, to_limit(limit), reverse, keys_only, freshness)
 
 
 def to_columns(rows: Writes) -> tuple[list[bytes], list[bytes]]:

@@ -70,6 +70,9 @@ class Token:
     #: How far each history has come.
     positions: Mapping[Mark, int]
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.positions.items()))
+
     def __bytes__(self) -> bytes:
         """Return the token as it is in messages."""
         entries = sorted(self.positions.items())

@@ -30,7 +30,7 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from rich.console import Console
 from rich.table import Table
 
-from pequod.client import AsyncClient, Client
+from pequod.client import AsyncClient, Client, Results
 from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.process import Loop, listening_pid, loop_factory, started_server, usage
@@ -311,7 +311,7 @@ def _threads(client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]],
 def _batches(
     client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], size: int, window: int, operations: int
 ) -> None:
-    under_way: deque[Future[list[Any]]] = deque()
+    under_way: deque[Future[Results]] = deque()
     for start in range(0, operations, size):
         if len(under_way) == window:
             _expect(call, under_way.popleft().result()[-1])

@@ -15,7 +15,7 @@ from typing import Final
 
 import psutil
 
-from pequod.client import AsyncClient, Result
+from pequod.client import AsyncClient, Results
 from pequod.errors import PequodError
 from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS
@@ -100,7 +100,7 @@ async def execute_all(
 ) -> list[Reply]:
     """Send batches with ``window`` of them under way, and return their results."""
     replies: list[Reply] = []
-    waiting: deque[asyncio.Future[list[Result]]] = deque()
+    waiting: deque[asyncio.Future[Results]] = deque()
 
     async def take() -> None:
         reply = await waiting.popleft()

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from pequod.cli.rowfiles import BadRow, FileError, Row
-from pequod.client import Client, Result
+from pequod.client import Client, Results
 from pequod.errors import ComputedKeyError, PequodError
 
 #: The number of failed rows that are kept to be shown; all are counted.
@@ -36,7 +36,7 @@ class RowLoader:
         self._batch = client.batch()
         self._places: list[int] = []
         self._bytes = 0
-        self._under_way: deque[tuple[Future[list[Result]], list[int]]] = deque()
+        self._under_way: deque[tuple[Future[Results], list[int]]] = deque()
         self._rows_max = rows_max
         self._window = window
         self._skip_computed = skip_computed

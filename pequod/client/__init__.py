@@ -1,8 +1,9 @@
 """Clients of a Pequod server; docs/architecture/clients.md has the files, and the trace of a call through them."""
 
-from pequod.calls import Join, Page, Result, WatchEvent
-from pequod.client.aio import AsyncBatch, AsyncClient
-from pequod.client.sync import Client, SyncBatch
+from pequod.calls import Join, Page, Result, Results, WatchEvent
+from pequod.client.aio import AsyncClient
+from pequod.client.batches import AsyncBatch, SyncBatch
+from pequod.client.sync import Client
 from pequod.engine.base.rows import Rows
 from pequod.engine.joins.watches import Change
 from pequod.errors import DeadlineExceededError, PequodError, UnavailableError
@@ -17,6 +18,7 @@ __all__ = [
     "Page",
     "PequodError",
     "Result",
+    "Results",
     "Rows",
     "SyncBatch",
     "UnavailableError",

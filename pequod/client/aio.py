@@ -6,43 +6,32 @@ with nothing for the caller to do. `AsyncClient.batch` is the same by hand, with
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.calls import (
-    Join,
-    Page,
-    RangeRead,
-    RestoredSnapshot,
-    Result,
-    SavedSnapshot,
-    ServerStatistics,
-    WatchEvent,
-)
-from pequod.client import decode
+from pequod.calls import AnyToken, RestoredSnapshot, SavedSnapshot
 from pequod.client.backfills import AsyncBackfills
 from pequod.client.columns import Columns
 from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
-from pequod.client.gathering import Deliver, Gathering
+from pequod.client.gathering import Gathering
+from pequod.client.requests import ServerCalls
 from pequod.client.retry import RETRIES
-from pequod.client.watch import follow
-from pequod.engine.base.rows import Rows
-from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
-from pequod.errors import PequodError
-from pequod.interface import AsyncCalls
+from pequod.client.sessions import AsyncServerSession
+from pequod.client.stream import Deliver
+from pequod.freshness import WAIT_S
+
+T = TypeVar("T")
 
 DEFAULT_TARGET = "127.0.0.1:7744"
 #: The timeout of a snapshot, if the caller gives none: enough for ten million rows and more.
 SNAPSHOT_S: Final = 600.0
 
 
-class AsyncClient(AsyncCalls):
+class AsyncClient(ServerCalls):
     """A client of one server, for one event loop.
 
     Args:
@@ -80,7 +69,7 @@ class AsyncClient(AsyncCalls):
         credentials = Credentials(tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure)
         self._connection = ServerConnection(target, credentials, timeout_s, retries)
         self._gathering = Gathering(self._connection)
-        self._turn = self._gathering.open
+        self._writing = self._reading = self._gathering.open
         self._unary = self._connection.unary
         #: The calls of backfills.
         self.backfills = AsyncBackfills(self._unary)
@@ -97,36 +86,29 @@ class AsyncClient(AsyncCalls):
         return self._connection.target
 
     @property
-    def server_id(self) -> int:
-        """The id of the server in the latest reply, 0 before the first; of a store in the process a random one."""
-        return self._connection.server_id
-
-    @property
-    def revision(self) -> int:
-        """The revision in the latest reply; it grows with every change of base data and of joins."""
-        return self._connection.revision
-
-    @property
     def batches_sent(self) -> int:
         """The number of batches sent."""
         return self._gathering.batches_sent
 
     def send(self, columns: Columns, deliver: Deliver) -> None:
-        """Send a batch; ``deliver`` is called once, with all results or with the error.
+        """Send a batch, in the event loop; ``deliver`` is called once, with the reply or with the error.
 
         Reads that the server cuts short are continued first. The columns must not change any more.
         """
         self._gathering.send(columns, deliver)
 
-    def batch(self) -> AsyncBatch:
-        """Return an empty batch of commands, to be sent together."""
-        return AsyncBatch(self)
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> AsyncServerSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return AsyncServerSession(self, token, wait_s)
 
     # Calls that only a server has.
-
-    async def statistics(self) -> ServerStatistics:
-        """Return counts of what the server holds and has done."""
-        return decode.statistics(await self._unary("Stats", pb.StatsRequest()))
 
     async def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
         """Have the server write its base data into its `snapshot_file`."""
@@ -138,125 +120,5 @@ class AsyncClient(AsyncCalls):
         reply = await self._unary("RestoreSnapshot", pb.RestoreSnapshotRequest(), timeout_s=timeout_s)
         return RestoredSnapshot(reply.path, reply.key_count, reply.saved_s)
 
-    # The calls of `AsyncCalls` as requests to a server.
-
-    async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]:
-        found: list[bytes | None] = []
-        while len(found) < len(keys):
-            reply = await self._unary("MultiGet", pb.MultiGetRequest(keys=keys[len(found) :]))
-            found += [value if there else None for value, there in zip(reply.values, reply.present, strict=True)]
-        return found
-
-    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
-        await self._unary("MultiPut", pb.MultiPutRequest(keys=keys, values=values))
-
-    async def _remove_range(self, first: bytes, last: bytes | None) -> int:
-        removed: int = (await self._unary("RemoveRange", pb.RemoveRangeRequest(first=first, last=last))).removed
-        return removed
-
-    async def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]:
-        async with aclosing(self._connection.chunks(_scan_request(read))) as chunks:
-            async for chunk in chunks:
-                yield Rows(chunk.keys[:], chunk.values[:])
-
-    async def _keys(self, read: RangeRead) -> list[bytes]:
-        return [key async for rows in self._chunks(read) for key in rows.keys]
-
-    async def _page(self, read: RangeRead) -> Page:
-        request = _scan_request(read)
-        request.one_chunk = True
-        (chunk,) = [chunk async for chunk in self._connection.chunks(request)]
-        rows = list(zip(chunk.keys, chunk.values, strict=True))
-        return Page(rows, chunk.resume_key if chunk.HasField("resume_key") else None)
-
-    async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
-        return list((await self._unary("Splits", pb.SplitsRequest(first=first, last=last, count=count))).keys)
-
-    def _watch(
-        self,
-        first: bytes,
-        last: bytes | None,
-        *,
-        rows: bool,
-        reconnect_s: float,
-        progress_s: float | None,
-        after: WatchEvent | None,
-    ) -> AsyncGenerator[WatchEvent]:
-        progress_ms = 0 if progress_s is None else max(1, round(progress_s * 1000))
-        request = pb.WatchRequest(first=first, last=last, rows=rows, progress_ms=progress_ms)
-        if after is not None:
-            request.after.CopyFrom(pb.Header(server_id=after.server_id, revision=after.revision))
-        return follow(self._connection, request, reconnect_s)
-
-    async def _add_join(self, text: str) -> list[Join]:
-        return decode.joins((await self._unary("AddJoin", pb.AddJoinRequest(text=text), text)).joins)
-
-    async def _drop_join(self, name: str) -> None:
-        await self._unary("DropJoin", pb.DropJoinRequest(name=name))
-
-    async def _joins(self) -> list[Join]:
-        return decode.joins((await self._unary("ListJoins", pb.ListJoinsRequest())).joins)
-
-    async def _explain_join(self, name: str) -> JoinExplanation:
-        return decode.join_explanation((await self._unary("Explain", pb.ExplainRequest(join=name))).join)
-
-    async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation:
-        reply = await self._unary("Explain", pb.ExplainRequest(range=pb.Range(first=first, last=last)))
-        return decode.range_explanation(first, last, reply.range)
-
-    async def _invalidate_range(self, first: bytes, last: bytes | None) -> int:
-        return await self._invalidate(pb.InvalidateRequest(range=pb.Range(first=first, last=last)))
-
-    async def _invalidate_join(self, name: str) -> int:
-        return await self._invalidate(pb.InvalidateRequest(join=name))
-
-    async def _invalidate(self, request: pb.InvalidateRequest) -> int:
-        count: int = (await self._unary("Invalidate", request)).contexts
-        return count
-
-
-class AsyncBatch(Columns):
-    """Commands that are sent as one message; results come in the order of the commands.
-
-    Several batches may be under way at once: they run in the order of their sending.
-
-    Example:
-        batch = client.batch()
-        batch.put("s|ann|bob", "1")
-        batch.scan("t|ann|", "t|ann}")
-        _, rows = await batch.send()
-    """
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: AsyncClient) -> None:
-        super().__init__()
-        self._client = client
-
-    def send(self) -> asyncio.Future[list[Result]]:
-        """Send the batch now; the future gives a result for each command, an exception object for a failed one.
-
-        The batch is empty afterwards and may be filled again.
-
-        Raises:
-            UnavailableError, DeadlineExceededError: From the future; the fate of the batch's writes is unknown, unless
-                the error ``is_unapplied``. A batch with writes is only sent again if it certainly was not applied.
-        """
-        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
-
-        def deliver(results: list[Result] | PequodError) -> None:
-            if future.done():
-                return
-            if isinstance(results, PequodError):
-                future.set_exception(results)
-            else:
-                future.set_result(results)
-
-        self._client.send(self.take(), deliver)
-        return future
-
-
-def _scan_request(read: RangeRead) -> pb.ScanRequest:
-    return pb.ScanRequest(
-        first=read.first, last=read.last, limit=read.limit, reverse=read.reverse, keys_only=read.keys_only
-    )
+    async def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return await coroutine

@@ -27,9 +27,11 @@ from pequod_proto.commands import (
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.calls import Data, Result, to_bytes, to_limit, to_range
-from pequod.client.decode import command_error
+from pequod.client.decode import age_ms_of, command_error
+from pequod.client.levels import level
 from pequod.engine.base.rows import Rows
 from pequod.engine.native import core
+from pequod.freshness import Freshness
 
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
@@ -44,7 +46,7 @@ class Reply(NamedTuple):
     revision: int
     #: The result of each command.
     results: list[Result]
-    #: The state that answered, and how old it was at most; None if the server does not know.
+    #: The state that answered, and how old it was; None if the server does not know.
     token: bytes = b""
     age_ms: int | None = None
 
@@ -59,41 +61,54 @@ def last_argument(last: Data | None) -> bytes | None:
 class Columns:
     """Commands in the order in which they will run.
 
+    Args:
+        freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+
     Ensures:
         A command with wrong arguments, such as a number as a key, raises and adds nothing, since calls of others may
         share these columns.
     """
 
-    __slots__ = ("arguments", "kinds", "numbers")
+    __slots__ = ("arguments", "freshness", "kinds", "numbers", "overrides")
 
-    def __init__(self) -> None:
+    def __init__(self, freshness: Freshness | None = None) -> None:
         self.kinds = bytearray()
         self.arguments: list[bytes] = []
         self.numbers: list[int] = []
+        self.freshness = freshness
+        #: By position, ascending.
+        self.overrides: dict[int, Freshness] = {}
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     def take(self) -> Columns:
         """Return the commands, and become empty."""
-        taken = Columns()
+        taken = Columns(self.freshness)
         taken.kinds, self.kinds = self.kinds, taken.kinds
         taken.arguments, self.arguments = self.arguments, taken.arguments
         taken.numbers, self.numbers = self.numbers, taken.numbers
+        taken.overrides, self.overrides = self.overrides, taken.overrides
         return taken
 
     def has_writes(self) -> bool:
         """Return whether a command changes anything."""
         return PUT in self.kinds or REMOVE in self.kinds
 
+    def has_reads(self) -> bool:
+        """Return whether a command reads anything."""
+        return self.kinds.count(PUT) + self.kinds.count(REMOVE) < len(self.kinds)
+
     def reads(self) -> tuple[Columns, list[int]]:
         """Return the commands that change nothing, and their positions."""
-        reads, positions = Columns(), []
+        reads, positions = Columns(self.freshness), list[int]()
         at = number_at = 0
         for position, kind in enumerate(self.kinds):
             width = 1 if kind in (GET, REMOVE) else 2
             numbers = 1 if kind in (SCAN_LIMIT, SCAN_DOWN) else 0
             if kind not in (PUT, REMOVE):
+                if position in self.overrides:
+                    reads.overrides[len(positions)] = self.overrides[position]
                 positions.append(position)
                 reads.kinds.append(kind)
                 reads.arguments += self.arguments[at : at + width]
@@ -102,9 +117,11 @@ class Columns:
             number_at += numbers
         return reads, positions
 
-    def get(self, key: Data) -> None:
+    def get(self, key: Data, *, freshness: Freshness | None = None) -> None:
         """Get a value."""
         self.arguments.append(key if type(key) is bytes else to_bytes(key))
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
         self.kinds.append(GET)
 
     def put(self, key: Data, value: Data) -> None:
@@ -125,9 +142,16 @@ class Columns:
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> None:
         """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
-        if last and type(first) is type(last) is bytes and limit is None and not reverse and not prefix:
+        if (
+            last
+            and type(first) is type(last) is bytes
+            and limit is None
+            and freshness is None
+            and not (reverse or prefix)
+        ):
             self.arguments += (first, last)
             self.kinds.append(SCAN)
             return
@@ -139,27 +163,50 @@ class Columns:
             # No key is below the empty key; the wire has no other form of an empty range.
             first, bound = b"\0", b"\0"
         self.arguments += (to_bytes(first), bound)
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
         if reverse or limit:
             self.kinds.append(SCAN_DOWN if reverse else SCAN_LIMIT)
             self.numbers.append(limit or 0)
         else:
             self.kinds.append(SCAN)
 
-    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> None:
+    def count(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        freshness: Freshness | None = None,
+    ) -> None:
         """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
         if prefix:
             first, last = to_range(first, last, prefix)
         bound = last_argument(last)
         self.arguments += (b"\0", b"\0") if bound is None else (to_bytes(first), bound)
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
         self.kinds.append(COUNT)
 
     def message(self, batch: int) -> ExecuteRequest:
         """Return the commands as one message."""
-        return ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
+        message = ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
+        message.MergeFromString(self.levels())
+        return message
+
+    def levels(self) -> bytes:
+        """Return the fields of the message that say how fresh the answers have to be; most batches have none."""
+        if self.freshness is None and not self.overrides:
+            return b""
+        return ExecuteRequest(
+            freshness=None if self.freshness is None else level(self.freshness),
+            fresh_commands=self.overrides,
+            fresh_levels=map(level, self.overrides.values()),
+        ).SerializeToString()
 
 
 def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes:
-    """Return the bytes of the message that `Columns.message` returns."""
+    """Return the bytes of the message that `Columns.message` returns, without levels of freshness."""
     return ExecuteRequest(batch=batch, kinds=bytes(kinds), arguments=arguments, numbers=numbers).SerializeToString()
 
 
@@ -171,8 +218,8 @@ def decode_whole(kinds: bytes | bytearray, message: bytes) -> Reply | None:
 
 def decode_reply(kinds: bytes | bytearray, reply: ExecuteReply) -> Reply:
     """Take a reply apart whose pieces are merged."""
-    age_ms = reply.age_ms if reply.HasField("age_ms") else None
-    return Reply(reply.batch, reply.server_id, reply.revision, decode(kinds, reply), reply.token, age_ms)
+    results = decode(kinds, reply)
+    return Reply(reply.batch, reply.server_id, reply.revision, results, reply.token, age_ms_of(reply))
 
 
 if not TYPE_CHECKING and core is not None:

@@ -9,7 +9,7 @@ call -> stub -> gRPC -> reply       its revision is noted
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -55,6 +55,9 @@ class ServerConnection:
         #: The server's id and revision in the latest reply; 0 before the first.
         self.server_id = 0
         self.revision = 0
+        #: The state that it shows, and how old that was at most; None if it is not known.
+        self.token = b""
+        self.age_ms: int | None = None
         self._credentials = credentials
         self._open_channel = credentials.connector(target, _OPTIONS)
         self._channel: aio.Channel | None = None
@@ -121,11 +124,15 @@ class ServerConnection:
                 tries += 1
                 await self.pause(error, tries, deadline)
                 continue
-            self.note(reply.header.server_id, reply.header.revision)
+            self.note_header(reply.header)
             return reply
 
-    async def chunks(self, request: pb.ScanRequest) -> AsyncGenerator[pb.ScanReply]:
-        """Yield the chunks of a scan; if the connection breaks, continue after the last chunk."""
+    async def chunks(self, request: pb.ScanRequest, note: Callable[[pb.Header], None]) -> AsyncGenerator[pb.ScanReply]:
+        """Yield the chunks of a scan; if the connection breaks, continue after the last chunk.
+
+        Args:
+            note: Notes the state that a chunk shows.
+        """
         clock = asyncio.get_running_loop().time
         server_id, tries, has_more = 0, 0, True
         deadline = clock() + self.timeout_s
@@ -145,7 +152,7 @@ class ServerConnection:
                     continue
                 if not isinstance(chunk, pb.ScanReply):
                     return
-                self.note(chunk.header.server_id, chunk.header.revision)
+                note(chunk.header)
                 if server_id not in (0, chunk.header.server_id):
                     raise self.started_anew()
                 yield chunk
@@ -183,8 +190,14 @@ class ServerConnection:
                 raise
             raise ClosedError from None
 
-    def note(self, server_id: int, revision: int) -> None:
-        """Note the server's id and revision in a reply."""
+    def note_header(self, header: pb.Header) -> None:
+        """Note the state that a reply shows."""
+        self.note(header.server_id, header.revision, header.token, decode.age_ms_of(header))
+
+    def note(self, server_id: int, revision: int, token: bytes = b"", age_ms: int | None = None) -> None:
+        """Note the server's id and revision in a reply, and the state that it shows."""
         # Replies to concurrent calls may overtake each other.
         self.revision = max(self.revision, revision) if server_id == self.server_id else revision
         self.server_id = server_id
+        self.token = token
+        self.age_ms = age_ms

@@ -160,6 +160,11 @@ def backfill(message: pb.Backfill) -> BackfillStatus:
     )
 
 
+def age_ms_of(message: pb.Header | pb.ExecuteReply) -> int | None:
+    """Return the age of the state that a message shows, None if the server does not know it."""
+    return message.age_ms if message.HasField("age_ms") else None
+
+
 def command_error(error: pb.CommandError) -> PequodError:
     """Return the exception of one command of a batch."""
     return rebuilt(error.reason, error.message, dict(error.facts))

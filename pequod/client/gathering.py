@@ -14,15 +14,16 @@ from pequod.calls import Result
 from pequod.client.columns import Columns, Reply
 from pequod.client.connection import ServerConnection
 from pequod.client.lane import Lane
+from pequod.client.lanes import Lanes
+from pequod.client.stream import Deliver
 from pequod.errors import ClosedError, PequodError, UnavailableError
+from pequod.freshness import Freshness
+from pequod.interface.seen import Seen
 
 #: The greatest number of commands in an automatic batch: larger ones gain nothing.
 COMMANDS_MAX: Final = 512
 #: The greatest size of their arguments, without the last command: servers limit the size of messages.
 ARGUMENT_BYTES_MAX: Final = 1 << 20
-
-#: Called once, with all results of a batch or with its error.
-Deliver = Callable[[list[Result] | PequodError], None]
 
 
 class Awaited(Protocol):
@@ -36,16 +37,23 @@ class Awaited(Protocol):
 
 
 class Gathered(Columns):
-    """The commands of one turn, with the futures of their callers."""
+    """The commands of one turn that ask for the same freshness, with the futures of their callers.
 
-    __slots__ = ("_argument_bytes", "_flush", "_loop", "futures")
+    Args:
+        flush: Sends them; called after this turn of the loop, or as soon as they are many.
+    """
 
-    def __init__(self, flush: Callable[[Gathered], None]) -> None:
-        super().__init__()
+    __slots__ = ("_argument_bytes", "_flush", "_loop", "futures", "sessions")
+
+    def __init__(self, flush: Callable[[Gathered], None], freshness: Freshness | None) -> None:
+        super().__init__(freshness)
         self.futures: list[Awaited] = []
+        #: The sessions of these calls, which get the token of the reply.
+        self.sessions: set[Seen] = set()
         self._loop = asyncio.get_running_loop()
         self._flush = flush
         self._argument_bytes = 0
+        self._loop.call_soon(flush, self)
 
     def last_result(self, argument_bytes: int) -> asyncio.Future[Result]:
         """Return the future of the command that was just added; all commands of the turn are sent as one message."""
@@ -56,12 +64,14 @@ class Gathered(Columns):
     def expect(self, argument_bytes: int, future: Awaited) -> None:
         """Note the future of the command that was just added; it gets the result, or the error as a result."""
         futures = self.futures
-        if not futures:
-            self._loop.call_soon(self._flush, self)
         futures.append(future)
         self._argument_bytes += argument_bytes
         if len(futures) >= COMMANDS_MAX or self._argument_bytes >= ARGUMENT_BYTES_MAX:
             self._flush(self)
+
+    def tell(self, session: Seen) -> None:
+        """Have a session get the token of the reply, before the callers get their results."""
+        self.sessions.add(session)
 
 
 class Gathering:
@@ -69,71 +79,95 @@ class Gathering:
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
-        self._lane = Lane(connection.execute, connection.target, connection.timeout_s, connection.retries)
+        self._lanes = Lanes(
+            lambda: Lane(connection.execute, connection.target, connection.timeout_s, connection.retries)
+        )
         #: Batches sent so far.
         self.batches_sent = 0
-        #: The commands of this turn; None before the first.
-        self._turn: Gathered | None = None
+        #: The commands of this turn, by the freshness that they ask for.
+        self._turns: dict[Freshness | None, Gathered] = {}
 
     async def close(self) -> None:
         """End; batches under way fail."""
-        await self._lane.close()
+        await self._lanes.close()
 
-    def open(self) -> Gathered:
+    def open(self, freshness: Freshness | None = None) -> Gathered:
         """Return the batch of this turn of the loop, to add a command to.
+
+        Args:
+            freshness: What a read asks for.
 
         Raises:
             ClosedError: The connection is closed.
         """
         if self._connection.is_closed:
             raise ClosedError
-        return self._opened()
+        return self._opened(freshness)
 
-    def add(self, command: Columns, argument_bytes: int, future: Awaited) -> None:
+    def add(self, command: Columns, session: Seen | None, argument_bytes: int, future: Awaited) -> None:
         """Add the command of another thread to this turn of the loop; ``future`` gets its result."""
-        turn = self._opened()
+        turn = self._opened(command.freshness)
+        if session is not None:
+            turn.tell(session)
         turn.kinds += command.kinds
         turn.arguments += command.arguments
         turn.numbers += command.numbers
         turn.expect(argument_bytes, future)
 
-    def _opened(self) -> Gathered:
-        if self._turn is None:
-            self._turn = Gathered(self._flush)
-        return self._turn
+    def _opened(self, freshness: Freshness | None) -> Gathered:
+        turn = self._turns.get(freshness)
+        if turn is None:
+            turn = self._turns[freshness] = Gathered(self._flush, freshness)
+        return turn
 
     def _flush(self, turn: Gathered) -> None:
-        if turn is not self._turn:
+        if self._turns.get(turn.freshness) is not turn:
             # The batch was full, and was sent before the loop called this.
             return
-        self._turn = None
+        del self._turns[turn.freshness]
+        if not turn.futures:
+            # The arguments of its only command were refused.
+            return
         deadline = asyncio.get_running_loop().time() + self._connection.timeout_s
-        self.send(turn, partial(self._settle, turn, turn.futures, deadline), deadline)
+        self._send_gathered(turn, partial(self._settle, turn, turn.sessions, turn.futures, deadline), deadline)
+
+    def _send_gathered(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
+        if columns.freshness is None:
+            self.send(columns, deliver, deadline)
+        else:
+            self.batches_sent += 1
+            self._lanes.send_waiting(columns, partial(self._take, deliver), deadline)
 
     def _settle(
         self,
         columns: Columns,
+        sessions: set[Seen],
         futures: list[Awaited],
         deadline: float,
-        results: list[Result] | PequodError,
+        outcome: Reply | PequodError,
     ) -> None:
-        """Give each call of a batch its result."""
-        if not isinstance(results, PequodError):
-            _resolve(futures, results)
+        """Give each call of a batch its result, and the sessions of these calls what it has shown."""
+        if not isinstance(outcome, PequodError):
+            # The reads of one level fail together if it cannot be had.
+            is_met = any(not isinstance(result, PequodError) for result in outcome.results)
+            for session in sessions:
+                session.note(outcome.token, columns.freshness if is_met else None)
+            _resolve(futures, outcome.results)
             return
-        is_unknown = isinstance(results, UnavailableError) and not results.is_unapplied
+        is_unknown = isinstance(outcome, UnavailableError) and not outcome.is_unapplied
         if is_unknown and self._connection.retries and columns.has_writes():
             # The message was not sent again because of its writes; its reads are sent again alone.
             reads, positions = columns.reads()
             reading = [futures[position] for position in positions]
             if reading:
-                self.send(reads, partial(self._settle, reads, reading, deadline), deadline)
+                settle = partial(self._settle, reads, sessions, reading, deadline)
+                self._send_gathered(reads, settle, deadline)
                 reread = set(positions)
                 futures = [future for position, future in enumerate(futures) if position not in reread]
-        _resolve(futures, [results] * len(futures))
+        _resolve(futures, [outcome] * len(futures))
 
     def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
-        """Send a batch; ``deliver`` is called once, with all results or with the error.
+        """Send a batch; ``deliver`` is called once, with the reply or with the error.
 
         The columns must not change any more.
 
@@ -141,17 +175,15 @@ class Gathering:
             deadline: By the loop's clock; without it, ``timeout_s`` from now.
         """
         self.batches_sent += 1
-        self._lane.send(columns, partial(self._take, deliver), deadline)
+        self._lanes.ordered.send(columns, partial(self._take, deliver), deadline)
 
-    def _take(self, deliver: Deliver, reply: Reply | PequodError) -> None:
-        if isinstance(reply, PequodError):
-            deliver(reply)
-            return
-        self._connection.note(reply.server_id, reply.revision)
-        deliver(reply.results)
+    def _take(self, deliver: Deliver, outcome: Reply | PequodError) -> None:
+        if not isinstance(outcome, PequodError):
+            self._connection.note(outcome.server_id, outcome.revision, outcome.token, outcome.age_ms)
+        deliver(outcome)
 
 
-def _resolve(futures: Sequence[Awaited], results: list[Result]) -> None:
+def _resolve(futures: Sequence[Awaited], results: Sequence[Result]) -> None:
     for future, result in zip(futures, results, strict=True):
         if not future.done():
             future.set_result(result)

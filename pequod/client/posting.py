@@ -11,17 +11,23 @@ To post a command takes the client a tenth less CPU than to run a coroutine in t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from concurrent.futures import Future
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from pequod.calls import Page, RangeRead, Result
+from pequod.calls import Result, Results
 from pequod.client.aio import AsyncClient
 from pequod.client.backfills import AsyncBackfills
 from pequod.client.background import WAIT_S, BackgroundLoop
-from pequod.client.columns import Columns
+from pequod.client.batches import results_of
+from pequod.client.columns import Columns, Reply
 from pequod.client.gathering import Gathering
+from pequod.client.requests import ServerCalls
+from pequod.errors import PequodError
+from pequod.freshness import Freshness
+from pequod.interface.seen import Seen
 from pequod.interface.waiting import Immediate
 
 T = TypeVar("T")
@@ -31,7 +37,7 @@ class PostingClient(AsyncClient):
     """An AsyncClient whose calls are for other threads than that of its loop.
 
     The coroutine of a call runs in the caller's thread and never gives way: it blocks until the loop has the result.
-    Asynchronous iterators, `send` and `close` run in the loop.
+    Asynchronous iterators, `send` and `close` run in the loop, and so do the pieces of `_in_loop`.
     """
 
     _background: BackgroundLoop
@@ -46,26 +52,28 @@ class PostingClient(AsyncClient):
             return background.run(unary(name, request, text, timeout_s=timeout_s))
 
         self._background = background
-        self._turn = partial(Posted, background, self._gathering)
+        self._writing = self._reading = partial(Posted, background, self._gathering)
         self._unary = posted_unary
         self.backfills = AsyncBackfills(posted_unary)
 
-    async def _keys(self, read: RangeRead) -> list[bytes]:
-        return self._background.run(super()._keys(read))
-
-    async def _page(self, read: RangeRead) -> Page:
-        return self._background.run(super()._page(read))
+    async def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._background.run(coroutine)
 
 
 class Posted(Columns):
     """One command of a caller in another thread than that of the loop."""
 
-    __slots__ = ("_background", "_gathering")
+    __slots__ = ("_background", "_gathering", "_session")
 
-    def __init__(self, background: BackgroundLoop, gathering: Gathering) -> None:
-        super().__init__()
+    def __init__(self, background: BackgroundLoop, gathering: Gathering, freshness: Freshness | None = None) -> None:
+        super().__init__(freshness)
         self._background = background
         self._gathering = gathering
+        self._session: Seen | None = None
+
+    def tell(self, session: Seen) -> None:
+        """Have a session note the state that the command shows, before its caller gets the result."""
+        self._session = session
 
     async def last_result(self, argument_bytes: int) -> Result:
         """Have the command sent, and wait for its result.
@@ -74,8 +82,24 @@ class Posted(Columns):
             ClosedError: The loop is closed.
         """
         outcome = _Outcome()
-        self._background.call(self._gathering.add, self, argument_bytes, outcome)
+        self._background.call(self._gathering.add, self, self._session, argument_bytes, outcome)
         return outcome.wait()
+
+
+def posted(background: BackgroundLoop, calls: ServerCalls, columns: Columns) -> Future[Results]:
+    """Have a batch sent from another thread than that of the loop."""
+    future: Future[Results] = Future()
+
+    def deliver(outcome: Reply | PequodError) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, PequodError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(results_of(outcome))
+
+    background.call(calls.send, columns, deliver)
+    return future
 
 
 class _Outcome:

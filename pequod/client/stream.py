@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from pequod_proto.pequod_pb2 import ExecuteReply
 
+from pequod.calls import token_of_reply
 from pequod.client.columns import Columns, Reply, decode_reply, decode_whole, encode_request
 from pequod.client.decode import refusal, unavailable
 from pequod.errors import ClosedError, PequodError, UnavailableError
@@ -64,7 +65,7 @@ class Sending:
         piece = ExecuteReply.FromString(message)
         if self.is_over:
             # Its caller does not wait, but its pieces come before the other replies.
-            return None if piece.more else Reply(piece.batch, piece.server_id, piece.revision, [])
+            return None if piece.more else Reply(piece.batch, piece.server_id, piece.revision, [], piece.token)
         whole = self.add(piece)
         return None if piece.more else decode_reply(self.columns.kinds, whole)
 
@@ -74,9 +75,12 @@ class Sending:
             self.begun = piece
         else:
             statuses = self.begun.statuses + piece.statuses
+            token = token_of_reply(self.begun.token).merged(token_of_reply(piece.token))
             # All columns are repeated fields, to which this appends.
             self.begun.MergeFrom(piece)
             self.begun.statuses = statuses
+            if token.positions:
+                self.begun.token = bytes(token)
         return self.begun
 
     def end(self, outcome: Reply | PequodError) -> None:
@@ -148,7 +152,9 @@ class BatchStream:
                         self._waiting.remove(sending)
                     else:
                         columns = sending.columns
-                        await write(encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers))
+                        request = encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers)
+                        # Fields of a message may come in any order.
+                        await write(request + columns.levels())
                 wake.clear()
                 await wake.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

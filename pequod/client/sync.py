@@ -7,15 +7,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from pequod.calls import RestoredSnapshot, Result, SavedSnapshot, ServerStatistics
+from pequod.calls import AnyToken, RestoredSnapshot, Results, SavedSnapshot, ServerStatistics
 from pequod.client.aio import DEFAULT_TARGET, SNAPSHOT_S
 from pequod.client.background import BackgroundLoop
+from pequod.client.batches import SyncBatch
 from pequod.client.columns import Columns
-from pequod.client.posting import InCaller, PostingClient
+from pequod.client.posting import InCaller, PostingClient, posted
 from pequod.client.retry import RETRIES
+from pequod.client.sessions import AsyncServerSession
 from pequod.client.sync_backfills import Backfills
-from pequod.errors import PequodError
-from pequod.interface import Calls
+from pequod.freshness import WAIT_S, Freshness
+from pequod.interface import Calls, Session
 
 
 class Client(Calls):
@@ -68,10 +70,10 @@ class Client(Calls):
         )
         self._background = BackgroundLoop(f"pequod {target}", loop_factory)
         self._async.post_to(self._background)
-        waiter = InCaller(self._background)
-        super().__init__(self._async, waiter)
+        self._waiter = InCaller(self._background)
+        super().__init__(self._async, self._waiter)
         #: The calls of backfills.
-        self.backfills = Backfills(self._async.backfills, waiter)
+        self.backfills = Backfills(self._async.backfills, self._waiter)
 
     @property
     def target(self) -> str:
@@ -82,9 +84,24 @@ class Client(Calls):
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
         self._background.close(self._async.close)
 
-    def batch(self) -> SyncBatch:
-        """Return an empty batch of commands, to be sent together."""
-        return SyncBatch(self)
+    def batch(self, freshness: Freshness | None = None) -> SyncBatch:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+        return SyncBatch(self.send, freshness)
+
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> ServerSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return ServerSession(self, self._async.session(token, wait_s=wait_s))
 
     def statistics(self) -> ServerStatistics:
         """Return counts of what the server holds and has done."""
@@ -98,45 +115,45 @@ class Client(Calls):
         """Have the server put the keys of its `snapshot_file`, all or none."""
         return self._wait(self._async.restore_snapshot(timeout_s))
 
-    def send(self, columns: Columns) -> Future[list[Result]]:
+    def send(self, columns: Columns) -> Future[Results]:
         """Send a batch without waiting; see `SyncBatch.send_nowait`."""
-        future: Future[list[Result]] = Future()
-
-        def deliver(results: list[Result] | PequodError) -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            if isinstance(results, PequodError):
-                future.set_exception(results)
-            else:
-                future.set_result(results)
-
-        self._background.call(self._async.send, columns, deliver)
-        return future
+        return posted(self._background, self._async, columns)
 
 
-class SyncBatch(Columns):
-    """Commands that are sent as one message; results come in the order of the commands.
+class ServerSession(Session):
+    """A view of a client that never goes back: see `Calls.session`."""
 
-    Example:
-        batch = client.batch()
-        batch.put("s|ann|bob", "1")
-        batch.scan("t|ann|", "t|ann}")
-        _, rows = batch.send()
-    """
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: Client) -> None:
-        super().__init__()
+    def __init__(self, client: Client, calls: AsyncServerSession) -> None:
+        super().__init__(calls, client._waiter)
         self._client = client
+        self._async = calls
 
-    def send(self) -> list[Result]:
-        """Send the batch and return a result for each command, an exception object for a failed one."""
-        return self.send_nowait().result()
+    def close(self) -> None:
+        """End the session; the client, which others may use, stays open."""
 
-    def send_nowait(self) -> Future[list[Result]]:
-        """Send the batch and return at once; batches run in the order of their sending.
+    def batch(self, freshness: Freshness | None = None) -> SyncBatch:
+        """Return an empty batch of commands, to be sent together.
 
-        The batch is empty afterwards and may be filled again.
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
         """
-        return self._client.send(self.take())
+        return SyncBatch(self.send, freshness)
+
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> ServerSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return self._client.session(token, wait_s=wait_s)
+
+    def statistics(self) -> ServerStatistics:
+        """Return counts of what the server holds and has done."""
+        return self._wait(self._async.statistics())
+
+    def send(self, columns: Columns) -> Future[Results]:
+        """Send a batch without waiting; see `SyncBatch.send_nowait`."""
+        return posted(self._client._background, self._async, columns)

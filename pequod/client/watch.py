@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.calls import WatchEvent
+from pequod.calls import WatchEvent, to_age_s, token_of_reply
 from pequod.client.connection import ServerConnection
+from pequod.client.decode import age_ms_of
 from pequod.client.retry import pause_s
 from pequod.engine.base.rows import Rows
 from pequod.engine.joins.watches import Change
@@ -25,12 +26,16 @@ log = logging.getLogger("pequod.client")
 
 
 async def follow(
-    connection: ServerConnection, request: pb.WatchRequest, reconnect_s: float
+    connection: ServerConnection,
+    request: pb.WatchRequest,
+    reconnect_s: float,
+    note: Callable[[pb.Header], None],
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield the events of a range, the first as soon as the watch is established.
 
     Args:
         reconnect_s: How long to try to reach a server again.
+        note: Notes the state that an event shows.
     """
     loop = asyncio.get_running_loop()
     asked_rows = request.rows
@@ -43,10 +48,10 @@ async def follow(
             with connection.failures():
                 async with asyncio.timeout(connection.timeout_s):
                     header, rows = await _begin(call)
-            connection.note(header.server_id, header.revision)
+            note(header)
             if state is None:
                 state = header
-                yield WatchEvent(state.revision, [], rows if asked_rows else None, state.server_id)
+                yield _event(state, [], rows if asked_rows else None)
             if lost_at is not None:
                 log.info("the watch goes on; nothing was missed")
             lost_at, tries = None, 0
@@ -54,9 +59,8 @@ async def follow(
                 with connection.failures():
                     reply = await _next(call)
                 state = reply.header
-                connection.note(state.server_id, state.revision)
-                changes = [_change(change) for change in reply.changes]
-                yield WatchEvent(state.revision, changes, server_id=state.server_id)
+                note(state)
+                yield _event(state, [_change(change) for change in reply.changes])
         except UnavailableError as error:
             if state is not None and lost_at is None:
                 log.info("the server went away: %s; it is tried again for %g s", error.reason, reconnect_s)
@@ -75,8 +79,15 @@ async def follow(
             if state is not None:
                 request.rows = False
                 request.after.CopyFrom(state)
+                # What the watch has shown is fresh enough, and the server goes on from there.
+                request.ClearField("freshness")
         finally:
             call.cancel()
+
+
+def _event(state: pb.Header, changes: list[Change], rows: Rows | None = None) -> WatchEvent:
+    token, age_s = token_of_reply(state.token), to_age_s(age_ms_of(state))
+    return WatchEvent(state.revision, changes, rows, state.server_id, token, age_s)
 
 
 async def _begin(call: Any) -> tuple[pb.Header, Rows]:

@@ -7,16 +7,20 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from pequod_grammar import parse
 
-from pequod.calls import Join, Page, RangeRead, Result, WatchEvent
+from pequod.calls import AnyToken, Join, Page, RangeRead, Result, Results, WatchEvent, to_token
 from pequod.embedded.batch import AsyncEmbeddedBatch, Command, EngineCommands
 from pequod.embedded.shared import SharedEngine
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
 from pequod.errors import JoinError
-from pequod.interface import AsyncCalls
+from pequod.freshness import WAIT_S, Freshness, Token
+from pequod.interface import AsyncCalls, AsyncSession
+from pequod.interface.seen import Seen
+
+T = TypeVar("T")
 
 #: Iterators and pages take this many rows at a time, so that other threads have their turn.
 ROWS_MAX: Final = 1000
@@ -69,7 +73,8 @@ class AsyncEmbedded(AsyncCalls):
     def __init__(self, shared: SharedEngine, make_news: Callable[[], News] = LoopNews) -> None:
         self._shared = shared
         self._make_news = make_news
-        self._turn = partial(_Turn, shared)
+        self._writing = partial(_Turn, self)
+        self._reading = partial(_Turn, self)
 
     @property
     def server_id(self) -> int:
@@ -85,25 +90,70 @@ class AsyncEmbedded(AsyncCalls):
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
         self._shared.close()
 
-    def batch(self) -> AsyncEmbeddedBatch:
-        """Return an empty batch of commands, to be sent together."""
-        return AsyncEmbeddedBatch(self._shared.run)
+    @property
+    def last_token(self) -> Token:
+        """The token in the latest reply: it names the state that answered, after a write one that has the write."""
+        return self._shared.token
+
+    @property
+    def last_age_s(self) -> float | None:
+        """The age in the latest reply: the state that answered lacks nothing older; None if it is not known."""
+        return 0.0
+
+    def batch(self, freshness: Freshness | None = None) -> AsyncEmbeddedBatch:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+        return AsyncEmbeddedBatch(self._run_batch, self._meet, freshness)
+
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> AsyncEmbeddedSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return AsyncEmbeddedSession(self._shared, self._make_news, to_token(token), wait_s)
 
     async def statistics(self) -> Statistics:
         """Return counts of what the server holds and has done."""
-        return self._shared.run(lambda engine: engine.statistics(now=time.monotonic()))
+        return self._run(lambda engine: engine.statistics(now=time.monotonic()))
+
+    # How fresh reads are, and who notes it.
+
+    def _meet(self, freshness: Freshness | None) -> None:
+        """See that an answer is as fresh as a read asks for; see `SharedEngine.meet`."""
+        self._shared.meet(freshness)
+
+    def _run_batch(self, commands: Callable[[Engine], list[Result]]) -> Results:
+        """Return the results of a batch."""
+        return Results(self._run(commands), bytes(self._shared.token), 0)
+
+    def _note(self, token: Token) -> None:
+        """Note what a watch has shown; only sessions do."""
+
+    def _run(self, ask: Callable[[Engine], T]) -> T:
+        return self._shared.run(ask)
+
+    def _read(self, ask: Callable[[Engine], T], freshness: Freshness | None) -> T:
+        self._meet(freshness)
+        return self._run(ask)
 
     # The calls of `AsyncCalls`, carried out on the engine.
 
-    async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]:
+    async def _multi_get(self, keys: list[bytes], freshness: Freshness | None) -> list[bytes | None]:
         now = time.monotonic()
-        return self._shared.run(lambda engine: [engine.get(key, now=now) for key in keys])
+        return self._read(lambda engine: [engine.get(key, now=now) for key in keys], freshness)
 
     async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
-        self._shared.run(lambda engine: engine.put_all(keys, values))
+        self._run(lambda engine: engine.put_all(keys, values))
 
     async def _remove_range(self, first: bytes, last: bytes | None) -> int:
-        return self._shared.run(lambda engine: len(engine.remove_range(first, last)))
+        return self._run(lambda engine: len(engine.remove_range(first, last)))
 
     async def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]:
         remaining = read.limit
@@ -133,13 +183,13 @@ class AsyncEmbedded(AsyncCalls):
         return Rows(rows.keys[:size], rows.values[:size]), last_key if read.reverse else last_key + b"\0"
 
     def _rows(self, read: RangeRead) -> Rows:
-        first, last, limit, reverse, _ = read
-        return self._shared.run(
-            lambda engine: engine.scan(first, last, limit=limit, reverse=reverse, now=time.monotonic())
+        first, last, limit, reverse, _, freshness = read
+        return self._read(
+            lambda engine: engine.scan(first, last, limit=limit, reverse=reverse, now=time.monotonic()), freshness
         )
 
     async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
-        return self._shared.run(lambda engine: engine.splits(first, last, count))
+        return self._run(lambda engine: engine.splits(first, last, count))
 
     async def _watch(
         self,
@@ -150,57 +200,103 @@ class AsyncEmbedded(AsyncCalls):
         reconnect_s: float,  # noqa: ARG002 - there is no connection
         progress_s: float | None,
         after: WatchEvent | None,
+        freshness: Freshness | None,
     ) -> AsyncGenerator[WatchEvent]:
+        self._meet(freshness)
         news = self._make_news()
         watch, event = self._shared.follow(first, last, news.set, rows=rows, after=after)
         try:
+            self._note(event.token)
             yield event
             while True:
                 is_late = not await news.wait(progress_s)
                 event = self._shared.settle(watch)
                 if event.changes or is_late:
+                    self._note(event.token)
                     yield event
         finally:
             self._shared.unfollow(watch)
 
     async def _add_join(self, text: str) -> list[Join]:
         try:
-            joins = self._shared.run(lambda engine: engine.add_joins(parse(text)))
+            joins = self._run(lambda engine: engine.add_joins(parse(text)))
         except JoinError as error:
             raise error.with_text(text) from None
         return [Join(join.name, str(join.spec), join.warnings) for join in joins]
 
     async def _drop_join(self, name: str) -> None:
-        self._shared.run(lambda engine: engine.drop_join(name))
+        self._run(lambda engine: engine.drop_join(name))
 
     async def _joins(self) -> list[Join]:
-        return [Join(join.name, str(join.spec), join.warnings) for join in self._shared.run(Engine.joins)]
+        return [Join(join.name, str(join.spec), join.warnings) for join in self._run(Engine.joins)]
 
     async def _explain_join(self, name: str) -> JoinExplanation:
-        return self._shared.run(lambda engine: engine.explain_join(name))
+        return self._run(lambda engine: engine.explain_join(name))
 
     async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation:
-        return self._shared.run(lambda engine: engine.explain_range(first, last, now=time.monotonic()))
+        return self._run(lambda engine: engine.explain_range(first, last, now=time.monotonic()))
 
     async def _invalidate_range(self, first: bytes, last: bytes | None) -> int:
-        return self._shared.run(lambda engine: engine.invalidate(first, last))
+        return self._run(lambda engine: engine.invalidate(first, last))
 
     async def _invalidate_join(self, name: str) -> int:
-        return self._shared.run(lambda engine: engine.invalidate_join(name))
+        return self._run(lambda engine: engine.invalidate_join(name))
+
+
+class AsyncEmbeddedSession(AsyncEmbedded, AsyncSession):
+    """A view of a store in the process, with a token."""
+
+    def __init__(self, shared: SharedEngine, make_news: Callable[[], News], token: Token, wait_s: float) -> None:
+        super().__init__(shared, make_news)
+        self._seen = Seen(token, wait_s)
+
+    @property
+    def token(self) -> Token:
+        """What the session has seen; as text in a cookie, or in a message, it is handed on to another session."""
+        return self._seen.token
+
+    async def close(self) -> None:
+        """End the session; the client, which others may use, stays open."""
+
+    def _meet(self, freshness: Freshness | None) -> None:
+        """See that an answer is as fresh as a read of the session asks for."""
+        super()._meet(self._seen.level(freshness))
+
+    def _note(self, token: Token) -> None:
+        """Note what a call or a watch has shown."""
+        self._seen.note(bytes(token))
+
+    def _run(self, ask: Callable[[Engine], T]) -> T:
+        try:
+            return super()._run(ask)
+        finally:
+            self._note(self._shared.token)
 
 
 class _Turn(EngineCommands):
     """The command of one call."""
 
-    __slots__ = ("_command", "_shared")
+    __slots__ = ("_calls", "_command", "_freshness", "_is_read")
     _command: Command
 
-    def __init__(self, shared: SharedEngine) -> None:
-        self._shared = shared
+    def __init__(self, calls: AsyncEmbedded, freshness: Freshness | None = None) -> None:
+        self._calls = calls
+        self._freshness = freshness
+        self._is_read = False
 
     def _add(self, command: Command) -> None:
         self._command = command
 
+    def _add_read(self, command: Command, freshness: Freshness | None) -> None:
+        assert freshness is None, "the turn has it"
+        self._command = command
+        self._is_read = True
+
     async def last_result(self, _argument_bytes: int) -> Result:
         """Run the command; its error is raised."""
-        return self._shared.run(self._command)
+        if self._is_read:
+            return self._calls._read(self._command, self._freshness)
+        return self._calls._run(self._command)
+
+    def tell(self, session: Seen) -> None:
+        """Have a session note what the command shows: sessions of a store do it by themselves."""

@@ -8,13 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from pequod.calls import Data, Result, to_bytes, to_limit, to_range
+from pequod.calls import Data, Result, Results, to_bytes, to_limit, to_range
 from pequod.engine import Engine
 from pequod.errors import PequodError
+from pequod.freshness import Freshness
 
 Command = Callable[[Engine], Result]
-#: Gives commands the engine for themselves.
-Run = Callable[[Callable[[Engine], list[Result]]], list[Result]]
+#: Gives commands the engine for themselves, and adds the state that they have shown.
+Run = Callable[[Callable[[Engine], list[Result]]], Results]
+
+#: Raises if an answer cannot be as fresh as a read asks for.
+Meet = Callable[[Freshness | None], None]
 
 
 class EngineCommands(ABC):
@@ -25,10 +29,13 @@ class EngineCommands(ABC):
     @abstractmethod
     def _add(self, command: Command) -> None: ...
 
-    def get(self, key: Data) -> None:
+    @abstractmethod
+    def _add_read(self, command: Command, freshness: Freshness | None) -> None: ...
+
+    def get(self, key: Data, *, freshness: Freshness | None = None) -> None:
         """Get a value."""
         wanted = to_bytes(key)
-        self._add(lambda engine: engine.get(wanted, now=time.monotonic()))
+        self._add_read(lambda engine: engine.get(wanted, now=time.monotonic()), freshness)
 
     def put(self, key: Data, value: Data) -> None:
         """Write a base key."""
@@ -48,23 +55,39 @@ class EngineCommands(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> None:
         """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
         start, stop = to_range(first, last, prefix)
         count = to_limit(limit)
-        self._add(lambda engine: engine.scan(start, stop, limit=count, reverse=reverse, now=time.monotonic()))
+        self._add_read(
+            lambda engine: engine.scan(start, stop, limit=count, reverse=reverse, now=time.monotonic()), freshness
+        )
 
-    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> None:
+    def count(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        freshness: Freshness | None = None,
+    ) -> None:
         """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
         start, stop = to_range(first, last, prefix)
-        self._add(lambda engine: engine.count(start, stop, now=time.monotonic()))
+        self._add_read(lambda engine: engine.count(start, stop, now=time.monotonic()), freshness)
 
 
 class _Batch(EngineCommands):
-    """Commands that run without other calls in between."""
+    """Commands that run without other calls in between.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        meet: Raises if an answer cannot be as fresh as a read asks for.
+    """
+
+    def __init__(self, run: Run, meet: Meet, freshness: Freshness | None = None) -> None:
         self._run_alone = run
+        self._meet = meet
+        self._freshness = freshness
         self._commands: list[Command] = []
 
     def __len__(self) -> int:
@@ -73,7 +96,16 @@ class _Batch(EngineCommands):
     def _add(self, command: Command) -> None:
         self._commands.append(command)
 
-    def _run(self) -> list[Result]:
+    def _add_read(self, command: Command, freshness: Freshness | None) -> None:
+        level = self._freshness if freshness is None else freshness
+
+        def read(engine: Engine) -> Result:
+            self._meet(level)
+            return command(engine)
+
+        self._commands.append(read)
+
+    def _run(self) -> Results:
         """Run the commands and become empty; the result of a failed one is its error."""
         commands, self._commands = self._commands, []
 
@@ -92,13 +124,13 @@ class _Batch(EngineCommands):
 class EmbeddedBatch(_Batch):
     """Commands that run without other calls in between; see `SyncBatch`."""
 
-    def send(self) -> list[Result]:
+    def send(self) -> Results:
         """Run the batch and return a result for each command, an exception object for a failed one."""
         return self._run()
 
-    def send_nowait(self) -> Future[list[Result]]:
+    def send_nowait(self) -> Future[Results]:
         """Run the batch and return a future that is done."""
-        future: Future[list[Result]] = Future()
+        future: Future[Results] = Future()
         future.set_result(self._run())
         return future
 
@@ -106,9 +138,9 @@ class EmbeddedBatch(_Batch):
 class AsyncEmbeddedBatch(_Batch):
     """Commands that run without other calls in between; see `AsyncBatch`."""
 
-    def send(self) -> asyncio.Future[list[Result]]:
+    def send(self) -> asyncio.Future[Results]:
         """Run the batch and return a future that is done."""
-        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
         try:
             future.set_result(self._run())
         except PequodError as error:

@@ -11,7 +11,8 @@ from typing import TypeVar
 from pequod.calls import WatchEvent
 from pequod.engine import Engine
 from pequod.engine.joins.watches import Watch
-from pequod.errors import ClosedError, WatchCompactedError
+from pequod.errors import ClosedError, StaleError, TokenLostError, WatchCompactedError
+from pequod.freshness import NO_TIMELINE, After, Freshness, Mark, Token, database_of
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class SharedEngine:
         self._wakes: dict[Watch, Callable[[], None]] = {}
         #: Random, as a server's id.
         self.server_id = secrets.randbits(63)
+        self._mark = Mark(database_of("server", self.server_id), NO_TIMELINE)
 
     @property
     def revision(self) -> int:
@@ -54,6 +56,26 @@ class SharedEngine:
             self._engine.tell_time(time.monotonic())
             return ask(self._engine)
 
+    @property
+    def token(self) -> Token:
+        """The present state."""
+        return Token({self._mark: self.revision})
+
+    def meet(self, freshness: Freshness | None) -> None:
+        """See that an answer is as fresh as a read asks for; a store in the process lacks nothing that was written.
+
+        Raises:
+            TokenLostError: The token is of another store.
+            StaleError: It is of a state of this store that has never been.
+        """
+        if not isinstance(freshness, After):
+            return
+        for mark, position in freshness.token.positions.items():
+            if mark != self._mark:
+                raise TokenLostError("it is of another store, or of one that is gone")
+            if position > self.revision:
+                raise StaleError(0.0, freshness.wait_s, "the store has not come to the state of the token")
+
     def follow(
         self,
         first: bytes,
@@ -72,7 +94,7 @@ class SharedEngine:
             watch = engine.watch(first, last, wake, now=now)
             self._wakes[watch] = wake
             found = engine.scan(first, last, now=now) if rows else None
-            return watch, WatchEvent(engine.revision, [], found, self.server_id)
+            return watch, WatchEvent(engine.revision, [], found, self.server_id, self.token, 0.0)
 
         return self.run(begin)
 
@@ -83,7 +105,7 @@ class SharedEngine:
             changes = engine.settle(watch, now=time.monotonic())
             if watch.ended is not None:
                 raise WatchCompactedError(watch.ended)
-            return WatchEvent(engine.revision, changes, server_id=self.server_id)
+            return WatchEvent(engine.revision, changes, None, self.server_id, self.token, 0.0)
 
         return self.run(take)
 

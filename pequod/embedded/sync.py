@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from pequod.embedded.aio import AsyncEmbedded
+from pequod.calls import AnyToken
+from pequod.embedded.aio import AsyncEmbedded, AsyncEmbeddedSession
 from pequod.embedded.batch import EmbeddedBatch
 from pequod.embedded.shared import SharedEngine
 from pequod.engine import Statistics
-from pequod.interface import Calls
+from pequod.freshness import WAIT_S, Freshness
+from pequod.interface import Calls, Session
 from pequod.interface.waiting import Immediate
 
 
@@ -24,15 +26,65 @@ class Embedded(Calls):
 
     def __init__(self, *, key_bytes_max: int, value_bytes_max: int) -> None:
         self._shared = SharedEngine(key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max)
-        super().__init__(AsyncEmbedded(self._shared, _ThreadNews), Immediate())
+        self._async = AsyncEmbedded(self._shared, _ThreadNews)
+        super().__init__(self._async, Immediate())
 
     def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
         self._shared.close()
 
-    def batch(self) -> EmbeddedBatch:
-        """Return an empty batch of commands, to be sent together."""
-        return EmbeddedBatch(self._shared.run)
+    def batch(self, freshness: Freshness | None = None) -> EmbeddedBatch:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+        return EmbeddedBatch(self._async._run_batch, self._async._meet, freshness)
+
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> EmbeddedSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return EmbeddedSession(self._async.session(token, wait_s=wait_s))
+
+    def statistics(self) -> Statistics:
+        """Return counts of what the server holds and has done."""
+        return self._wait(self._calls.statistics())
+
+
+class EmbeddedSession(Session):
+    """A view of a store in the process, with a token."""
+
+    def __init__(self, calls: AsyncEmbeddedSession) -> None:
+        super().__init__(calls, Immediate())
+        self._async = calls
+
+    def close(self) -> None:
+        """End the session; the client, which others may use, stays open."""
+
+    def batch(self, freshness: Freshness | None = None) -> EmbeddedBatch:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+        return EmbeddedBatch(self._async._run_batch, self._async._meet, freshness)
+
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> EmbeddedSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return EmbeddedSession(self._async.session(token, wait_s=wait_s))
 
     def statistics(self) -> Statistics:
         """Return counts of what the server holds and has done."""

@@ -8,11 +8,12 @@
        ^
        +-- Client, Embedded
 
-A function that takes any client says so by `Calls` or `AsyncCalls`.
+A function that takes any client says so by `Calls` or `AsyncCalls`; one that takes any session, by `Session` or
+`AsyncSession`, which have the same calls.
 """
 
-from pequod.interface.asynchronous import AsyncCalls
+from pequod.interface.asynchronous import AsyncCalls, AsyncSession
 from pequod.interface.commands import Commands
-from pequod.interface.synchronous import Calls
+from pequod.interface.synchronous import Calls, Session
 
-__all__ = ["AsyncCalls", "Calls", "Commands"]
+__all__ = ["AsyncCalls", "AsyncSession", "Calls", "Commands", "Session"]

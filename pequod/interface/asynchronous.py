@@ -1,24 +1,24 @@
 """The calls that all clients have: the only place with their names, arguments and docstrings.
 
 client.scan(prefix="p|") -> AsyncCalls.scan -> Turn.scan, Turn.last_result    get, put, remove, scan, count
-client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               the others: a private method of each kind
+client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               the others: carried.py
 
 `Calls` in synchronous.py is generated from this file: `make interface`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
 from pequod.calls import (
+    AnyToken,
     Data,
     Join,
     Page,
-    RangeRead,
     Result,
     Row,
     WatchEvent,
@@ -35,14 +35,18 @@ from pequod.engine.base.rows import Rows
 from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.engine.shown.statistics import Statistics
 from pequod.errors import PequodError
-from pequod.interface.commands import Commands, Turn
+from pequod.freshness import WAIT_S, Freshness, Token
+from pequod.interface.carried import Carried
+from pequod.interface.commands import Commands
 
 
-class AsyncCalls(ABC):
-    """The calls of a client whose callers await."""
+class AsyncCalls(Carried):
+    """The calls of a client whose callers await.
 
-    #: Returns the turn to which the next command is added; raises ClosedError once the client is closed.
-    _turn: Callable[[], Turn]
+    A read says by ``freshness`` how fresh its answer has to be: `pequod.ANY`, `pequod.after(token)`, `pequod.LATEST` or
+    `pequod.max_age(age_s)`. If it says nothing, it takes what is there; in a session, what the session has seen. It
+    raises StaleError if the answer cannot be as fresh in time, TokenLostError if the state of its token is lost.
+    """
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,15 +70,40 @@ class AsyncCalls(ABC):
     async def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
 
+    @property
     @abstractmethod
-    def batch(self) -> Commands:
-        """Return an empty batch of commands, to be sent together."""
+    def last_token(self) -> Token:
+        """The token in the latest reply: it names the state that answered, after a write one that has the write."""
+
+    @property
+    @abstractmethod
+    def last_age_s(self) -> float | None:
+        """The age in the latest reply: the state that answered lacks nothing older; None if it is not known."""
+
+    @abstractmethod
+    def batch(self, freshness: Freshness | None = None) -> Commands:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+
+    @abstractmethod
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> AsyncSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
 
     # Data.
 
-    async def get(self, key: Data) -> bytes | None:
+    async def get(self, key: Data, *, freshness: Freshness | None = None) -> bytes | None:
         """Return the value of ``key``, None if the key is absent."""
-        turn = self._turn()
+        turn = self._reading(freshness)
         turn.get(key)
         value: bytes | None = _outcome(await turn.last_result(len(key)))
         return value
@@ -85,23 +114,23 @@ class AsyncCalls(ABC):
         Raises:
             ComputedKeyError: An installed join computes it.
         """
-        turn = self._turn()
+        turn = self._writing()
         turn.put(key, value)
         _outcome(await turn.last_result(len(key) + len(value)))
 
     async def remove(self, key: Data) -> bool:
         """Remove a base key; return whether it was there."""
-        turn = self._turn()
+        turn = self._writing()
         turn.remove(key)
         removed: bool = _outcome(await turn.last_result(len(key)))
         return removed
 
-    async def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
+    async def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.
 
         All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own moment.
         """
-        return await self._multi_get([to_bytes(key) for key in keys])
+        return await self._multi_get([to_bytes(key) for key in keys], freshness)
 
     async def multi_put(self, rows: Writes) -> None:
         """Write many base keys at one moment, all or none.
@@ -127,12 +156,13 @@ class AsyncCalls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> list[Row]:
         """Return the rows of ``[first, last)`` that start with ``prefix``, in key order; without ``last`` to the end.
 
         More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
         """
-        turn = self._turn()
+        turn = self._reading(freshness)
         turn.scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
         rows: Rows = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
         return list(zip(rows.keys, rows.values, strict=True))
@@ -145,12 +175,13 @@ class AsyncCalls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> AsyncGenerator[Row]:
         """Yield the rows of a large range as they come; each chunk is exact at its own revision.
 
         Each chunk has ``timeout_s`` to come; the time that the caller takes between rows does not count.
         """
-        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, freshness=freshness)
         async with aclosing(self._chunks(read)) as chunks:
             async for keys, values in chunks:
                 for row in zip(keys, values, strict=True):
@@ -163,12 +194,13 @@ class AsyncCalls(ABC):
         *,
         prefix: Data = b"",
         keys_only: bool = False,
+        freshness: Freshness | None = None,
     ) -> AsyncGenerator[Rows]:
         """Yield the rows of a large range in chunks, as columns, for bulk processing.
 
         Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
         """
-        read = to_range_read(first, last, prefix=prefix, keys_only=keys_only)
+        read = to_range_read(first, last, prefix=prefix, keys_only=keys_only, freshness=freshness)
         async with aclosing(self._chunks(read)) as chunks:
             async for rows in chunks:
                 if rows.keys:
@@ -182,9 +214,12 @@ class AsyncCalls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> AsyncGenerator[bytes]:
         """Yield the keys of a range, as `scan_iter` yields rows; their values are not sent."""
-        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True)
+        read = to_range_read(
+            first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True, freshness=freshness
+        )
         async with aclosing(self._chunks(read)) as chunks:
             async for rows in chunks:
                 for key in rows.keys:
@@ -198,9 +233,12 @@ class AsyncCalls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> list[bytes]:
         """Return the keys of a range; their values are not sent."""
-        return await self._keys(to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True))
+        return await self._keys(
+            to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True, freshness=freshness)
+        )
 
     async def scan_page(
         self,
@@ -211,18 +249,28 @@ class AsyncCalls(ABC):
         limit: int | None = None,
         reverse: bool = False,
         resume_key: bytes | None = None,
+        freshness: Freshness | None = None,
     ) -> Page:
         """Return some rows of a range and the key of the next page: at most ``limit``, and at most a chunk.
 
         Args:
             resume_key: The one of the page before, to get the next page of the same range.
         """
-        read = to_range_read(first, last, prefix=prefix, limit=to_page_limit(limit), reverse=reverse)
+        read = to_range_read(
+            first, last, prefix=prefix, limit=to_page_limit(limit), reverse=reverse, freshness=freshness
+        )
         return await self._page(read if resume_key is None else read.resumed(resume_key))
 
-    async def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
+    async def count(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        freshness: Freshness | None = None,
+    ) -> int:
         """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
-        turn = self._turn()
+        turn = self._reading(freshness)
         turn.count(first, last, prefix=prefix)
         count: int = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
         return count
@@ -250,6 +298,7 @@ class AsyncCalls(ABC):
         reconnect_s: float = 30.0,
         progress_s: float | None = None,
         after: WatchEvent | None = None,
+        freshness: Freshness | None = None,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield the changes in ``[first, last)``, computed keys included, until the iterator is closed.
 
@@ -262,6 +311,7 @@ class AsyncCalls(ABC):
             reconnect_s: How long to try to reach a server again.
             after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
                 again, and none is missed.
+            freshness: How fresh the state has to be at which the watch begins.
             progress_s: After this time without a change, give an event without changes: nothing is missing up to its
                 revision.
 
@@ -271,7 +321,15 @@ class AsyncCalls(ABC):
             UnavailableError: The server cannot be reached.
         """
         start, stop = to_range(first, last)
-        events = self._watch(start, stop, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after)
+        events = self._watch(
+            start,
+            stop,
+            rows=rows,
+            reconnect_s=reconnect_s,
+            progress_s=progress_s,
+            after=after,
+            freshness=freshness,
+        )
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -318,61 +376,18 @@ class AsyncCalls(ABC):
     async def statistics(self) -> Statistics:
         """Return counts of what the server holds and has done."""
 
-    # How each kind of client carries the calls out. Ranges, keys and limits are checked and converted.
+
+class AsyncSession(AsyncCalls):
+    """The calls of a session: see `AsyncCalls.session`."""
 
     @abstractmethod
-    async def _multi_get(self, keys: list[bytes]) -> list[bytes | None]: ...
+    async def close(self) -> None:
+        """End the session; the client, which others may use, stays open."""
 
+    @property
     @abstractmethod
-    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None: ...
-
-    @abstractmethod
-    async def _remove_range(self, first: bytes, last: bytes | None) -> int: ...
-
-    @abstractmethod
-    def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]: ...
-
-    @abstractmethod
-    async def _keys(self, read: RangeRead) -> list[bytes]: ...
-
-    @abstractmethod
-    async def _page(self, read: RangeRead) -> Page: ...
-
-    @abstractmethod
-    async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]: ...
-
-    @abstractmethod
-    def _watch(
-        self,
-        first: bytes,
-        last: bytes | None,
-        *,
-        rows: bool,
-        reconnect_s: float,
-        progress_s: float | None,
-        after: WatchEvent | None,
-    ) -> AsyncGenerator[WatchEvent]: ...
-
-    @abstractmethod
-    async def _add_join(self, text: str) -> list[Join]: ...
-
-    @abstractmethod
-    async def _drop_join(self, name: str) -> None: ...
-
-    @abstractmethod
-    async def _joins(self) -> list[Join]: ...
-
-    @abstractmethod
-    async def _explain_join(self, name: str) -> JoinExplanation: ...
-
-    @abstractmethod
-    async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation: ...
-
-    @abstractmethod
-    async def _invalidate_range(self, first: bytes, last: bytes | None) -> int: ...
-
-    @abstractmethod
-    async def _invalidate_join(self, name: str) -> int: ...
+    def token(self) -> Token:
+        """What the session has seen; as text in a cookie, or in a message, it is handed on to another session."""
 
 
 def _outcome(result: Result) -> Any:

@@ -6,12 +6,17 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from pequod.calls import Data, Result
+from pequod.freshness import Freshness
+from pequod.interface.seen import Seen
 
 
 class Commands(Protocol):
-    """Commands in the order in which they will run; one with wrong arguments raises and is not added."""
+    """Commands in the order in which they will run; one with wrong arguments raises and is not added.
 
-    def get(self, key: Data) -> None:
+    A read may say how fresh its answer has to be; otherwise it is as fresh as all of them.
+    """
+
+    def get(self, key: Data, *, freshness: Freshness | None = None) -> None:
         """Get a value."""
 
     def put(self, key: Data, value: Data) -> None:
@@ -28,10 +33,18 @@ class Commands(Protocol):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> None:
         """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
 
-    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> None:
+    def count(
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        freshness: Freshness | None = None,
+    ) -> None:
         """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
 
 
@@ -40,3 +53,6 @@ class Turn(Commands, Protocol):
 
     def last_result(self, argument_bytes: int, /) -> Awaitable[Result]:
         """Return the result of the command that was just added; ``argument_bytes`` is its approximate length."""
+
+    def tell(self, session: Seen, /) -> None:
+        """Have a session note the state that the command shows, before its caller gets the result."""

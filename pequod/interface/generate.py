@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ Generated from {source} by `make interface`.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Generator
 from contextlib import closing
 {imports}
@@ -55,13 +57,21 @@ class {name}:
         self._wait = waiter.run
         self._iterate = waiter.iterate
 '''
+#: A class whose asynchronous twin has another one as its base.
+_FURTHER: Final = '''
+class {name}({base}):
+    """{title}"""
+
+    __slots__ = ()
+    _calls: {original}
+'''
 
 
 def generated(source: str) -> str:
     """Return the synchronous module of an asynchronous one."""
     tree = ast.parse((ROOT / source).read_text())
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    (defined,) = (node for node in classes if node.name.startswith("Async"))
+    defined, *further = (node for node in classes if node.name.startswith("Async"))
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     title, *_ = (ast.get_docstring(defined) or "").split(" whose")
     module = ast.parse(
@@ -72,18 +82,36 @@ def generated(source: str) -> str:
             names=", ".join(node.name for node in classes),
             imports="\n".join(ast.unparse(node) for node in imports[1:]),
             original=defined.name,
-            name=defined.name.removeprefix("Async"),
+            name=_waiting_name(defined.name),
         )
     )
-    made = module.body[-1]
-    assert isinstance(made, ast.ClassDef), "the class ends the module"
-    made.bases = defined.bases
-    for node in defined.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in CONTEXT or node.name[0] != "_"):
-            made.body.append(_waiting(node))
+    for node in further:
+        (base,) = (ast.unparse(base) for base in node.bases)
+        title = _waiting_name(ast.get_docstring(node) or "")
+        module.body += ast.parse(
+            _FURTHER.format(name=_waiting_name(node.name), base=_waiting_name(base), title=title, original=node.name)
+        ).body
+    for made, original in zip(module.body[-1 - len(further) :], (defined, *further), strict=True):
+        assert isinstance(made, ast.ClassDef), "classes end the module"
+        _add_methods(made, original)
     text = ast.unparse(ast.fix_missing_locations(module))
     # Imports that only the asynchronous bodies need go, and loops that only yield become `yield from`.
     return _ruff("format", _ruff("check", text, "--quiet", "--fix-only", "--unsafe-fixes", "--select", "F401,I,UP028"))
+
+
+def _waiting_name(text: str) -> str:
+    """Return the names of synchronous classes in the place of those of asynchronous ones."""
+    return re.sub(r"\bAsync(?=[A-Z])(?!Generator)", "", text)
+
+
+def _add_methods(made: ast.ClassDef, original: ast.ClassDef) -> None:
+    """Add the methods that wait for those of an asynchronous class."""
+    for node in original.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in CONTEXT or node.name[0] != "_"):
+            waiting = _waiting(node)
+            made.body.append(waiting)
+            if any(ast.unparse(decorator) == "abstractmethod" for decorator in waiting.decorator_list):
+                made.bases = made.bases or [ast.Name("ABC")]
 
 
 def _waiting(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
@@ -103,7 +131,9 @@ def _waiting(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
         arguments += [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs]
         waited = f"self._wait({call}({', '.join(arguments)}))"
         body = [*document, *ast.parse(waited if returns == "None" else f"return {waited}").body]
-    (waiting,) = ast.parse(f"def {CONTEXT.get(node.name, node.name)}() -> {returns.removeprefix('Async')}: ...").body
+    (waiting,) = ast.parse(
+        f"def {CONTEXT.get(node.name, node.name)}() -> {_waiting_name(returns).removeprefix('Async')}: ..."
+    ).body
     assert isinstance(waiting, ast.FunctionDef), "it was parsed from one"
     waiting.args, waiting.body, waiting.decorator_list = node.args, body, [*decorators]
     return waiting

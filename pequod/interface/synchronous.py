@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pequod.calls import (
+    AnyToken,
     Data,
     Join,
     Page,
@@ -24,7 +25,8 @@ from pequod.calls import (
 from pequod.engine.base.rows import Rows
 from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.engine.shown.statistics import Statistics
-from pequod.interface.asynchronous import AsyncCalls
+from pequod.freshness import WAIT_S, Freshness, Token
+from pequod.interface.asynchronous import AsyncCalls, AsyncSession
 from pequod.interface.commands import Commands
 from pequod.interface.waiting import Waiter
 
@@ -61,13 +63,38 @@ class Calls(ABC):
     def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
 
-    @abstractmethod
-    def batch(self) -> Commands:
-        """Return an empty batch of commands, to be sent together."""
+    @property
+    def last_token(self) -> Token:
+        """The token in the latest reply: it names the state that answered, after a write one that has the write."""
+        return self._calls.last_token
 
-    def get(self, key: Data) -> bytes | None:
+    @property
+    def last_age_s(self) -> float | None:
+        """The age in the latest reply: the state that answered lacks nothing older; None if it is not known."""
+        return self._calls.last_age_s
+
+    @abstractmethod
+    def batch(self, freshness: Freshness | None = None) -> Commands:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+
+    @abstractmethod
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> Session:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+
+    def get(self, key: Data, *, freshness: Freshness | None = None) -> bytes | None:
         """Return the value of ``key``, None if the key is absent."""
-        return self._wait(self._calls.get(key))
+        return self._wait(self._calls.get(key, freshness=freshness))
 
     def put(self, key: Data, value: Data) -> None:
         """Write a base key.
@@ -81,12 +108,12 @@ class Calls(ABC):
         """Remove a base key; return whether it was there."""
         return self._wait(self._calls.remove(key))
 
-    def multi_get(self, keys: Iterable[Data]) -> list[bytes | None]:
+    def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.
 
         All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own moment.
         """
-        return self._wait(self._calls.multi_get(keys))
+        return self._wait(self._calls.multi_get(keys, freshness=freshness))
 
     def multi_put(self, rows: Writes) -> None:
         """Write many base keys at one moment, all or none.
@@ -112,12 +139,15 @@ class Calls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> list[Row]:
         """Return the rows of ``[first, last)`` that start with ``prefix``, in key order; without ``last`` to the end.
 
         More rows than fit into one reply (some thousands) are fetched in pieces, each exact at its own revision.
         """
-        return self._wait(self._calls.scan(first, last, prefix=prefix, limit=limit, reverse=reverse))
+        return self._wait(
+            self._calls.scan(first, last, prefix=prefix, limit=limit, reverse=reverse, freshness=freshness)
+        )
 
     def scan_iter(
         self,
@@ -127,24 +157,31 @@ class Calls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> Generator[Row]:
         """Yield the rows of a large range as they come; each chunk is exact at its own revision.
 
         Each chunk has ``timeout_s`` to come; the time that the caller takes between rows does not count.
         """
-        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse)
+        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, freshness=freshness)
         with closing(self._iterate(self._calls._chunks(read))) as chunks:
             for keys, values in chunks:
                 yield from zip(keys, values, strict=True)
 
     def scan_chunks(
-        self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"", keys_only: bool = False
+        self,
+        first: Data = b"",
+        last: Data | None = None,
+        *,
+        prefix: Data = b"",
+        keys_only: bool = False,
+        freshness: Freshness | None = None,
     ) -> Generator[Rows]:
         """Yield the rows of a large range in chunks, as columns, for bulk processing.
 
         Each chunk is exact at its own revision, and none is empty. With ``keys_only`` the values are not sent.
         """
-        read = to_range_read(first, last, prefix=prefix, keys_only=keys_only)
+        read = to_range_read(first, last, prefix=prefix, keys_only=keys_only, freshness=freshness)
         with closing(self._iterate(self._calls._chunks(read))) as chunks:
             for rows in chunks:
                 if rows.keys:
@@ -158,9 +195,12 @@ class Calls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> Generator[bytes]:
         """Yield the keys of a range, as `scan_iter` yields rows; their values are not sent."""
-        read = to_range_read(first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True)
+        read = to_range_read(
+            first, last, prefix=prefix, limit=limit, reverse=reverse, keys_only=True, freshness=freshness
+        )
         with closing(self._iterate(self._calls._chunks(read))) as chunks:
             for rows in chunks:
                 yield from rows.keys
@@ -173,9 +213,12 @@ class Calls(ABC):
         prefix: Data = b"",
         limit: int | None = None,
         reverse: bool = False,
+        freshness: Freshness | None = None,
     ) -> list[bytes]:
         """Return the keys of a range; their values are not sent."""
-        return self._wait(self._calls.keys(first, last, prefix=prefix, limit=limit, reverse=reverse))
+        return self._wait(
+            self._calls.keys(first, last, prefix=prefix, limit=limit, reverse=reverse, freshness=freshness)
+        )
 
     def scan_page(
         self,
@@ -186,6 +229,7 @@ class Calls(ABC):
         limit: int | None = None,
         reverse: bool = False,
         resume_key: bytes | None = None,
+        freshness: Freshness | None = None,
     ) -> Page:
         """Return some rows of a range and the key of the next page: at most ``limit``, and at most a chunk.
 
@@ -193,12 +237,16 @@ class Calls(ABC):
             resume_key: The one of the page before, to get the next page of the same range.
         """
         return self._wait(
-            self._calls.scan_page(first, last, prefix=prefix, limit=limit, reverse=reverse, resume_key=resume_key)
+            self._calls.scan_page(
+                first, last, prefix=prefix, limit=limit, reverse=reverse, resume_key=resume_key, freshness=freshness
+            )
         )
 
-    def count(self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> int:
+    def count(
+        self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"", freshness: Freshness | None = None
+    ) -> int:
         """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
-        return self._wait(self._calls.count(first, last, prefix=prefix))
+        return self._wait(self._calls.count(first, last, prefix=prefix, freshness=freshness))
 
     def splits(self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> list[bytes]:
         """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
@@ -220,6 +268,7 @@ class Calls(ABC):
         reconnect_s: float = 30.0,
         progress_s: float | None = None,
         after: WatchEvent | None = None,
+        freshness: Freshness | None = None,
     ) -> Generator[WatchEvent]:
         """Yield the changes in ``[first, last)``, computed keys included, until the iterator is closed.
 
@@ -232,6 +281,7 @@ class Calls(ABC):
             reconnect_s: How long to try to reach a server again.
             after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
                 again, and none is missed.
+            freshness: How fresh the state has to be at which the watch begins.
             progress_s: After this time without a change, give an event without changes: nothing is missing up to its
                 revision.
 
@@ -242,7 +292,9 @@ class Calls(ABC):
         """
         start, stop = to_range(first, last)
         events = self._iterate(
-            self._calls._watch(start, stop, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after)
+            self._calls._watch(
+                start, stop, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after, freshness=freshness
+            )
         )
         with closing(events):
             yield from events
@@ -286,3 +338,19 @@ class Calls(ABC):
     @abstractmethod
     def statistics(self) -> Statistics:
         """Return counts of what the server holds and has done."""
+
+
+class Session(Calls):
+    """The calls of a session: see `Calls.session`."""
+
+    __slots__ = ()
+    _calls: AsyncSession
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session; the client, which others may use, stays open."""
+
+    @property
+    def token(self) -> Token:
+        """What the session has seen; as text in a cookie, or in a message, it is handed on to another session."""
+        return self._calls.token

@@ -11,23 +11,39 @@ from pequod import AsyncClient, Client
 from pequod.calls import ServerStatistics
 from pequod.client import AsyncBatch, SyncBatch
 from pequod.client.backfills import AsyncBackfills
+from pequod.client.sessions import AsyncServerSession
+from pequod.client.sync import ServerSession
 from pequod.client.sync_backfills import Backfills
 from pequod.embedded import AsyncEmbedded, Embedded
+from pequod.embedded.aio import AsyncEmbeddedSession
 from pequod.embedded.batch import AsyncEmbeddedBatch, EmbeddedBatch
-from pequod.interface import AsyncCalls, Calls, Commands
+from pequod.embedded.sync import EmbeddedSession
+from pequod.interface import AsyncCalls, AsyncSession, Calls, Commands, Session
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 #: Where the clients differ from each other: what they return is more than the definition says.
 RETURNS: dict[tuple[type, str], str] = {
-    (AsyncClient, "batch"): "AsyncBatch",
-    (Client, "batch"): "SyncBatch",
-    (AsyncEmbedded, "batch"): "AsyncEmbeddedBatch",
-    (Embedded, "batch"): "EmbeddedBatch",
-    (AsyncClient, "statistics"): "ServerStatistics",
-    (Client, "statistics"): "ServerStatistics",
+    (Calls, "session"): "Session",
+    (Session, "session"): "Session",
+    (AsyncClient, "session"): "AsyncServerSession",
+    (AsyncServerSession, "session"): "AsyncServerSession",
+    (Client, "session"): "ServerSession",
+    (ServerSession, "session"): "ServerSession",
+    (AsyncEmbedded, "session"): "AsyncEmbeddedSession",
+    (AsyncEmbeddedSession, "session"): "AsyncEmbeddedSession",
+    (Embedded, "session"): "EmbeddedSession",
+    (EmbeddedSession, "session"): "EmbeddedSession",
+    **{(kind, "batch"): "AsyncBatch" for kind in (AsyncClient, AsyncServerSession)},
+    **{(kind, "batch"): "SyncBatch" for kind in (Client, ServerSession)},
+    **{(kind, "batch"): "AsyncEmbeddedBatch" for kind in (AsyncEmbedded, AsyncEmbeddedSession)},
+    **{(kind, "batch"): "EmbeddedBatch" for kind in (Embedded, EmbeddedSession)},
+    **{(kind, "statistics"): "ServerStatistics" for kind in (AsyncClient, AsyncServerSession, Client, ServerSession)},
 }
 #: What only a server has. A store in the process has no file of its own, and no address.
 SERVER = {"target", "save_snapshot", "restore_snapshot", "send"}
+
+#: What batches for a server have besides, for those who send them.
+COLUMNS = {"has_reads", "has_writes", "levels", "message", "reads", "take"}
 
 
 def _calls(kind: type) -> dict[str, tuple[object, ...]]:
@@ -51,9 +67,14 @@ def _seen(member: Any) -> tuple[object, ...]:
         (AsyncCalls, Client, SERVER),
         (AsyncCalls, AsyncEmbedded, set()),
         (AsyncCalls, Embedded, set()),
+        (AsyncSession, Session, set()),
+        (AsyncSession, AsyncServerSession, {"send"}),
+        (AsyncSession, ServerSession, {"send"}),
+        (AsyncSession, AsyncEmbeddedSession, set()),
+        (AsyncSession, EmbeddedSession, set()),
         (AsyncBackfills, Backfills, set()),
-        (Commands, AsyncBatch, {"send", "message", "reads", "has_writes", "take"}),
-        (Commands, SyncBatch, {"send", "send_nowait", "message", "reads", "has_writes", "take"}),
+        (Commands, AsyncBatch, {"send", *COLUMNS}),
+        (Commands, SyncBatch, {"send", "send_nowait", *COLUMNS}),
         (Commands, AsyncEmbeddedBatch, {"send"}),
         (Commands, EmbeddedBatch, {"send", "send_nowait"}),
     ],
@@ -75,14 +96,14 @@ def test_calls_of_a_server_are_the_same_for_those_who_await_and_those_who_wait()
 
 def test_clients_are_what_the_definition_says() -> None:
     assert issubclass(ServerStatistics, inspect.get_annotations(AsyncCalls.statistics, eval_str=True)["return"])
-    for kind in (AsyncClient, AsyncEmbedded):
+    for kind in (AsyncClient, AsyncEmbedded, AsyncServerSession, AsyncEmbeddedSession):
         assert issubclass(kind, AsyncCalls)
         for name, member in inspect.getmembers(AsyncCalls, inspect.isfunction):
             if not name.startswith("_"):
                 mine = getattr(kind, name)
                 for is_such in (inspect.iscoroutinefunction, inspect.isasyncgenfunction):
                     assert is_such(mine) == is_such(member), name
-    for waiting in (Client, Embedded):
+    for waiting in (Client, Embedded, ServerSession, EmbeddedSession):
         assert issubclass(waiting, Calls)
         assert not [name for name, member in inspect.getmembers(waiting, inspect.iscoroutinefunction)]
 

@@ -32,7 +32,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def _is_pausing(client: AsyncClient) -> bool:
-    return client._gathering._lane._pause is not None
+    return client._gathering._lanes.ordered._pause is not None
 
 
 async def _rows(client: AsyncClient, **options: Any) -> list[tuple[bytes, bytes]]:
@@ -241,7 +241,7 @@ async def test_an_iterator_whose_server_dies_for_good_ends(server: ServerProcess
 
 def _has_begun(client: AsyncClient) -> bool:
     """Tell whether a piece has come of the reply to the oldest batch under way, but not the last one."""
-    stream = client._gathering._lane._stream
+    stream = client._gathering._lanes.ordered._stream
     return stream is not None and bool(stream._waiting) and stream._waiting[0].begun is not None
 
 

@@ -25,7 +25,7 @@ from pequod.client import AsyncClient
 from pequod_bench import keys
 from pequod_bench.compare.measure import RUN_S_MAX, started, verified, within
 from pequod_bench.compare.pequod_system import PEQUOD, TIMEOUT_S
-from pequod_bench.compare.system import Server, Session, System, SystemWorkload
+from pequod_bench.compare.system import Server, System, SystemSession, SystemWorkload
 from pequod_bench.graph import Ids, make_graph
 from pequod_bench.latency import Latencies, latencies, open_loop
 from pequod_bench.recompute import grouped
@@ -141,7 +141,7 @@ async def _told(server: Server, posts: WatchedPosts) -> tuple[list[float], str]:
 
 
 @asynccontextmanager
-async def _prepared(session: Session, posts: WatchedPosts) -> AsyncIterator[None]:
+async def _prepared(session: SystemSession, posts: WatchedPosts) -> AsyncIterator[None]:
     """Load and read everything once; check timelines at a fixed rate meanwhile."""
     users = posts.workload.stream.active.tolist()
     await session.load()

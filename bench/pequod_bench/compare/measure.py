@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from pequod_bench.commands import timeline_scans
 from pequod_bench.compare.machine import can_pin, on_first_core, pinned
 from pequod_bench.compare.server import tree_usage
-from pequod_bench.compare.system import Server, Session, System, SystemClient, SystemWorkload
+from pequod_bench.compare.system import Server, System, SystemClient, SystemSession, SystemWorkload
 from pequod_bench.process import loop_factory
 from pequod_bench.recompute import StreamPosts
 from pequod_bench.stream import make_stream
@@ -118,7 +118,7 @@ async def _run_twip(system: System, server: Server, workload: SystemWorkload) ->
         return await timed(server, session, verify)
 
 
-async def verified(session: Session, workload: SystemWorkload) -> Verdict:
+async def verified(session: SystemSession, workload: SystemWorkload) -> Verdict:
     """Compare every active user's timeline with a computation from scratch."""
     stream = workload.stream
     users = stream.active.tolist()

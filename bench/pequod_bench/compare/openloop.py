@@ -17,7 +17,7 @@ from typing import Final
 
 from pequod_bench.compare.materialisation import make_stream
 from pequod_bench.compare.measure import RUN_S_MAX, started, verified, within
-from pequod_bench.compare.system import Session, System, SystemWorkload
+from pequod_bench.compare.system import System, SystemSession, SystemWorkload
 from pequod_bench.keys import tweet
 from pequod_bench.latency import Latencies, LatencyHistogram, open_loop
 from pequod_bench.stream import CHECK
@@ -101,7 +101,7 @@ class _Nothing:
         return asyncio.sleep(0)
 
 
-async def _rates(session: Session | _Nothing, load: Load) -> list[AtRate]:
+async def _rates(session: SystemSession | _Nothing, load: Load) -> list[AtRate]:
     stream, tweet_bytes = load.workload.stream, load.workload.tweet_bytes
     kinds, users, details = stream.kinds.tolist(), stream.users.tolist(), stream.details.tolist()
     deliveries: list[Awaitable[None]] = []

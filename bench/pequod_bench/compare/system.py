@@ -105,7 +105,7 @@ class SystemClient(Protocol):
         """Carry out all operations, as fast as the store takes them; all of them are done at the end."""
 
 
-class Session(SystemClient, Protocol):
+class SystemSession(SystemClient, Protocol):
     """A client that runs Twip."""
 
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
@@ -150,5 +150,5 @@ class System(Protocol):
     def started(self, directory: Path) -> AbstractContextManager[Server]:
         """Start the server with its files, if it has any, in ``directory``."""
 
-    def session(self, server: Server, workload: SystemWorkload) -> AbstractAsyncContextManager[Session]:
+    def session(self, server: Server, workload: SystemWorkload) -> AbstractAsyncContextManager[SystemSession]:
         """Connect a client to it."""

@@ -1,0 +1,76 @@
+"""What each kind of client does for the calls of `AsyncCalls`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+
+from pequod.calls import Join, Page, RangeRead, WatchEvent
+from pequod.engine.base.rows import Rows
+from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
+from pequod.freshness import Freshness
+from pequod.interface.commands import Turn
+
+
+class Carried(ABC):
+    """Carries out calls whose ranges, keys and limits are checked and converted."""
+
+    #: Returns the turn to which the next write is added; raises ClosedError once the client is closed.
+    _writing: Callable[[], Turn]
+    #: Returns the turn to which the next read of this freshness is added; raises the same.
+    _reading: Callable[[Freshness | None], Turn]
+
+    @abstractmethod
+    async def _multi_get(self, keys: list[bytes], freshness: Freshness | None) -> list[bytes | None]: ...
+
+    @abstractmethod
+    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None: ...
+
+    @abstractmethod
+    async def _remove_range(self, first: bytes, last: bytes | None) -> int: ...
+
+    @abstractmethod
+    def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]: ...
+
+    @abstractmethod
+    async def _keys(self, read: RangeRead) -> list[bytes]: ...
+
+    @abstractmethod
+    async def _page(self, read: RangeRead) -> Page: ...
+
+    @abstractmethod
+    async def _splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]: ...
+
+    @abstractmethod
+    def _watch(
+        self,
+        first: bytes,
+        last: bytes | None,
+        *,
+        rows: bool,
+        reconnect_s: float,
+        progress_s: float | None,
+        after: WatchEvent | None,
+        freshness: Freshness | None,
+    ) -> AsyncGenerator[WatchEvent]: ...
+
+    @abstractmethod
+    async def _add_join(self, text: str) -> list[Join]: ...
+
+    @abstractmethod
+    async def _drop_join(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _joins(self) -> list[Join]: ...
+
+    @abstractmethod
+    async def _explain_join(self, name: str) -> JoinExplanation: ...
+
+    @abstractmethod
+    async def _explain_range(self, first: bytes, last: bytes | None) -> RangeExplanation: ...
+
+    @abstractmethod
+    async def _invalidate_range(self, first: bytes, last: bytes | None) -> int: ...
+
+    @abstractmethod
+    async def _invalidate_join(self, name: str) -> int: ...
