@@ -57,6 +57,7 @@ class HotLedger:
     entry_count: int
     entry_count_max: int
     updater_bytes: int
+    log_bytes: int
     weigh_at: int
 
 class HotEngine:
@@ -76,6 +77,11 @@ class Hot:
     upper: bytes | None
     ready_until_s: float
     last_used: int
+    log: dict[tuple[int, bytes], bytes | None]
+    log_bytes: int
+    dependants: dict[Any, None]
+    is_fresh: bool
+    stale_since_s: float
     is_whole: bool
     counters: Counters
     @property
@@ -98,6 +104,21 @@ class Frames:
     def add_all(self, frame_keys: list[bytes], context: Hot) -> int: ...
     def remove(self, frame_key: bytes, context: Hot) -> int: ...
     def values(self) -> list[Waiting]: ...
+
+ROUTE_PARTS_MAX: int
+
+class Route:
+    is_followed: bool
+    def __init__(
+        self,
+        frames: Frames,
+        parts: tuple[bytes | int | None, ...],
+        frame_part_count: int,
+        tail: tuple[bytes | int, ...],
+        depth: int,
+        is_check: bool,
+        /,
+    ) -> None: ...
 
 class Ends:
     def __len__(self) -> int: ...

@@ -33,7 +33,7 @@ from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.relations import Directory
 from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
-from pequod.engine.memory.ledger import ROW, UNLIMITED, Ledger
+from pequod.engine.memory.ledger import BYTES, LOG_ENTRY, ROW, UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason, Story
 from pequod.engine.native import NativeBatch, core
 from pequod.engine.read import Reads
@@ -53,7 +53,7 @@ from pequod.engine.shown.statistics import Statistics, collect
 from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
-from pequod.engine.writes.changes import Writer
+from pequod.engine.writes.changes import LOG_MAX, Writer
 from pequod.language.errors import MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER, JoinSpec
@@ -63,12 +63,16 @@ class HotEngine:
     """What quick commands look at in an engine, and change in it."""
 
     __slots__ = (
-        "_base_changed",
         "_ends",
         "_key_bytes_max",
+        "_log_entry_bytes",
+        "_log_max",
+        "_now_s",
         "_reads",
         "_relations",
+        "_tail_bytes",
         "_value_bytes_quick",
+        "_writer",
         "ledger",
         "revision",
     )
@@ -126,7 +130,8 @@ class Engine(HotEngine):
         self._ends = self._hits.ends
         self._story = Story()
         self._writer = Writer(self._memory, self._hits, self._story)
-        self._base_changed = self._writer.base_changed
+        self._now_s = 0.0
+        self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, LOG_MAX
         self._catalog = Catalog(self._directory, self._writer, self.ledger, priorities or {})
         self._reader = Reader(self._writer, self._memory)
         self._scans = Scans(
@@ -176,7 +181,7 @@ class Engine(HotEngine):
         if relations.is_watched:
             relations.watches.tell_stored(key, old, value)
         if relations.readers:
-            self._base_changed(relations.readers, key, old, value)
+            self._writer.base_changed(relations.readers, key, old, value)
 
     def remove(self, key: bytes) -> bool:
         """Remove base data; return whether the key was there.
@@ -566,7 +571,7 @@ class Engine(HotEngine):
 
     def tell_time(self, now: float) -> None:
         """Set the time by which later changes and drops are dated, for `JoinStatistics.age_s` and `dropped`."""
-        self._story.now_s = now
+        self._story.now_s = self._now_s = now
 
     def statistics(self, *, now: float = 0.0) -> Statistics:
         """Return what is stored and materialised, and counts of events so far.

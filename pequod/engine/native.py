@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 6
+_INTERFACE: Final = 7
 
 
 class NativeBatch(Protocol):
@@ -77,6 +77,13 @@ class NativeBatch(Protocol):
 
     def reply(self, server_id: int, revision: int, rest: bytes = b"") -> bytes:
         """Return the bytes of the reply, with what has run so far; ``rest`` are the bytes of further fields."""
+
+
+class Route(Protocol):
+    """The way from a written key to those who wait for it; see pequod/native/routes.hpp."""
+
+    #: Whether changes of the rows go to watches or to other joins.
+    is_followed: bool
 
 
 def _load() -> ModuleType | None:

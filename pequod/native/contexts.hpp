@@ -14,7 +14,7 @@ struct Counters {
 // What writes look at and change in the ledger: `HotLedger`, the base of `Ledger`.
 struct HotLedger {
     PyObject_HEAD
-    long long entry_count, entry_count_max, updater_bytes, weigh_at;
+    long long entry_count, entry_count_max, updater_bytes, log_bytes, weigh_at;
 };
 
 // The number of the latest read: `Numbers`, the base of `Reads`.
@@ -52,6 +52,12 @@ struct Hot {
     PyObject* end;
     PyObject* first;
     PyObject* last;
+    // Changes that are not applied yet, and the contexts that were computed from this one: dictionaries.
+    PyObject* log;
+    PyObject* dependants;
+    long long log_bytes;
+    double stale_since_s;
+    char is_fresh;
     // Where it waits; each reference is owned, while those who wait are borrowed: they let go before they end.
     Held* held;
     uint32_t held_count;
@@ -60,7 +66,7 @@ struct Hot {
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last}) {
+        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants}) {
             if (const int result = function(member)) return result;
         }
         return 0;

@@ -1,6 +1,10 @@
 #include "engine.hpp"
 
 #include "records.hpp"
+#include "routes.hpp"
+#include "timeline.hpp"
+
+#include <limits>
 
 namespace pequod {
 
@@ -8,7 +12,7 @@ PyTypeObject* engine_type = nullptr;
 
 bool HotEngine::is_sound() const {
     return ends && Py_TYPE(ends) == ends_type && reads && PyObject_TypeCheck(reads, numbers_type) && ledger &&
-           PyObject_TypeCheck(ledger, ledger_type) && relations && PyDict_CheckExact(relations) && base_changed;
+           PyObject_TypeCheck(ledger, ledger_type) && relations && PyDict_CheckExact(relations) && writer;
 }
 
 namespace {
@@ -31,13 +35,143 @@ HotRelations* written_relations(HotEngine* engine, Piece key) {
                : nullptr;
 }
 
-// Bring up to date what depends on a key; the values are null if the key was or is absent. An error is set on failure.
-bool tell_readers(HotEngine* engine, PyObject* readers, PyObject* key, PyObject* old, PyObject* value) {
+// A change of a written key: the values are null if the key was or is absent.
+struct Change {
+    PyObject* key;
+    PyObject* old;
+    PyObject* value;
+};
+
+// Those who wait for a change, by a route.
+struct Told {
+    const Route* route;
+    const Waiting* waiting;
+    Match match;
+};
+
+// Those who wait for a change, of all routes; not quick: Python tells them.
+struct ToldAll {
+    static constexpr size_t MOST = 8;
+    bool is_quick;
+    size_t count;
+    Told told[MOST];
+};
+
+// Nothing beside the contexts themselves is concerned if a change is noted in their logs.
+bool are_notable(const HotEngine* engine, const Waiting* waiting) {
+    for (uint32_t at = 0; at < waiting->count; ++at) {
+        const Hot* hot = waiting->holds[at].context;
+        if (!hot->log || !PyDict_CheckExact(hot->log) || PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;
+        if (!hot->dependants || !PyDict_CheckExact(hot->dependants) || PyDict_GET_SIZE(hot->dependants)) return false;
+    }
+    return true;
+}
+
+// Add those who wait at one site; false: they are Python's, or an error is set.
+bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change, ToldAll* found) {
+    static PyObject* name = PyUnicode_InternFromString("route");
+    PyObject* route_object = name ? PyObject_GetAttr(site, name) : nullptr;
+    if (!route_object) return false;
+    // The site has it.
+    Py_DECREF(route_object);
+    if (Py_TYPE(route_object) != route_type) return !PyObject_IsTrue(site);
+    const Route* route = reinterpret_cast<const Route*>(route_object);
+    if (route->is_check && !change.old == !change.value) return true;
+    Told& told = found->told[found->count];
+    const Waiting* waiting = waiting_at(route, piece_of(change.key), &told.match);
+    if (!waiting) return true;
+    if (route->is_followed || (route->is_check ? !are_notable(engine, waiting) : !change.value)) return false;
+    told.route = route;
+    told.waiting = waiting;
+    return ++found->count < ToldAll::MOST;
+}
+
+bool has_backfills(const HotEngine* engine) {
+    static PyObject* name = PyUnicode_InternFromString("backfills");
+    PyObject* backfills = name ? PyObject_GetAttr(engine->writer, name) : nullptr;
+    const bool are_there = !backfills || PyObject_IsTrue(backfills);
+    Py_XDECREF(backfills);
+    return are_there;
+}
+
+void find_told(const HotEngine* engine, PyObject* readers, const Change& change, ToldAll* found) {
+    found->count = 0;
+    found->is_quick = !has_backfills(engine);
+    for (Py_ssize_t at = 0; found->is_quick && at < PyList_GET_SIZE(readers); ++at) {
+        PyObject* sites = PyList_GET_ITEM(readers, at);
+        found->is_quick = PyList_CheckExact(sites);
+        for (Py_ssize_t site = 0; found->is_quick && site < PyList_GET_SIZE(sites); ++site) {
+            found->is_quick = find_told_at(engine, PyList_GET_ITEM(sites, site), change, found);
+        }
+    }
+}
+
+// Note a change in the log of a context, as `Context.note` does, and let it go stale. An error is set on failure.
+bool note(HotEngine* engine, Hot* hot, int depth, const Change& change) {
+    static PyObject* present = PyBytes_FromStringAndSize("", 0);
+    PyObject* entry = present ? Py_BuildValue("(iO)", depth, change.key) : nullptr;
+    if (!entry) return false;
+    const Py_ssize_t before = PyDict_GET_SIZE(hot->log);
+    const bool is_noted = PyDict_SetDefault(hot->log, entry, change.old ? present : Py_None);
+    Py_DECREF(entry);
+    if (!is_noted) return false;
+    if (PyDict_GET_SIZE(hot->log) > before) {
+        const long long grown_bytes = engine->log_entry_bytes + PyBytes_GET_SIZE(change.key);
+        hot->log_bytes += grown_bytes;
+        reinterpret_cast<HotLedger*>(engine->ledger)->log_bytes += grown_bytes;
+    }
+    if (hot->is_fresh) {
+        hot->is_fresh = 0;
+        hot->ready_until_s = -std::numeric_limits<double>::infinity();
+        hot->stale_since_s = engine->now_s;
+    }
+    return true;
+}
+
+bool note_all(HotEngine* engine, const Told& told, const Change& change) {
+    for (uint32_t at = 0; at < told.waiting->count; ++at) {
+        if (!note(engine, told.waiting->holds[at].context, told.route->depth, change)) return false;
+    }
+    return true;
+}
+
+// Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
+bool fan_out(HotEngine* engine, const Told& told, const Change& change) {
+    PyObject* tail = tail_of(told.route, told.match);
+    if (!tail) return false;
+    HotLedger* ledger = reinterpret_cast<HotLedger*>(engine->ledger);
+    if (!change.old) {
+        const long long size = engine->tail_bytes + PyBytes_GET_SIZE(tail);
+        const_cast<Waiting*>(told.waiting)->tail_bytes += size;
+        ledger->updater_bytes += size;
+    }
+    const Py_ssize_t gained = write_to_all(told.waiting, tail, change.value);
+    Py_DECREF(tail);
+    if (gained < 0) return false;
+    ledger->entry_count += gained;
+    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
+    return true;
+}
+
+// Bring up to date what depends on a key. An error is set on failure.
+bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change) {
     if (!PyList_GET_SIZE(readers)) return true;
-    PyObject* told = PyObject_CallFunctionObjArgs(engine->base_changed, readers, key, old ? old : Py_None,
-                                                  value ? value : Py_None, nullptr);
-    Py_XDECREF(told);
-    return told;
+    ToldAll found;
+    find_told(engine, readers, change, &found);
+    if (PyErr_Occurred()) return false;
+    bool is_told = true;
+    for (size_t at = 0; found.is_quick && is_told && at < found.count; ++at) {
+        const Told& told = found.told[at];
+        is_told = told.route->is_check ? note_all(engine, told, change) : fan_out(engine, told, change);
+    }
+    if (found.is_quick) return is_told;
+    static PyObject* name = PyUnicode_InternFromString("base_changed");
+    PyObject* done = name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key,
+                                                       change.old ? change.old : Py_None,
+                                                       change.value ? change.value : Py_None, nullptr)
+                          : nullptr;
+    Py_XDECREF(done);
+    return done;
 }
 
 Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value) {
@@ -55,7 +189,7 @@ Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObj
     bool is_told = true;
     if (!old || !is_equal(piece_of(old), piece_of(value))) {
         ++engine->revision;
-        is_told = tell_readers(engine, relations->readers, key, old, value);
+        is_told = tell_readers(engine, relations->readers, {key, old, value});
     }
     Py_XDECREF(old);
     return is_told ? Ran::DONE : Ran::FAILED;
@@ -99,7 +233,7 @@ Ran remove(HotEngine* engine, Piece key) {
         table->key_bytes -= static_cast<long long>(key.size);
         table->value_bytes -= static_cast<long long>(piece_of(old).size);
         ++engine->revision;
-        ran = tell_readers(engine, relations->readers, own_key, old, nullptr) ? Ran::DONE : Ran::FAILED;
+        ran = tell_readers(engine, relations->readers, {own_key, old, nullptr}) ? Ran::DONE : Ran::FAILED;
         Py_DECREF(old);
     }
     Py_DECREF(own_key);
@@ -140,7 +274,11 @@ PyMemberDef members[] = {
     {"_reads", T_OBJECT_EX, offsetof(HotEngine, reads), 0, nullptr},
     {"ledger", T_OBJECT_EX, offsetof(HotEngine, ledger), 0, nullptr},
     {"_relations", T_OBJECT_EX, offsetof(HotEngine, relations), 0, nullptr},
-    {"_base_changed", T_OBJECT_EX, offsetof(HotEngine, base_changed), 0, nullptr},
+    {"_writer", T_OBJECT_EX, offsetof(HotEngine, writer), 0, nullptr},
+    {"_now_s", T_DOUBLE, offsetof(HotEngine, now_s), 0, nullptr},
+    {"_tail_bytes", T_LONGLONG, offsetof(HotEngine, tail_bytes), 0, nullptr},
+    {"_log_entry_bytes", T_LONGLONG, offsetof(HotEngine, log_entry_bytes), 0, nullptr},
+    {"_log_max", T_LONGLONG, offsetof(HotEngine, log_max), 0, nullptr},
     PEQUOD_LAST_MEMBER,
 };
 

@@ -19,13 +19,17 @@ struct HotEngine {
     PyObject* ledger;
     // A dictionary of relations.
     PyObject* relations;
-    // `Writer.base_changed`.
-    PyObject* base_changed;
+    PyObject* writer;
+    // By which contexts that become stale are dated.
+    double now_s;
+    // What the ledger counts for a tail of its own and for an entry of a log, beside their bytes; a log of this length
+    // is Python's to write on.
+    long long tail_bytes, log_entry_bytes, log_max;
 
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&ends, &reads, &ledger, &relations, &base_changed}) {
+        for (PyObject** member : {&ends, &reads, &ledger, &relations, &writer}) {
             if (const int result = function(member)) return result;
         }
         return 0;

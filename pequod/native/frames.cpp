@@ -161,6 +161,11 @@ long long leave(Waiting* waiting, Hot* hot, uint32_t at) {
 
 }  // namespace
 
+Waiting* find_frame(const Frames* frames, Piece key) {
+    // As Python hashes the keys that it hands over.
+    return find(frames, size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))), key);
+}
+
 long long let_go(Hot* hot) {
     long long grown_bytes = 0;
     for (uint32_t at = 0; at < hot->held_count; ++at) {

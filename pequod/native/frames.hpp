@@ -52,6 +52,9 @@ struct Frames {
 extern PyTypeObject* waiting_type;
 extern PyTypeObject* frames_type;
 
+// Those who wait at a frame key, or null.
+Waiting* find_frame(const Frames* frames, Piece key);
+
 // Let a context wait nowhere; return by how many bytes that changes what the ledger has.
 long long let_go(Hot* hot);
 

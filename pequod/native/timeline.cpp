@@ -255,6 +255,21 @@ PyObject* write_into_dictionary(PyObject* contexts, PyObject* tail, PyObject* va
     return PyLong_FromSsize_t(gained);
 }
 
+}  // namespace
+
+Py_ssize_t write_to_all(const Waiting* waiting, PyObject* tail, PyObject* value) {
+    Py_ssize_t gained = 0;
+    for (uint32_t at = 0; at < waiting->count; ++at) {
+        look_ahead(waiting, at);
+        const int done = write_into(reinterpret_cast<PyObject*>(waiting->holds[at].context), tail, value);
+        if (done < 0) return -1;
+        gained += done;
+    }
+    return gained;
+}
+
+namespace {
+
 // apply_write(updaters, tail, value): see the function of this name.
 PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("apply_write", count, 3)) return nullptr;
@@ -262,24 +277,17 @@ PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_all(PyBytes_CheckExact(tail) && PyBytes_CheckExact(value), "apply_write takes updaters, and bytes")) {
         return nullptr;
     }
-    if (Py_TYPE(updaters) != waiting_type) {
-        PyObject* contexts = PyObject_GetAttrString(updaters, "contexts");
-        if (!contexts) return nullptr;
-        PyObject* gained = check_all(PyDict_CheckExact(contexts), "contexts that wait are a dictionary")
-                               ? write_into_dictionary(contexts, tail, value)
-                               : nullptr;
-        Py_DECREF(contexts);
-        return gained;
+    if (Py_TYPE(updaters) == waiting_type) {
+        const Py_ssize_t gained = write_to_all(reinterpret_cast<const Waiting*>(updaters), tail, value);
+        return gained < 0 ? nullptr : PyLong_FromSsize_t(gained);
     }
-    const Waiting* waiting = reinterpret_cast<const Waiting*>(updaters);
-    Py_ssize_t gained = 0;
-    for (uint32_t at = 0; at < waiting->count; ++at) {
-        look_ahead(waiting, at);
-        const int done = write_into(reinterpret_cast<PyObject*>(waiting->holds[at].context), tail, value);
-        if (done < 0) return nullptr;
-        gained += done;
-    }
-    return PyLong_FromSsize_t(gained);
+    PyObject* contexts = PyObject_GetAttrString(updaters, "contexts");
+    if (!contexts) return nullptr;
+    PyObject* gained = check_all(PyDict_CheckExact(contexts), "contexts that wait are a dictionary")
+                           ? write_into_dictionary(contexts, tail, value)
+                           : nullptr;
+    Py_DECREF(contexts);
+    return gained;
 }
 
 template <typename Function>

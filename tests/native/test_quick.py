@@ -3,6 +3,7 @@
 Both engines are native; what is compared is who reads the message, runs the commands and writes the reply.
 """
 
+import sys
 from collections.abc import Sequence
 
 import hypothesis.strategies as st
@@ -22,6 +23,15 @@ JOINS = """
 t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
 c|<poster> = count p|<poster>|<time:2>
 """
+#: Sets of joins: rows that others follow, slots of fixed widths, several sites at one source, keys known as a whole.
+JOIN_SETS = [
+    JOINS,
+    JOINS + "; n|<user>|<poster> = count t|<user>|<time:2>|<poster>",
+    "t|<user:1>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>",
+    JOINS + "; f|<poster>|<user> = copy s|<user>|<poster>; w|<time:2>|<poster> = copy p|<poster>|<time>",
+    "t|<user>|<poster>|<time:2> = check s|<user>|<poster> check p|<user>|<time> copy p|<poster>|<time>",
+    "t|<user>|<time:2>|<poster> = copy p|<poster>|<time> check s|<user>|<poster>",
+]
 USERS = st.sampled_from([b"a", b"b"])
 TIMES = st.integers(0, 30).map(lambda time: b"%02d" % time)
 POSTS = st.builds(lambda user, time: b"p|%s|%s" % (user, time), USERS, TIMES)
@@ -37,9 +47,8 @@ RANGES = (
     | st.tuples(PLAIN, PLAIN)
     | st.tuples(POSTS, POSTS)
     | st.tuples(KEYS, KEYS)
-    | st.sampled_from(
-        [(b"", b""), (b"t|", b"t}"), (b"t|a", b"t|a}"), (b"p|", b"q"), (b"k|", b"k}"), (b"p|a|", b"p|a}")]
-    )
+    | st.sampled_from([(b"", b""), (b"t|", b"t}"), (b"t|a", b"t|a}"), (b"p|", b"q"), (b"k|", b"k}")])
+    | st.sampled_from([(b"p|a|", b"p|a}"), (b"n|", b"n}"), (b"f|a|", b"f|a}"), (b"w|", b"w}")])
 )
 
 
@@ -61,9 +70,9 @@ def requests(draw: st.DrawFn) -> ExecuteRequest:
     return request
 
 
-def make_executor(reply_bytes_max: int, rows_max: int) -> Executor:
+def make_executor(reply_bytes_max: int, rows_max: int, joins: str = JOINS) -> Executor:
     engine = Engine(key_bytes_max=20, value_bytes_max=60)
-    engine.add_joins(parse(JOINS))
+    engine.add_joins(parse(joins))
     return Executor(engine, 7, commands_max=100, reply_bytes_max=reply_bytes_max, rows_max=rows_max, clock=lambda: 1.0)
 
 
@@ -88,16 +97,25 @@ def quick_pieces(executor: Executor, message: bytes) -> list[ExecuteReply]:
 
 CHECK = ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"t|a|", b"t|a}"])
 FILL = ExecuteRequest(kinds=bytes([PUT, PUT]), arguments=[b"s|a|b", b"", b"p|b|10", b"hi"])
+FOLLOW = ExecuteRequest(kinds=bytes([PUT, REMOVE]), arguments=[b"s|a|a", b"", b"s|a|b"])
 STRAY = ExecuteRequest(kinds=bytes([SCAN, PUT, SCAN]), arguments=[*CHECK.arguments, b"t|a|x", b"!", *CHECK.arguments])
 
 
-@given(st.lists(requests(), max_size=6), st.sampled_from([1, 20, 60, 200, 1 << 20]), st.sampled_from([1, 2, 5, 1000]))
-@example([FILL, CHECK, CHECK, STRAY, CHECK], 1 << 20, 1000)
+@given(
+    st.lists(requests(), max_size=6),
+    st.sampled_from([1, 20, 60, 200, 1 << 20]),
+    st.sampled_from([1, 2, 5, 1000]),
+    st.sampled_from(JOIN_SETS),
+)
+@example([FILL, CHECK, CHECK, STRAY, CHECK], 1 << 20, 1000, JOINS)
+@example([FILL, CHECK, FOLLOW, CHECK], 1 << 20, 1000, JOINS)
 def test_a_batch_that_runs_natively_answers_as_one_in_python(
-    batches: Sequence[ExecuteRequest], reply_bytes_max: int, rows_max: int
+    batches: Sequence[ExecuteRequest], reply_bytes_max: int, rows_max: int, joins: str
 ) -> None:
-    native, python = (make_executor(reply_bytes_max, rows_max) for _ in range(2))
-    for request in batches:
+    native, python = (make_executor(reply_bytes_max, rows_max, joins) for _ in range(2))
+    for now, request in enumerate(batches):
+        for executor in (native, python):
+            executor.engine.tell_time(now)
         assert quick_pieces(native, request.SerializeToString()) == python.execute(request)
         native.engine._check()
     assert native.engine.statistics().joins == python.engine.statistics().joins
@@ -124,7 +142,13 @@ def runs_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) 
         request.numbers.extend(argument for argument in arguments if isinstance(argument, int))
     batch = hot.Batch.parse(request.SerializeToString(), 100, 1000, 1 << 20)
     assert batch is not None
-    return not executor.engine.run_quick(batch, 1.0)
+    called = list[str]()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        is_left = batch.run(executor.engine, 1.0)
+    finally:
+        sys.setprofile(None)
+    return not is_left and not called
 
 
 def test_a_second_check_is_answered_without_python() -> None:
@@ -144,6 +168,18 @@ def test_all_kinds_are_quick_in_a_table_that_no_join_reads_or_computes() -> None
     assert executor.engine.revision == revision + 2
     assert runs_without_python(executor, (REMOVE, b"k|20"), (REMOVE, b"k|20"), (SCAN_LIMIT, b"k|", b"k}", 1))
     assert executor.engine.base_rows() == ([b"k|10"], [b"1"])
+
+
+def test_timelines_are_told_of_posts_and_subscriptions_without_python() -> None:
+    executor = make_executor(1 << 20, 1000, JOIN_SETS[2])
+    executor.execute(FILL)
+    executor.execute(CHECK)
+    executor.engine.put(b"s|a|c", b"")
+    executor.execute(CHECK)
+    assert runs_without_python(executor, (PUT, b"p|b|20", b"new"), (SCAN, b"t|a|11", b"t|a}"))
+    assert runs_without_python(executor, (REMOVE, b"s|a|c"), (PUT, b"s|a|d", b""))
+    assert executor.engine.statistics().joins["t"].log_entries == 2
+    executor.engine._check()
 
 
 def test_a_write_that_is_watched_is_told() -> None:

@@ -75,17 +75,12 @@ class Context(Materialised):
     """
 
     __slots__ = (
-        "dependants",
         "environment",
         "expires_s",
         "frames",
-        "is_fresh",
         "is_live",
         "join",
-        "log",
-        "log_bytes",
         "plan",
-        "stale_since_s",
         "ticket",
         "updaters",
         "updaters_gone",

@@ -14,15 +14,16 @@ from pequod.engine.joins.coverage import Coverage
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
+from pequod.engine.native import Route, core
 from pequod.language.patterns import compile_builder
-from pequod.language.slots import fix_slots
+from pequod.language.slots import fix_slots, known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
 
 
 class Site(Frames):
     """One step of a plan at its source: finds the updaters for a changed key, and the tail of their rows."""
 
-    __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "step")
+    __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "route", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         super().__init__(
@@ -42,6 +43,9 @@ class Site(Frames):
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Whether frames have extras and give one row each: the frame key is the whole source key.
         self.is_steady = step.is_point and bool(step.extras) and join.is_unique
+        #: The way from a written key to those who wait for it, for writes that run natively; None: they are Python's,
+        #: as the rows that follow are not the same in all contexts, or the frames are not native.
+        self.route = self._make_route()
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
         """Return the updaters for a change of ``key``; ``match`` is the step's match of it.
@@ -50,6 +54,30 @@ class Site(Frames):
             O(key length), for any number of frames.
         """
         return self._by_key.get(self.step.frame_key_of(key, match))
+
+    def _make_route(self) -> Route | None:
+        step, parts = self.step, self.join.spec.sources[self.step.depth].pattern.parts
+        if core is None or not self._is_native or (step.is_value and not (self.is_last and self.is_alike)):
+            return None
+        slots = [part for part in parts if isinstance(part, Slot)]
+        places = {slot.name: parts.index(slot) for slot in slots}
+        behind = [parts[at + 1] if at + 1 < len(parts) else DELIMITER for at in map(parts.index, slots)]
+        ends = [part[:1] if isinstance(part, bytes) else None for part in behind]
+        if len(places) < len(slots) or any(
+            slot.width is None and end != DELIMITER for slot, end in zip(slots, ends, strict=True)
+        ):
+            # Its keys have to be compared with themselves, or looked at more than once.
+            return None
+        tail = self.plan.tail_parts if step.is_value else ()
+        if max(len(parts), len(tail)) > core.ROUTE_PARTS_MAX:
+            return None
+        shape = [part if isinstance(part, bytes) else part.width for part in parts]
+        pieces = [part if isinstance(part, bytes) else places[part.name] for part in tail]
+        route: Route = core.Route(
+            self._by_key, tuple(shape), known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value
+        )
+        route.is_followed = self.join.is_followed
+        return route
 
     def tail_of(self, match: re.Match[bytes]) -> bytes:
         """Return the tail of the rows that follow from a matching source key, the same in all contexts.
@@ -142,6 +170,14 @@ class InstalledJoin(CompiledJoin):
         #: Whether it is computed on every read: because it is declared so, or because a source is.
         self.is_pull = isinstance(spec.maintenance, Pull)
 
+    def follow(self, *, is_followed: bool) -> None:
+        """Set whether changes of rows go to watches or to other joins."""
+        self.is_followed = is_followed
+        for sites in self.sites:
+            for site in sites:
+                if site.route is not None:
+                    site.route.is_followed = is_followed
+
     @property
     def is_push(self) -> bool:
         """Whether it is materialised and kept up to date by updaters."""
@@ -224,6 +260,7 @@ class InstalledJoin(CompiledJoin):
         for sites in self.sites:
             for site in sites:
                 site._check()
+                assert site.route is None or site.route.is_followed == self.is_followed
 
     def _check_states(self, context: Context) -> None:
         results = {key: self.aggregate.result(state) for key, state in context.aggregate_states.items()}

@@ -27,15 +27,20 @@ class Hot:
 
     __slots__ = (
         "counters",
+        "dependants",
         "end",
         "first",
+        "is_fresh",
         "is_whole",
         "last",
         "last_used",
+        "log",
+        "log_bytes",
         "lower",
         "prefix",
         "ready_until_s",
         "rows",
+        "stale_since_s",
         "upper",
     )
 

@@ -55,7 +55,7 @@ class Relations(HotRelations):
         self.is_owned = bool(self.outputs) or self.table.presence is not None
         self.is_watched = self.watches.count > 0
         for join in self.outputs:
-            join.is_followed = self.is_watched or bool(join.downstreams)
+            join.follow(is_followed=self.is_watched or bool(join.downstreams))
             join.is_quiet = join.reads_tables and not join.is_followed
 
     def _check(self) -> None:

@@ -52,7 +52,7 @@ UNLIMITED: Final = 1 << 60
 class HotLedger:
     """What quick commands look at in the ledger, and change in it."""
 
-    __slots__ = ("entry_count", "entry_count_max", "updater_bytes", "weigh_at")
+    __slots__ = ("entry_count", "entry_count_max", "log_bytes", "updater_bytes", "weigh_at")
 
 
 if not TYPE_CHECKING and core is not None:
@@ -73,7 +73,6 @@ class Ledger(HotLedger):
         "evictions",
         "limit_bytes",
         "loaded_bytes",
-        "log_bytes",
         "part_count",
         "process_bytes",
         "process_limit_bytes",

@@ -1,0 +1,59 @@
+// Routes: from a key that is written to those who wait for it, at one site (`Site` in pequod/engine/joins/installed.py).
+//
+//     p|bob|0000000120   parts "p|", up to "|", "|", 10 bytes   frame p|bob|   tail of the rows 0000000120|bob
+#pragma once
+
+#include "frames.hpp"
+
+namespace pequod {
+
+struct Part {
+    // Literal bytes, owned; null for a slot.
+    PyObject* literal;
+    // Of a slot; 0: it ends before the next delimiter.
+    size_t width;
+};
+
+// A piece of a tail: literal bytes, owned, or what stands at a part of the key.
+struct TailPiece {
+    PyObject* literal;
+    size_t part;
+};
+
+struct Route {
+    PyObject_HEAD
+    static constexpr size_t PARTS_MAX = 12;
+
+    // Those who wait; owned.
+    Frames* frames;
+    Part parts[PARTS_MAX];
+    size_t part_count;
+    // How many parts are in the frame's key.
+    size_t frame_part_count;
+    // Of the rows that a key of the value source makes; none of a check.
+    TailPiece tail[PARTS_MAX];
+    size_t tail_count;
+    // The number of the source.
+    int depth;
+    // Whether only the presence of a key counts, whose changes are noted in the logs of those who wait.
+    char is_check;
+    // Whether others are told of the rows that change: then they are Python's to change.
+    char is_followed;
+};
+
+// A key as the parts of a route.
+struct Match {
+    Piece parts[Route::PARTS_MAX];
+};
+
+extern PyTypeObject* route_type;
+
+// Those who wait for changes of a key; null: there are none, or the key is not of this source.
+Waiting* waiting_at(const Route* route, Piece key, Match* match);
+
+// The tail of the rows that follow from a key; null: an error is set.
+PyObject* tail_of(const Route* route, const Match& match);
+
+int add_route_type(PyObject* module);
+
+}  // namespace pequod
