@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 MAPS = {
     "engine": ["pequod/language", "pequod/engine", "pequod/native"],
     "server": ["server/pequod_server"],
-    "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark"],
+    "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark", "spark_backfill/pequod_lake"],
     "clients": ["pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
 }
 #: What the names of sources end with.

@@ -1,0 +1,93 @@
+"""Who does which step, and what uploads and ids have been given: Pequod's own tables in the catalog's database.
+
+A lease only keeps two workers from doing the same work. If both do it all the same, because one was slow for longer
+than its lease, `replace` of the catalog takes the first result and refuses the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pequod_lake.clock import Clock, machine_clock
+from pequod_lake.ducklake import DuckLakeCatalog, taken_uploads
+from pequod_lake.runs import LakeStep
+
+#: Uploads are recognised for so long.
+UPLOADS_KEPT_S: Final = 7 * 86_400.0
+
+
+class Coordinator:
+    """The coordinator of the workers: a table, so there may be any number of processes."""
+
+    def __init__(self, catalog: DuckLakeCatalog, clock: Clock = machine_clock) -> None:
+        self._database = catalog.database
+        self._clock = clock
+
+    def claim(self, steps: Sequence[LakeStep], worker: str, lease_s: float) -> LakeStep | None:
+        """Take the first step whose runs nobody has, for ``lease_s``; None if there is none."""
+        if not steps:
+            return None
+        now = self._clock()
+        with self._database.writing() as db:
+            for step in steps:
+                marks = ", ".join("?" * len(step.ids))
+                there = db.execute(
+                    f"SELECT count(*) FROM lake_run WHERE end_number IS NULL AND run IN ({marks})",  # noqa: S608
+                    step.ids,
+                ).fetchone()[0]
+                # A lease of an earlier start of the machine is of a worker that is gone.
+                taken = db.execute(
+                    f"SELECT count(*) FROM lake_lease WHERE run IN ({marks}) AND boot = ? AND until_s > ?",  # noqa: S608
+                    (*step.ids, now.boot, now.elapsed_s),
+                ).fetchone()[0]
+                if there == len(step.ids) and not taken:
+                    db.executemany(
+                        "INSERT OR REPLACE INTO lake_lease VALUES (?, ?, ?, ?)",
+                        [(run, worker, now.boot, now.elapsed_s + lease_s) for run in step.ids],
+                    )
+                    return step
+        return None
+
+    def renew(self, step: LakeStep, worker: str, lease_s: float) -> None:
+        """Keep a step for ``lease_s`` more."""
+        now = self._clock()
+        with self._database.writing() as db:
+            db.executemany(
+                "UPDATE lake_lease SET until_s = ? WHERE run = ? AND worker = ?",
+                [(now.elapsed_s + lease_s, run, worker) for run in step.ids],
+            )
+
+    def release(self, step: LakeStep, worker: str) -> None:
+        """Give a step back that was not done."""
+        with self._database.writing() as db:
+            db.executemany("DELETE FROM lake_lease WHERE run = ? AND worker = ?", [(run, worker) for run in step.ids])
+
+    def leases(self) -> dict[int, str]:
+        """Return the runs that workers have now, each with its worker."""
+        now = self._clock()
+        rows = self._database.connection.execute(
+            "SELECT run, worker FROM lake_lease WHERE boot = ? AND until_s > ?", (now.boot, now.elapsed_s)
+        )
+        return dict(rows.fetchall())
+
+    def taken(self, uploads: Sequence[str]) -> dict[str, int]:
+        """Return the uploads that are in the lake, each with its SCU."""
+        return taken_uploads(self._database.connection, uploads)
+
+    def forget_uploads(self) -> None:
+        """Forget the ids of uploads that are older than `UPLOADS_KEPT_S`."""
+        with self._database.writing() as db:
+            db.execute(
+                "DELETE FROM lake_upload WHERE wall_us < ?", (self._clock().wall_us - int(UPLOADS_KEPT_S * 1e6),)
+            )
+
+    def take_ids(self, name: str, count: int) -> int:
+        """Return the first of ``count`` new ids; those of a worker that dies then are never used."""
+        with self._database.writing() as db:
+            db.execute(
+                "INSERT INTO lake_meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+                (f"next id of {name}", count),
+            )
+            (after,) = db.execute("SELECT value FROM lake_meta WHERE name = ?", (f"next id of {name}",)).fetchone()
+        return int(after) - count

@@ -1,0 +1,84 @@
+"""The database of the catalog: SQLite, with a connection for each thread and one way to write.
+
+Readers never wait: the journal is a write-ahead log. Writers wait for each other for `_WAIT_S`. A commit is durable
+when it returns.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pequod_lake.errors import LakeBusyError, LakeError
+
+_WAIT_S: Final = 30.0
+
+
+class LakeDatabase:
+    """Connections to one SQLite file.
+
+    DuckDB brings an SQLite of its own. Two of them in one process break each other's locks on a file, so nothing here
+    may be open while DuckDB has the file attached in this process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._connections: list[sqlite3.Connection] = []
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection of this thread."""
+        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = sqlite3.connect(self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+            found.execute("PRAGMA journal_mode = WAL")
+            found.execute("PRAGMA synchronous = FULL")
+            self._local.connection = found
+            with self._lock:
+                self._connections.append(found)
+        return found
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Read as of one moment."""
+        yield from self._transaction("BEGIN")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing, alone.
+
+        Raises:
+            LakeBusyError: Others wrote for too long.
+            LakeError: The disk is full, or the file is damaged; nothing was written.
+        """
+        try:
+            yield from self._transaction("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise LakeBusyError("other processes write to its catalog") from error
+            raise LakeError(f"the catalog {self.path} cannot be written: {error}") from error
+
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        connection = self.connection
+        connection.execute(begin)
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._lock:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+        self._local = threading.local()

@@ -1,0 +1,340 @@
+"""The catalog in the tables of DuckLake 1.0, in SQLite.
+
+DuckLake is a specification: a catalog is tables in a database, data is Parquet files. DuckDB's extension makes the
+tables (ducklake_tables.py). Commits write their rows with plain SQL, in one transaction with Pequod's own tables
+(`lake_run`, `lake_file` and the others), which tell what DuckLake does not know: SCUs, stages, checksums, uploads,
+leases. So an SCU, the ids of its uploads and its files appear together or not at all, in 1 to 5 ms where a transaction
+of the extension takes 35. Any DuckDB can attach the lake and read its tables, with time travel: `posts` and
+`posts__by_author` have one row for each key as soon as everything is merged, and `posts__raw` holds what is not sorted
+yet.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
+from pequod_lake.clock import Stamp
+from pequod_lake.database import LakeDatabase
+from pequod_lake.ducklake_tables import FORMAT, table_name
+from pequod_lake.errors import NoLakeError, SnapshotGoneError, StepLostError
+from pequod_lake.locks import held_names
+from pequod_lake.runs import LakeFile, Run, Stage, check_runs
+from pequod_lake.schema import LakeSchema
+
+#: The version of the tables that the statements below are written for.
+_VERSION: Final = "1.0"
+_RUNS: Final = """
+SELECT run, first_scu, last_scu, stage, level, boot, elapsed_s, wall_us
+FROM lake_run LEFT JOIN lake_scu ON scu = first_scu
+WHERE begin_number <= :number AND (end_number IS NULL OR end_number > :number) ORDER BY first_scu
+"""
+_FILES: Final = """
+SELECT run, path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes
+FROM lake_file WHERE run IN (SELECT run FROM lake_run
+    WHERE begin_number <= :number AND (end_number IS NULL OR end_number > :number)) ORDER BY file
+"""
+
+
+class DuckLakeCatalog:
+    """A catalog of DuckLake in SQLite."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open it.
+
+        Raises:
+            NoLakeError: There is none, or of another version.
+        """
+        self.folder = folder
+        path = folder / "catalog.sqlite"
+        if not path.is_file():
+            raise NoLakeError(folder, "it has no catalog.sqlite; `pequod lake init` makes a lake")
+        self.database = LakeDatabase(path)
+        try:
+            db = self.database.connection
+            (version,) = db.execute("SELECT value FROM ducklake_metadata WHERE key = 'version'").fetchone()
+            meta = dict(db.execute("SELECT name, value FROM lake_meta WHERE name IN ('format', 'schema')"))
+            self._tables = dict(
+                db.execute("SELECT table_name, table_id FROM ducklake_table WHERE end_snapshot IS NULL")
+            )
+        except (sqlite3.DatabaseError, TypeError) as error:
+            raise NoLakeError(folder, f"its catalog cannot be read: {error}") from error
+        if (version, meta.get("format")) != (_VERSION, FORMAT):
+            raise NoLakeError(folder, f"its catalog is of version {version}, format {meta.get('format')}")
+        self.schema = LakeSchema.parse(meta["schema"])
+        self._last: CatalogSnapshot | None = None
+
+    def commit(self, scu: NewScu, now: Stamp) -> Committed | AlreadyTaken:
+        """Add an SCU with all its tables; it gets the next number."""
+        with self.database.writing() as db:
+            if taken := taken_uploads(db, scu.uploads):
+                return AlreadyTaken(taken)
+            last, *before = db.execute(
+                "SELECT scu, boot, elapsed_s, wall_us FROM lake_scu ORDER BY scu DESC LIMIT 1"
+            ).fetchone()
+            now = _not_before(now, Stamp(*before))
+            number = self._begin(db, now, len(scu.files), [(file, True) for file in scu.files], [])
+            new = last + 1
+            rows = sum(file.row_count for file in scu.files)
+            db.execute(
+                "INSERT INTO lake_scu VALUES (?, ?, ?, ?, ?, ?)",
+                (new, number, rows, now.boot, now.elapsed_s, now.wall_us),
+            )
+            _add_run(db, number, (new, new), NewRun(Stage.RAW, 0, scu.files))
+            db.executemany(
+                "INSERT INTO lake_upload VALUES (?, ?, ?)", [(upload, new, now.wall_us) for upload in scu.uploads]
+            )
+        return Committed(new)
+
+    def replace(self, old: Sequence[Run], new: NewRun, now: Stamp) -> int:
+        """Put a run in the place of runs that follow each other, and return the number of the snapshot."""
+        ids = [run.id for run in old]
+        with self.database.writing() as db:
+            there = db.execute(
+                f"SELECT count(*) FROM lake_run WHERE end_number IS NULL AND run IN ({_marks(ids)})",  # noqa: S608
+                ids,
+            )
+            if there.fetchone()[0] != len(ids):
+                raise StepLostError(tuple(ids))
+            ended = [(file, run.stage is Stage.RAW) for run in old for file in run.files]
+            number = self._begin(db, now, len(new.files), [(file, False) for file in new.files], ended)
+            db.execute(f"UPDATE lake_run SET end_number = ? WHERE run IN ({_marks(ids)})", (number, *ids))  # noqa: S608
+            db.execute(f"DELETE FROM lake_lease WHERE run IN ({_marks(ids)})", ids)  # noqa: S608
+            _add_run(db, number, (old[0].first_scu, old[-1].last_scu), new)
+        return number
+
+    def files(self, table: str, max_scu: int | None = None) -> list[LakeFile]:
+        """Return the present files of a table, of all its views, of runs up to an SCU."""
+        runs = self.snapshot().runs
+        chosen = runs if max_scu is None else [run for run in runs if run.last_scu <= max_scu]
+        return [file for run in chosen for file in run.files if file.table == table]
+
+    def snapshot(self, number: int | None = None) -> CatalogSnapshot:
+        """Return the lake at the present moment, or at a past snapshot."""
+        with self.database.reading() as db:
+            (newest,) = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
+            wanted = newest if number is None else number
+            last = self._last
+            if last is not None and last.number == wanted:
+                if number is not None:
+                    self._check_kept(db, wanted, newest)
+                return last
+            self._check_kept(db, wanted, newest)
+            files: dict[int, list[LakeFile]] = {}
+            for run, path, *facts in db.execute(_FILES, {"number": wanted}):
+                files.setdefault(run, []).append(LakeFile(path, *facts))
+            runs = [
+                Run(run, first, last_scu, Stage(stage), level, Stamp(*stamp), tuple(files.get(run, ())))
+                for run, first, last_scu, stage, level, *stamp in db.execute(_RUNS, {"number": wanted})
+            ]
+        check_runs(runs)
+        found = CatalogSnapshot(wanted, tuple(runs))
+        if number is None:
+            self._last = found
+        return found
+
+    def number_of(self, scu: int) -> int:
+        """Return the last snapshot whose newest SCU is this one.
+
+        Raises:
+            SnapshotGoneError: There is no such SCU.
+        """
+        with self.database.reading() as db:
+            (newest,) = db.execute("SELECT max(scu) FROM lake_scu").fetchone()
+            if not 0 <= scu <= newest:
+                raise SnapshotGoneError(f"SCU {scu}", self.floor)
+            row = db.execute("SELECT number - 1 FROM lake_scu WHERE scu = ?", (scu + 1,)).fetchone()
+            if row is None:
+                row = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
+        return int(row[0])
+
+    def number_at(self, age_s: float, now: Stamp) -> int:
+        """Return the last snapshot that is at least so old; the oldest that is kept if all are younger."""
+        for number, *stamp in self.database.connection.execute(
+            "SELECT number, boot, elapsed_s, wall_us FROM lake_snapshot ORDER BY number DESC"
+        ):
+            if Stamp(*stamp).age_s(now) >= age_s:
+                return int(number)
+        return self.floor
+
+    @property
+    def floor(self) -> int:
+        """The oldest snapshot that is kept."""
+        return int(self.database.connection.execute("SELECT value FROM lake_meta WHERE name = 'floor'").fetchone()[0])
+
+    def expire(self, before: int) -> list[str]:
+        """Delete the files that no snapshot from ``before`` on has and no reader holds, and return their paths."""
+        with self.database.writing() as db:
+            (newest,) = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
+            floor = max(self.floor, min(before, newest))
+            db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
+        # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
+        held = [int(name.split("-")[1]) for name in held_names(self.folder / "locks") if name.startswith("r-")]
+        limit = min([floor, *held])
+        with self.database.writing() as db:
+            db.execute(
+                "INSERT INTO ducklake_files_scheduled_for_deletion SELECT file, path, 1, ? FROM lake_file "
+                "WHERE run IN (SELECT run FROM lake_run WHERE end_number <= ?)",
+                (_now_text(), limit),
+            )
+            for statement in (
+                "DELETE FROM ducklake_data_file WHERE end_snapshot <= ?",
+                "DELETE FROM lake_file WHERE run IN (SELECT run FROM lake_run WHERE end_number <= ?)",
+                "DELETE FROM lake_run WHERE end_number <= ?",
+                "DELETE FROM lake_snapshot WHERE number < ?",
+                "DELETE FROM ducklake_snapshot WHERE snapshot_id < ?",
+                "DELETE FROM ducklake_snapshot_changes WHERE snapshot_id < ?",
+            ):
+                db.execute(statement, (limit,))
+        gone = [path for (path,) in self.database.connection.execute(_SCHEDULED)]
+        for path in gone:
+            (self.folder / path).unlink(missing_ok=True)
+        with self.database.writing() as db:
+            db.executemany("DELETE FROM ducklake_files_scheduled_for_deletion WHERE path = ?", [(one,) for one in gone])
+        return gone
+
+    def orphans(self) -> list[str]:
+        """Return files that no snapshot has and no living process is writing."""
+        there = [path.relative_to(self.folder).as_posix() for path in (self.folder / "data").rglob("*.parquet")]
+        # Looked at after the files: a writer that ended since then has its files in the catalog, which is read last.
+        writers = {name.split("-")[1] for name in held_names(self.folder / "locks") if name.startswith("w-")}
+        with self.database.reading() as db:
+            known = {path for (path,) in db.execute("SELECT path FROM lake_file")}
+            known |= {path for (path,) in db.execute(_SCHEDULED)}
+        return sorted(path for path in there if path not in known and Path(path).name.split("-")[1] not in writers)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.database.close()
+
+    def _check_kept(self, db: sqlite3.Connection, number: int, newest: int) -> None:
+        (floor,) = db.execute("SELECT value FROM lake_meta WHERE name = 'floor'").fetchone()
+        if not floor <= number <= newest:
+            raise SnapshotGoneError(f"snapshot {number}", floor)
+
+    def _begin(
+        self,
+        db: sqlite3.Connection,
+        now: Stamp,
+        count: int,
+        added: Sequence[tuple[LakeFile, bool]],
+        ended: Sequence[tuple[LakeFile, bool]],
+    ) -> int:
+        """Write DuckLake's rows of one snapshot; with each file stands whether it is raw."""
+        last, version, catalog_id, file_id = db.execute(
+            "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
+            "ORDER BY snapshot_id DESC LIMIT 1"
+        ).fetchone()
+        number = last + 1
+        db.execute(
+            "INSERT INTO ducklake_snapshot VALUES (?, ?, ?, ?, ?)",
+            (number, _now_text(), version, catalog_id, file_id + count),
+        )
+        db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
+        inserted = sorted({self._table_id(file, raw=raw) for file, raw in added})
+        deleted = sorted({self._table_id(file, raw=raw) for file, raw in ended} - set(inserted))
+        changes = [f"inserted_into_table:{one}" for one in inserted]
+        changes += [f"deleted_from_table:{one}" for one in deleted]
+        db.execute(
+            "INSERT INTO ducklake_snapshot_changes VALUES (?, ?, 'pequod', NULL, NULL)", (number, ",".join(changes))
+        )
+        for file, raw in ended:
+            db.execute(
+                "UPDATE ducklake_data_file SET end_snapshot = ? WHERE path = ? AND end_snapshot IS NULL",
+                (number, Path(file.path).name),
+            )
+            self._count(db, file, raw=raw, sign=-1)
+        for place, (file, raw) in enumerate(added):
+            table = self._table_id(file, raw=raw)
+            first = self._count(db, file, raw=raw, sign=1)
+            db.execute(
+                "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
+                "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
+                "VALUES (?, ?, ?, ?, 1, 'parquet', ?, ?, ?, ?)",
+                (
+                    file_id + place,
+                    table,
+                    number,
+                    Path(file.path).name,
+                    file.row_count,
+                    file.size_bytes,
+                    file.footer_bytes,
+                    first,
+                ),
+            )
+        return int(number)
+
+    def _table_id(self, file: LakeFile, *, raw: bool) -> int:
+        return int(self._tables[table_name(file.table, file.view, raw=raw)])
+
+    def _count(self, db: sqlite3.Connection, file: LakeFile, *, raw: bool, sign: int) -> int:
+        """Add to the statistics of a DuckLake table, and return the number of the first of its new rows."""
+        table = self._table_id(file, raw=raw)
+        row = db.execute("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (table,)).fetchone()
+        first = int(row[0]) if row else 0
+        if row is None:
+            db.execute("INSERT INTO ducklake_table_stats VALUES (?, 0, 0, 0)", (table,))
+        db.execute(
+            "UPDATE ducklake_table_stats SET record_count = record_count + ?, next_row_id = next_row_id + ?, "
+            "file_size_bytes = file_size_bytes + ? WHERE table_id = ?",
+            (sign * file.row_count, file.row_count if sign > 0 else 0, sign * file.size_bytes, table),
+        )
+        return first
+
+
+_SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
+
+
+def taken_uploads(db: sqlite3.Connection, uploads: Sequence[str]) -> dict[str, int]:
+    """Return the uploads that are in the lake, each with its SCU."""
+    found = {}
+    for upload in uploads:
+        row = db.execute("SELECT scu FROM lake_upload WHERE upload = ?", (upload,)).fetchone()
+        if row is not None:
+            found[upload] = int(row[0])
+    return found
+
+
+def _not_before(now: Stamp, last: Stamp) -> Stamp:
+    """Return the present moment, or the last stamp if the present was taken before others had committed."""
+    return last if now.boot == last.boot and now.elapsed_s < last.elapsed_s else now
+
+
+def _add_run(db: sqlite3.Connection, number: int, span: tuple[int, int], new: NewRun) -> None:
+    (run,) = db.execute("SELECT max(run) + 1 FROM lake_run").fetchone()
+    rows = sum(file.row_count for file in new.files if not file.view)
+    db.execute(
+        "INSERT INTO lake_run VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+        (run, *span, new.stage.value, new.level, rows, number),
+    )
+    db.executemany(
+        "INSERT INTO lake_file "
+        "(run, path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                run,
+                file.path,
+                file.table,
+                file.view,
+                file.row_count,
+                file.size_bytes,
+                file.crc,
+                file.footer_crc,
+                file.footer_bytes,
+            )
+            for file in new.files
+        ],
+    )
+
+
+def _marks(values: Sequence[int]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _now_text() -> str:
+    return datetime.now(UTC).isoformat(sep=" ").replace("+00:00", "+00")

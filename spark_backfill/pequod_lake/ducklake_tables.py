@@ -1,0 +1,89 @@
+"""The tables of an empty catalog: DuckLake's, made by DuckDB's extension, and Pequod's beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from pequod_lake.clock import Stamp
+from pequod_lake.database import LakeDatabase
+from pequod_lake.runs import Stage
+from pequod_lake.schema import LakeSchema
+
+#: The version of Pequod's tables.
+FORMAT: Final = "1"
+_SQL_TYPES: Final = {
+    "bool": "BOOLEAN",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "timestamp[us]": "TIMESTAMP",
+}
+_TABLES: Final = """
+CREATE TABLE lake_meta (name TEXT PRIMARY KEY, value NOT NULL);
+CREATE TABLE lake_snapshot (number INTEGER PRIMARY KEY, boot TEXT, elapsed_s REAL, wall_us INTEGER);
+CREATE TABLE lake_scu (scu INTEGER PRIMARY KEY, number INTEGER, row_count INTEGER,
+    boot TEXT, elapsed_s REAL, wall_us INTEGER);
+CREATE TABLE lake_run (run INTEGER PRIMARY KEY, first_scu INTEGER, last_scu INTEGER, stage TEXT, level INTEGER,
+    row_count INTEGER, begin_number INTEGER, end_number INTEGER);
+CREATE INDEX lake_run_end ON lake_run (end_number);
+CREATE TABLE lake_file (file INTEGER PRIMARY KEY, run INTEGER, path TEXT, table_name TEXT, view_name TEXT,
+    row_count INTEGER, size_bytes INTEGER, crc INTEGER, footer_crc INTEGER, footer_bytes INTEGER);
+CREATE INDEX lake_file_run ON lake_file (run);
+CREATE TABLE lake_lease (run INTEGER PRIMARY KEY, worker TEXT, boot TEXT, until_s REAL);
+CREATE TABLE lake_upload (upload TEXT PRIMARY KEY, scu INTEGER, wall_us INTEGER);
+"""
+
+
+def extension_path(name: str) -> Path:
+    """Return the file of a DuckDB extension that came as a Python package, so nothing is fetched."""
+    folder = Path(str(resources(f"duckdb_extension_{name}")))
+    (path,) = folder.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension")
+    return path
+
+
+def table_name(table: str, view: str, *, raw: bool = False) -> str:
+    """Return the name of a DuckLake table."""
+    return f"{table}__raw" if raw else f"{table}__{view}" if view else table
+
+
+def create_tables(folder: Path, schema: LakeSchema, now: Stamp) -> None:
+    """Make the catalog of an empty lake in a folder."""
+    path = folder / "catalog.sqlite"
+    statements = [
+        "CREATE TABLE lake.{} ({})".format(name, ", ".join(columns)) for name, columns in _definitions(schema)
+    ]
+    with duckdb.connect() as connection:
+        for extension in ("ducklake", "sqlite_scanner"):
+            connection.execute(f"LOAD '{extension_path(extension)}'")
+        connection.execute(f"ATTACH 'ducklake:sqlite:{path}' AS lake (DATA_PATH '{folder / 'data'}/')")
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("DETACH lake")
+    database = LakeDatabase(path)
+    database.connection.executescript(_TABLES)
+    with database.writing() as db:
+        (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
+        meta = {"format": FORMAT, "schema": schema.text, "floor": number}
+        db.executemany("INSERT INTO lake_meta VALUES (?, ?)", meta.items())
+        db.execute("INSERT INTO lake_run VALUES (0, 0, 0, ?, 0, 0, ?, NULL)", (Stage.AUTHORITY.value, number))
+        db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
+        db.execute("INSERT INTO lake_scu VALUES (0, ?, 0, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
+    database.close()
+
+
+def _definitions(schema: LakeSchema) -> Iterable[tuple[str, list[str]]]:
+    for table in schema.all_tables:
+        for view in (table.primary, *table.views):
+            yield table_name(table.name, view.name), _columns(table.stored(view))
+        yield table_name(table.name, "", raw=True), _columns(table.stored(table.primary, raw=True))
+
+
+def _columns(stored: Iterable[object]) -> list[str]:
+    return [f'"{field.name}" {_SQL_TYPES[str(field.type)]}' for field in stored]  # type: ignore[attr-defined]

@@ -1,0 +1,89 @@
+"""What a lake refuses or cannot do, each with its facts as attributes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pequod.errors import PequodError
+
+
+class LakeError(PequodError):
+    """Anything that a lake refuses or cannot do."""
+
+
+class LakeSchemaError(LakeError):
+    """The schema file, or a name that a call took from it, is not right."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+
+
+class LakeExistsError(LakeError):
+    """A folder holds a lake already, or other files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is not empty; `pequod lake init` makes a lake in a new folder")
+        self.folder = folder
+
+
+class NoLakeError(LakeError):
+    """A folder holds no lake that this version reads."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"{folder} is no lake: {reason}")
+        self.folder = folder
+        self.reason = reason
+
+
+class UploadRefusedError(LakeError):
+    """Rows of an upload cannot be taken; nothing of the upload was kept."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"table {table}: {reason}; nothing of the upload was kept")
+        self.table = table
+        self.reason = reason
+
+
+class LakeBusyError(LakeError):
+    """The lake takes no more rows at the moment; nothing of the upload was kept, and it may be sent again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the lake is busy: {reason}; send the upload again a little later")
+        self.reason = reason
+
+
+class LakeCorruptError(LakeError):
+    """A file is gone, cut short, or holds other bytes than were written: no rows of it are given."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"file {path}: {reason}; restore it from a copy, or restore the lake")
+        self.path = path
+        self.reason = reason
+
+
+class LakeStaleError(LakeError):
+    """An SCU that a query asked for is not in the lake."""
+
+    def __init__(self, scu: int, newest: int) -> None:
+        super().__init__(f"SCU {scu} is not in the lake; the newest is {newest}")
+        self.scu = scu
+        self.newest = newest
+
+
+class SnapshotGoneError(LakeError):
+    """A past state of the lake is not kept any more, or never was."""
+
+    def __init__(self, asked: str, oldest: int) -> None:
+        super().__init__(f"{asked} is not kept; the oldest snapshot that is kept is {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class StepLostError(LakeError):
+    """Another worker has done a step first, so the result of this one is not needed."""
+
+    def __init__(self, runs: tuple[int, ...]) -> None:
+        super().__init__(f"the runs {', '.join(map(str, runs))} have been replaced by another worker")
+        self.runs = runs

@@ -1,0 +1,262 @@
+r"""A lake: a folder with a catalog, files, and locks.
+
+    DIR/catalog.sqlite      the catalog
+    DIR/data/               the files
+    DIR/locks/              who writes, and who reads which snapshot
+
+>>> from tempfile import mkdtemp
+>>> schema = '[[table]]\nname = "posts"\nkey = ["id"]\ncolumns = { id = "int64", body = "text" }'
+>>> with Lake.create(Path(mkdtemp()) / "lake", schema) as lake, lake.ingestor() as ingestor:
+...     upload = ingestor.upload("first")
+...     upload.put("posts", {"id": [1, 2], "body": ["hello", "world"]})
+...     print(ingestor.take(upload))
+...     with lake.snapshot("newest") as snapshot:
+...         print(snapshot.scu, snapshot.get("posts", 2))
+Acknowledged(scu=1, is_repeated=False)
+1 {'id': 2, 'body': 'world'}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Final, Self
+
+from pequod_lake.catalog import CatalogSnapshot
+from pequod_lake.checking import check_rows
+from pequod_lake.clock import Clock, machine_clock
+from pequod_lake.coordination import Coordinator
+from pequod_lake.ducklake import DuckLakeCatalog
+from pequod_lake.ducklake_tables import create_tables
+from pequod_lake.errors import LakeCorruptError, LakeExistsError, LakeStaleError
+from pequod_lake.freshness import Level, chosen_runs, parse_level, staleness_s
+from pequod_lake.ingest import AtPoint, IngestLimits, Ingestor, no_point
+from pequod_lake.locks import HeldLock, held_names
+from pequod_lake.query import LakeSnapshot
+from pequod_lake.reading import LakeReader
+from pequod_lake.runs import MergePolicy, Stage
+from pequod_lake.schema import LakeSchema
+from pequod_lake.stages import StageLimits, Stages
+from pequod_lake.worker import LakeWorker
+from pequod_lake.writing import FileWriter
+
+_POLL_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """The runs of one stage."""
+
+    stage: Stage
+    run_count: int
+    row_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeStatus:
+    """What a lake is at one moment."""
+
+    snapshot: int
+    #: The oldest snapshot that is kept.
+    oldest_snapshot: int
+    #: The newest SCU, and the last one that is in the authority.
+    scu: int
+    authority_scu: int
+    #: How old the state is that a query of the authority sees.
+    authority_age_s: float
+    stages: tuple[StageStatus, ...]
+    worker_count: int
+    reader_count: int
+    orphan_count: int
+
+
+class Lake:
+    """A lake that is open in this process; threads may share it."""
+
+    def __init__(self, folder: Path | str, *, clock: Clock = machine_clock, at_point: AtPoint = no_point) -> None:
+        """Open a lake.
+
+        Raises:
+            NoLakeError: There is none, or of another version.
+        """
+        self.folder = Path(folder)
+        self.catalog = DuckLakeCatalog(self.folder)
+        self.schema = self.catalog.schema
+        self.coordinator = Coordinator(self.catalog, clock)
+        self.reader = LakeReader(self.folder)
+        self._clock = clock
+        self._at_point = at_point
+        self._writer: FileWriter | None = None
+
+    @staticmethod
+    def create(folder: Path | str, schema: str, *, clock: Clock = machine_clock) -> Lake:
+        """Make an empty lake in a new folder and open it.
+
+        Raises:
+            LakeSchemaError: The schema is not right.
+            LakeExistsError: The folder holds something.
+        """
+        parsed = LakeSchema.parse(schema)
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise LakeExistsError(path)
+        (path / "data").mkdir()
+        (path / "locks").mkdir()
+        create_tables(path.resolve(), parsed, clock())
+        return Lake(path, clock=clock)
+
+    def __enter__(self) -> Self:
+        """Return the lake."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; snapshots that are open keep their files."""
+        if self._writer is not None:
+            self._writer.close()
+        self.catalog.close()
+
+    @property
+    def writer(self) -> FileWriter:
+        """What writes the files of this process."""
+        if self._writer is None:
+            self._writer = FileWriter(self.folder)
+        return self._writer
+
+    def ingestor(self, limits: IngestLimits | None = None) -> Ingestor:
+        """Return what takes uploads; close it to write what waits."""
+        limits = limits or IngestLimits()
+        return Ingestor(self.schema, self.catalog, self.coordinator, self.writer, limits, self._clock, self._at_point)
+
+    def worker(
+        self, policy: MergePolicy | None = None, limits: StageLimits | None = None, *, lease_s: float = 30.0
+    ) -> LakeWorker:
+        """Return a worker for the stages."""
+        # Two workers of one process have writers of their own: the names of leases are those of writers.
+        writer = FileWriter(self.folder)
+        stages = Stages(
+            self.schema,
+            self.catalog,
+            self.coordinator,
+            self.reader,
+            writer,
+            limits or StageLimits(),
+            self._at_point,
+        )
+        return LakeWorker(
+            self.catalog,
+            self.coordinator,
+            stages,
+            writer,
+            has_ids=self.schema.has_ids,
+            policy=policy or MergePolicy(),
+            clock=self._clock,
+            at_point=self._at_point,
+            lease_s=lease_s,
+        )
+
+    def snapshot(self, freshness: Level | str = "newest", *, wait_s: float = 0.0) -> LakeSnapshot:
+        """Return the lake as of one SCU, as fresh as is asked; close it to let its files go.
+
+        Args:
+            wait_s: How long to wait for an SCU that ``freshness`` names and that is not there yet.
+
+        Raises:
+            LakeStaleError: The SCU did not come.
+        """
+        level = parse_level(freshness) if isinstance(freshness, str) else freshness
+        until_s = monotonic() + wait_s
+        while True:
+            found, lock = self._held(None)
+            try:
+                now = self._clock()
+                runs = chosen_runs(found.runs, level, now)
+            except LakeStaleError:
+                lock.release()
+                if monotonic() >= until_s:
+                    raise
+                sleep(_POLL_S)
+                continue
+            age_s = staleness_s(found.runs, len(runs), now)
+            return LakeSnapshot(self.schema, self.reader, found.number, runs, age_s, lock)
+
+    def snapshot_at(
+        self, *, scu: int | None = None, number: int | None = None, age_s: float | None = None
+    ) -> LakeSnapshot:
+        """Return the lake as it was: after an SCU, at a snapshot of the catalog, or some time ago.
+
+        Raises:
+            SnapshotGoneError: That state is not kept.
+        """
+        now = self._clock()
+        if scu is not None:
+            number = self.catalog.number_of(scu)
+        elif age_s is not None:
+            number = self.catalog.number_at(age_s, now)
+        found, lock = self._held(number)
+        return LakeSnapshot(self.schema, self.reader, found.number, found.runs, age_s or 0.0, lock)
+
+    def _held(self, number: int | None) -> tuple[CatalogSnapshot, HeldLock]:
+        """Return a snapshot whose files stay."""
+        while True:
+            found = self.catalog.snapshot(number)
+            lock = HeldLock(self.folder / "locks", f"r-{found.number}")
+            # `expire` raises the floor before it looks for readers: either it sees this lock, or this sees the floor.
+            if self.catalog.floor <= found.number:
+                return found, lock
+            lock.release()
+
+    def expire(self, retention_s: float) -> tuple[list[str], list[str]]:
+        """Delete files of states that are older than ``retention_s``, and orphans; return the paths of both."""
+        orphans = self.catalog.orphans()
+        for path in orphans:
+            (self.folder / path).unlink(missing_ok=True)
+        expired = self.catalog.expire(self.catalog.number_at(retention_s, self._clock()))
+        self.coordinator.forget_uploads()
+        return expired, orphans
+
+    def status(self) -> LakeStatus:
+        """Return what the lake is now."""
+        snapshot = self.catalog.snapshot()
+        stages = []
+        for stage in Stage:
+            runs = [run for run in snapshot.runs if run.stage is stage]
+            size_bytes = sum(file.size_bytes for run in runs for file in run.files)
+            stages.append(StageStatus(stage, len(runs), sum(run.row_count for run in runs), size_bytes))
+        locks = held_names(self.folder / "locks")
+        return LakeStatus(
+            snapshot.number,
+            self.catalog.floor,
+            snapshot.scu,
+            snapshot.runs[0].last_scu,
+            staleness_s(snapshot.runs, 1, self._clock()),
+            tuple(stages),
+            len(set(self.coordinator.leases().values())),
+            sum(name.startswith("r-") for name in locks),
+            len(self.catalog.orphans()),
+        )
+
+    def verify(self) -> list[str]:
+        """Return what is wrong with the present files: damage, order, keys that are there twice, views that differ."""
+        found, lock = self._held(None)
+        problems = list[str]()
+        try:
+            for run in found.runs:
+                for file in run.files:
+                    try:
+                        self.reader.check(file)
+                        problems += check_rows(self.reader, self.schema.table(file.table), run, file)
+                    except LakeCorruptError as error:
+                        problems.append(str(error))
+        finally:
+            lock.release()
+        return problems

@@ -1,0 +1,185 @@
+"""Runs: what a span of SCUs has become, and which step each takes next.
+
+    SCU     1     2     3     4     5     6     7
+          [----- authority -----][merged ][sorted][raw]          runs at one snapshot: no gap, no overlap
+
+A step turns runs into the run that takes their place. Steps are decided here, without clock or I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pequod_lake.clock import Stamp
+
+
+class Stage(Enum):
+    """How far a run has come."""
+
+    RAW = "raw"
+    REMAPPED = "remapped"
+    SORTED = "sorted"
+    MERGED = "merged"
+    AUTHORITY = "authority"
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether there is a file for each view, in its order."""
+        return self in {Stage.SORTED, Stage.MERGED, Stage.AUTHORITY}
+
+    @property
+    def is_remapped(self) -> bool:
+        """Whether columns with ids hold numbers."""
+        return self is not Stage.RAW
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file of a run. Files never change."""
+
+    #: Relative to the folder of the lake.
+    path: str
+    table: str
+    #: The view that it is sorted by; empty for the primary view, and for files that are not sorted.
+    view: str
+    row_count: int
+    size_bytes: int
+    #: CRC-32 of the whole file, and of its footer.
+    crc: int
+    footer_crc: int
+    footer_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the SCUs ``first_scu`` to ``last_scu`` have become.
+
+    Invariants:
+        1. ``first_scu <= last_scu``; SCU 0 is the empty lake.
+        2. From the stage `sorted` on, each primary key is in at most one row of a table.
+    """
+
+    id: int
+    first_scu: int
+    last_scu: int
+    stage: Stage
+    #: The number of merges behind it.
+    level: int
+    #: When the first of its SCUs was committed.
+    first_stamp: Stamp
+    files: tuple[LakeFile, ...]
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of all tables, in their primary views."""
+        return sum(file.row_count for file in self.files if not file.view)
+
+    def of(self, table: str, view: str = "") -> tuple[LakeFile, ...]:
+        """Return the files of one view of a table, in key order if the run is sorted."""
+        return tuple(file for file in self.files if file.table == table and file.view == view)
+
+
+class StepKind(Enum):
+    """What a step does."""
+
+    REMAP = "remap"
+    SORT = "sort"
+    MERGE = "merge"
+    AUTHORITY = "authority"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeStep:
+    """Work for one worker: runs that follow each other become one run."""
+
+    kind: StepKind
+    runs: tuple[Run, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The numbers of its runs."""
+        return tuple(run.id for run in self.runs)
+
+    def __str__(self) -> str:
+        """Return what a log says of it."""
+        return f"{self.kind.value} of SCU {self.runs[0].first_scu} to {self.runs[-1].last_scu}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePolicy:
+    """When runs are merged.
+
+    Source:
+        LazyBase 3.3: a tree over SCU numbers, eight at a time, or after sufficient time.
+    """
+
+    fan_in: int = 8
+    #: The authority is written again when the runs behind it have this share of its rows.
+    authority_ratio: float = 0.25
+    #: Or when the oldest of them is so old.
+    authority_after_s: float = 60.0
+
+
+COMPACT: Final = MergePolicy(fan_in=1 << 30, authority_ratio=0.0, authority_after_s=0.0)
+
+
+def check_runs(runs: Sequence[Run]) -> None:
+    """Check that runs cover every SCU once, from 0 on."""
+    expected = 0
+    for run in runs:
+        assert run.first_scu == expected, (run.first_scu, expected)
+        assert run.first_scu <= run.last_scu, run
+        expected = run.last_scu + 1
+    assert not runs or runs[0].stage is Stage.AUTHORITY, runs[0]
+    assert all(run.stage is not Stage.AUTHORITY for run in runs[1:])
+
+
+def next_steps(
+    runs: Sequence[Run], policy: MergePolicy, *, has_ids: bool, age_s: Callable[[Stamp], float]
+) -> list[LakeStep]:
+    """Return the steps that may be taken now, the most urgent first; steps of one answer may share runs.
+
+    Args:
+        age_s: Returns how long ago a moment was.
+    """
+    steps = list[LakeStep]()
+    ready = Stage.RAW
+    if has_ids:
+        # Ids are given in the order of SCUs, so that the texts of all earlier ones have theirs.
+        raw = next((run for run in runs if run.stage is Stage.RAW), None)
+        steps += [] if raw is None else [LakeStep(StepKind.REMAP, (raw,))]
+        ready = Stage.REMAPPED
+    steps += [LakeStep(StepKind.SORT, (run,)) for run in runs if run.stage is ready]
+    steps += _merges(runs, policy.fan_in)
+    authority, *rest = runs
+    young = list[Run]()
+    for run in rest:
+        if not run.stage.is_sorted:
+            break
+        young.append(run)
+    if young:
+        is_large = any(run.level for run in young) and (
+            sum(run.row_count for run in young) >= authority.row_count * policy.authority_ratio
+        )
+        if is_large or age_s(young[0].first_stamp) >= policy.authority_after_s:
+            steps.append(LakeStep(StepKind.AUTHORITY, (authority, *young)))
+    return steps
+
+
+def _merges(runs: Sequence[Run], fan_in: int) -> list[LakeStep]:
+    """Return merges of ``fan_in`` runs of one level that follow each other."""
+    found = list[LakeStep]()
+    alike = list[Run]()
+    for run in runs[1:]:
+        fits = run.stage.is_sorted and (not alike or alike[-1].level == run.level)
+        if not fits:
+            alike.clear()
+        if run.stage.is_sorted:
+            alike.append(run)
+        if len(alike) == fan_in:
+            found.append(LakeStep(StepKind.MERGE, tuple(alike)))
+            alike.clear()
+    return found

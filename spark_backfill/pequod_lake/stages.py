@@ -1,0 +1,229 @@
+"""The stages: what each step does to the files of its runs.
+
+    id-remap    texts that have ids become numbers; new texts get the next ones
+    sort        one row for each key, and a file for each view in its order
+    merge       runs that follow each other become one run
+    authority   the same, into the run that begins at SCU 0; delete markers end here, unless the table has timestamps
+
+A step only reads runs and writes new files. What it leaves when it dies is an orphan, and the next worker begins again
+from the same runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, assert_never
+
+import duckdb
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from pequod_lake.catalog import LakeCatalog, NewRun
+from pequod_lake.combining import combined, live
+from pequod_lake.conditions import Bound
+from pequod_lake.coordination import Coordinator
+from pequod_lake.ids import known_ids
+from pequod_lake.ingest import AtPoint, no_point
+from pequod_lake.reading import LakeReader
+from pequod_lake.runs import LakeFile, LakeStep, Run, Stage, StepKind
+from pequod_lake.schema import LakeSchema, LakeTable, ids_table
+from pequod_lake.writing import FileWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLimits:
+    """How much a step does at a time."""
+
+    #: Rows of a table that a merge has in memory at once; larger ones are merged in slices of the key.
+    slice_rows: int = 4_000_000
+    #: A table of a merge with more rows goes to Spark, if Spark is there (`pequod bench lake-spark`).
+    spark_rows: int = 20_000_000
+    memory: str = "2GB"
+
+
+class Stages:
+    """Does steps."""
+
+    def __init__(
+        self,
+        schema: LakeSchema,
+        catalog: LakeCatalog,
+        coordinator: Coordinator,
+        reader: LakeReader,
+        writer: FileWriter,
+        limits: StageLimits,
+        at_point: AtPoint = no_point,
+    ) -> None:
+        self._schema = schema
+        self._catalog = catalog
+        self._coordinator = coordinator
+        self._reader = reader
+        self._writer = writer
+        self._limits = limits
+        self._at_point = at_point
+        self._name = ""
+
+    def work(self, step: LakeStep) -> NewRun:
+        """Write the run that takes the place of a step's runs.
+
+        Raises:
+            LakeCorruptError: A file of the runs is damaged.
+            LakeError: The disk is full.
+        """
+        self._name = step.kind.value
+        level = max(run.level for run in step.runs)
+        match step.kind:
+            case StepKind.REMAP:
+                return NewRun(Stage.REMAPPED, 0, tuple(self._remapped(step.runs[0])))
+            case StepKind.SORT:
+                return NewRun(Stage.SORTED, 0, tuple(self._sorted(step.runs[0])))
+            case StepKind.MERGE:
+                return NewRun(Stage.MERGED, level + 1, tuple(self._merged(step.runs, is_authority=False)))
+            case StepKind.AUTHORITY:
+                return NewRun(Stage.AUTHORITY, level, tuple(self._merged(step.runs, is_authority=True)))
+            case _:
+                assert_never(step.kind)
+
+    # id-remap.
+
+    def _remapped(self, run: Run) -> Iterator[LakeFile]:
+        tables = {
+            table.name: self._rows(table, [run], raw=True)[0] for table in self._schema.tables if run.of(table.name)
+        }
+        ids = dict[str, Any]()
+        for name in self._schema.ids:
+            ids[name], new = self._ids(run, name, tables)
+            if new.num_rows:
+                ids_of = ids_table(name)
+                deleted = pa.repeat(pa.scalar(value=False), new.num_rows)
+                yield from self._written(ids_of, "", [new.append_column(ids_of.hidden()[0][0], deleted)])
+        for table in self._schema.tables:
+            if table.name not in tables:
+                continue
+            if not table.has_ids:
+                (file,) = run.of(table.name)
+                # The content is the same, and a damaged file is found by the step that reads it.
+                yield self._writer.link(self._name, table, file)
+                continue
+            rows = tables[table.name]
+            for column in table.columns:
+                if column.ids:
+                    numbers = _numbers(rows[column.name], ids[column.ids])
+                    rows = rows.set_column(rows.schema.get_field_index(column.name), column.name, numbers)
+            yield from self._written(table, "", [rows])
+
+    def _ids(self, run: Run, name: str, tables: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the ids of all texts of a run, and of these the new ones."""
+        texts = [
+            pc.unique(tables[table.name][column.name])
+            for table in self._schema.tables
+            for column in table.columns
+            if column.ids == name and table.name in tables
+        ]
+        if not texts:
+            return None, pa.table({"key": [], "id": []})
+        wanted = pc.unique(pa.chunked_array(texts, pa.string())).drop_null()
+        wanted = wanted.take(pc.sort_indices(wanted))
+        earlier = [one for one in self._catalog.snapshot().runs if one.last_scu < run.first_scu]
+        known = known_ids(self._reader, earlier, name, wanted)
+        new = wanted.filter(pc.invert(pc.is_in(wanted, value_set=known["key"].combine_chunks())))
+        first = self._coordinator.take_ids(name, len(new)) if len(new) else 0
+        self._at_point("remap.ids")
+        added = pa.table({"key": new, "id": pa.array(range(first, first + len(new)), pa.int64())})
+        return pa.concat_tables([known, added]).combine_chunks(), added
+
+    # sort.
+
+    def _sorted(self, run: Run) -> Iterator[LakeFile]:
+        for table in self._schema.all_tables:
+            if run.of(table.name):
+                rows = combined(table, self._rows(table, [run]))
+                yield from self._views(table, rows)
+
+    def _views(self, table: LakeTable, rows: Any) -> Iterator[LakeFile]:
+        """Write rows that are combined, in the order of each view."""
+        yield from self._written(table, "", [rows])
+        there = live(table, rows)
+        for view in table.views:
+            some = there.select(list(view.columns))
+            order = pc.sort_indices(some, [(name, "ascending") for name in view.key])
+            yield from self._written(table, view.name, [some.take(order)])
+
+    # merge and authority.
+
+    def _merged(self, runs: Sequence[Run], *, is_authority: bool) -> Iterator[LakeFile]:
+        for table in self._schema.all_tables:
+            count = sum(file.row_count for run in runs for file in run.of(table.name))
+            finish = partial(live, table) if is_authority and not table.keeps_markers else _as_they_are
+            if count == 0:
+                continue
+            if count <= self._limits.slice_rows:
+                yield from self._views(table, finish(combined(table, self._rows(table, runs))))
+                continue
+            slices = (finish(combined(table, pieces)) for pieces in self._slices(table, runs))
+            primary = list(self._written(table, "", slices))
+            yield from primary
+            for view in table.views if primary else ():
+                yield from self._written(table, view.name, self._sorted_by(table, view.key, view.columns, primary))
+
+    def _slices(self, table: LakeTable, runs: Sequence[Run]) -> Iterator[list[Any]]:
+        """Yield the rows of sorted runs, in pieces of the key."""
+        name = table.key[0]
+        kind = table.stored(table.primary).field(name).type
+        files = [file for run in runs for file in run.of(table.name)]
+        starts = sorted(start for file in files for start in self._reader.first_values(file, name))
+        bounds = list[Any]()
+        rows = 0
+        for least, count in starts:
+            rows += count
+            if rows > self._limits.slice_rows and (not bounds or bounds[-1] < least):
+                bounds.append(least)
+                rows = count
+        edges = [None, *bounds, None]
+        for low, high in pairwise(edges):
+            conditions = [Bound(name, ">=", pa.scalar(low, kind))] if low is not None else []
+            conditions += [Bound(name, "<", pa.scalar(high, kind))] if high is not None else []
+            yield self._rows(table, runs, conditions)
+
+    def _sorted_by(
+        self, table: LakeTable, key: Sequence[str], columns: Sequence[str], files: Sequence[LakeFile]
+    ) -> Iterator[Any]:
+        """Yield rows of files in another order; DuckDB sorts what does not fit into memory."""
+        paths = [str(self._reader.checked_path(file)) for file in files]
+        hidden = [name for name, _ in table.hidden()]
+        names = ", ".join(f'"{name}"' for name in dict.fromkeys([*columns, *hidden]))
+        order = ", ".join(f'"{name}"' for name in key)
+        with duckdb.connect() as db:
+            db.execute(f"SET memory_limit = '{self._limits.memory}'")
+            found = db.execute(f"SELECT {names} FROM read_parquet($1) ORDER BY {order}", [paths])  # noqa: S608
+            for batch in found.to_arrow_reader(_BATCH_ROWS):
+                yield live(table, pa.Table.from_batches([batch])).select(list(columns))
+
+    # Files.
+
+    def _rows(
+        self, table: LakeTable, runs: Sequence[Run], conditions: Sequence[Bound] = (), *, raw: bool = False
+    ) -> list[Any]:
+        columns = table.stored(table.primary, raw=raw).names
+        return [self._reader.read(file, columns, conditions) for run in runs for file in run.of(table.name)]
+
+    def _written(self, table: LakeTable, view: str, batches: Iterable[Any]) -> Iterator[LakeFile]:
+        file = self._writer.write(self._name, table, table.view(view), batches)
+        self._at_point(f"{self._name}.file")
+        if file is not None:
+            yield file
+
+
+_BATCH_ROWS: Final = 131_072
+
+
+def _as_they_are(rows: Any) -> Any:
+    return rows
+
+
+def _numbers(texts: Any, ids: Any) -> Any:
+    places = pc.index_in(texts, value_set=ids["key"].combine_chunks())
+    return ids["id"].take(places)

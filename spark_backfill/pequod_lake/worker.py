@@ -1,0 +1,152 @@
+"""A worker: takes one step after another under leases, beside any number of others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic, process_time
+from typing import Final
+
+from pequod_lake.catalog import LakeCatalog
+from pequod_lake.clock import Clock, machine_clock
+from pequod_lake.coordination import Coordinator
+from pequod_lake.errors import LakeBusyError, LakeCorruptError, StepLostError
+from pequod_lake.ingest import AtPoint, no_point
+from pequod_lake.runs import COMPACT, LakeStep, MergePolicy, next_steps
+from pequod_lake.stages import Stages
+from pequod_lake.writing import FileWriter
+
+_LEASE_S: Final = 30.0
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """A step that is done."""
+
+    step: LakeStep
+    #: How long it took, and the CPU of this process meanwhile.
+    elapsed_s: float
+    cpu_s: float
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows that it read."""
+        return sum(run.row_count for run in self.step.runs)
+
+
+OnStep = Callable[[StepReport], None]
+
+
+class LakeWorker:
+    """Takes steps for as long as it is asked to."""
+
+    def __init__(
+        self,
+        catalog: LakeCatalog,
+        coordinator: Coordinator,
+        stages: Stages,
+        writer: FileWriter,
+        *,
+        has_ids: bool,
+        policy: MergePolicy,
+        clock: Clock = machine_clock,
+        at_point: AtPoint = no_point,
+        lease_s: float = _LEASE_S,
+    ) -> None:
+        self._catalog = catalog
+        self._coordinator = coordinator
+        self._stages = stages
+        self._writer = writer
+        self._has_ids = has_ids
+        self._policy = policy
+        self._clock = clock
+        self._at_point = at_point
+        self._lease_s = lease_s
+
+    def step(self, policy: MergePolicy | None = None) -> StepReport | None:
+        """Do one step; None if there is none that nobody has.
+
+        Raises:
+            LakeCorruptError: A file is damaged; the runs stay as they are.
+            LakeError: The disk is full; the runs stay as they are.
+        """
+        now = self._clock()
+        runs = self._catalog.snapshot().runs
+        steps = next_steps(runs, policy or self._policy, has_ids=self._has_ids, age_s=lambda stamp: stamp.age_s(now))
+        claimed = self._coordinator.claim(steps, self._writer.id, self._lease_s)
+        if claimed is None:
+            return None
+        start_s, start_cpu_s = monotonic(), process_time()
+        self._at_point(f"{claimed.kind.value}.claimed")
+        try:
+            with self._renewed(claimed):
+                new = self._stages.work(claimed)
+                self._at_point(f"{claimed.kind.value}.written")
+                self._catalog.replace(claimed.runs, new, self._clock())
+        except StepLostError:
+            self._writer.remove(new.files)
+            return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
+        except LakeCorruptError:
+            self._coordinator.release(claimed, self._writer.id)
+            if set(claimed.ids) <= {run.id for run in self._catalog.snapshot().runs}:
+                raise
+            # Another worker has done the step and the files have expired since.
+            return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
+        except BaseException:
+            self._coordinator.release(claimed, self._writer.id)
+            raise
+        self._at_point(f"{claimed.kind.value}.replaced")
+        return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
+
+    def run(self, stop: threading.Event, on_step: OnStep | None = None) -> None:
+        """Do steps until ``stop`` is set."""
+        while not stop.is_set():
+            try:
+                report = self.step()
+            except LakeBusyError:
+                report = None
+            if report is None:
+                stop.wait(_POLL_S)
+            elif on_step is not None:
+                on_step(report)
+
+    def drain(self, on_step: OnStep | None = None) -> None:
+        """Do steps until there is none."""
+        while (report := self.step()) is not None:
+            if on_step is not None:
+                on_step(report)
+
+    def compact(self, on_step: OnStep | None = None) -> None:
+        """Bring everything that is committed now into the authority, beside other workers."""
+        wanted = self._catalog.snapshot().scu
+        while self._catalog.snapshot().runs[0].last_scu < wanted:
+            report = self.step(COMPACT)
+            if report is None:
+                # Another worker has a step that is needed first.
+                threading.Event().wait(_POLL_S)
+            elif on_step is not None:
+                on_step(report)
+
+    def close(self) -> None:
+        """End the worker: what it has written and the catalog does not name is swept away from now on."""
+        self._writer.close()
+
+    @contextmanager
+    def _renewed(self, step: LakeStep) -> Iterator[None]:
+        """Keep the lease of a step while it is being done."""
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(self._lease_s / 3):
+                self._coordinator.renew(step, self._writer.id, self._lease_s)
+
+        thread = threading.Thread(target=renew, name="lake-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()

@@ -1,0 +1,180 @@
+"""Files written so that they are there, whole, when the catalog names them: checksummed, fsynced, never changed."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from pequod_lake.ducklake_tables import table_name
+from pequod_lake.errors import LakeError
+from pequod_lake.locks import HeldLock
+from pequod_lake.runs import LakeFile
+from pequod_lake.schema import LakeTable, LakeView
+
+#: Rows of one group, the least that a point query reads: smaller groups read faster and write slower. 1.1 ms and
+#: 0.1 s for a million rows of four columns.
+_GROUP_ROWS: Final = 16_384
+_RAW_GROUP_ROWS: Final = 131_072
+#: The length of the footer and the magic number, at the end of a Parquet file.
+_TAIL_BYTES: Final = 8
+
+
+class _Summed:
+    """A file that counts what is written and sums it up."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size_bytes = 0
+        self.crc = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self.crc = zlib.crc32(data, self.crc)
+        self.size_bytes += len(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class FileWriter:
+    """Writes the files of one process.
+
+    A sweep for orphans leaves the files of a living writer alone; `close` ends that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = HeldLock(folder / "locks", "w")
+        self._count = 0
+
+    @property
+    def id(self) -> str:
+        """The part of the files' names by which they are known."""
+        return self._lock.id
+
+    def write(
+        self, kind: str, table: LakeTable, view: LakeView, batches: Iterable[Any], *, raw: bool = False
+    ) -> LakeFile | None:
+        """Write tables of Arrow one after the other into one durable file.
+
+        Args:
+            kind: What the file is, for people who look at the folder.
+
+        Returns:
+            The file; None if there are no rows, then there is none.
+
+        Raises:
+            LakeError: The disk is full, or cannot be written; nothing is left.
+        """
+        schema = table.stored(view, raw=raw)
+        path = self._path(kind, table_name(table.name, view.name, raw=raw))
+        options = {
+            "compression": "lz4",
+            "use_dictionary": [column.name for column in table.columns if raw and column.ids] or False,
+            "write_page_checksum": True,
+        }
+        group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
+        rows = 0
+        try:
+            with path.open("xb") as file:
+                counted = _Summed(file)
+                with parquet.ParquetWriter(pa.PythonFile(counted, "w"), schema, **options) as writer:
+                    for batch in batches:
+                        if batch.num_rows:
+                            writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
+                            rows += batch.num_rows
+                if rows:
+                    file.flush()
+                    os.fsync(file.fileno())
+            if not rows:
+                path.unlink()
+                return None
+            _sync_folder(path.parent)
+            footer_crc, footer_bytes = footer_of(path, counted.size_bytes)
+        except OSError as error:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise LakeError(f"{path} cannot be written: {error}") from error
+        return LakeFile(
+            path.relative_to(self._folder).as_posix(),
+            table.name,
+            view.name,
+            rows,
+            counted.size_bytes,
+            counted.crc,
+            footer_crc,
+            footer_bytes,
+        )
+
+    def link(self, kind: str, table: LakeTable, file: LakeFile) -> LakeFile:
+        """Return a file with the same content under another name, as a file of the primary view."""
+        path = self._path(kind, table_name(table.name, ""))
+        try:
+            path.hardlink_to(self._folder / file.path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise LakeError(f"{path} cannot be linked to {file.path}: {error}") from error
+        return replace(file, path=path.relative_to(self._folder).as_posix())
+
+    def remove(self, files: Iterable[LakeFile]) -> None:
+        """Delete files that no catalog will name."""
+        for file in files:
+            (self._folder / file.path).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the writer: what it wrote and no catalog names are orphans from now on."""
+        self._lock.release()
+
+    def _path(self, kind: str, folder: str) -> Path:
+        self._count += 1
+        parent = self._folder / "data" / "main" / folder
+        parent.mkdir(parents=True, exist_ok=True)
+        return parent / f"{kind}-{self.id}-{self._count}.parquet"
+
+
+def _in_schema(batch: Any, schema: Any) -> Any:
+    return batch if batch.schema.equals(schema, check_metadata=True) else batch.select(schema.names).cast(schema)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def footer_of(path: Path, size_bytes: int) -> tuple[int, int]:
+    """Return the CRC-32 and the length of a file's footer, with what follows it."""
+    with path.open("rb") as file:
+        file.seek(size_bytes - _TAIL_BYTES)
+        footer_bytes = int.from_bytes(file.read(4), "little")
+        start = size_bytes - _TAIL_BYTES - footer_bytes
+        if start < 0:
+            return 0, footer_bytes
+        file.seek(start)
+        return zlib.crc32(file.read()), footer_bytes
