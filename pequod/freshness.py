@@ -111,6 +111,29 @@ class Token:
         return Token(left).merged(reply)
 
 
+#: What `postgres_token` and `sqlite_token` need to know. PostgreSQL answers it on a primary alone; the position is not
+#: before the commits that were answered.
+POSTGRES_STATE: Final = """
+SELECT system_identifier, current_database()::text AS name,
+       ('x' || left(pg_walfile_name(at), 8))::bit(32)::int AS timeline, (at - '0/0')::bigint AS position
+FROM pg_control_system(), pg_current_wal_flush_lsn() AS at
+"""
+SQLITE_STATE: Final = """
+SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'pequod_database') AS id,
+       (SELECT seq FROM sqlite_sequence WHERE name = 'pequod_changes') AS position
+"""
+
+
+def postgres_token(system_identifier: int, name: str, timeline: int, position: int) -> Token:
+    """Return the token of a state of a PostgreSQL, from a row of `POSTGRES_STATE`."""
+    return Token({Mark(database_of("postgresql", system_identifier, name), timeline): position})
+
+
+def sqlite_token(file_id: int, position: int | None) -> Token:
+    """Return the token of a state of an SQLite database, from a row of `SQLITE_STATE`."""
+    return Token({Mark(database_of("sqlite", file_id), 1): position or 0})
+
+
 #: Demands nothing.
 NO_TOKEN: Final = Token({})
 

@@ -103,7 +103,7 @@ class Follower:
 
     async def caught_up(self) -> None:
         """Wait until the feed has passed everything that is in the database now."""
-        position = await self.store.position()
+        (_, position) = await self.store.position()
         await self.until(lambda: self.position >= position)
 
     @property

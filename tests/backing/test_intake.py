@@ -13,7 +13,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
-from pequod_server.backing import Change, Changes, KeyRange, Progress, Reload, turns
+from pequod_server.backing import BackingUnavailableError, Change, Changes, History, KeyRange, Progress, Reload, turns
 from pequod_server.backing.store import Loaded, SequenceHorizon
 from pequod_server.database.intake import Intake
 
@@ -28,6 +28,8 @@ LARGE = 200_000
 TURN_S = 0.2
 COMMITS = 40
 ALL = KeyRange(b"", None)
+#: The first event of a feed.
+STANDS = Progress(0, history=History(b"fake"))
 
 
 @pytest.fixture
@@ -91,6 +93,7 @@ async def test_a_large_reload_stops_nobody() -> None:
 async def test_a_large_load_is_taken_in_slices() -> None:
     engine = Engine(backed=[b"p"])
     intake = Intake(engine)
+    await intake.take(STANDS)
     rows = tuple((key, value or b"") for key, value in sorted(posts(LARGE, b"one").items()))
     whole = Range(b"p|", b"p}")
 
@@ -199,6 +202,7 @@ async def test_a_load_that_began_after_a_change_was_dropped_has_it(tiny: None) -
     """The change is not loaded when it comes, so it is dropped; the load that begins then does not see it yet."""
     engine = Engine(backed=[b"p"])
     intake = Intake(engine)
+    await intake.take(STANDS)
     await intake.take(Changes(5, 5, (Change(b"p|bob|0001", b"new"), Change(b"p|liz|0001", None)), are_seen=False))
     whole = Range(b"p|", b"p}")
 
@@ -212,6 +216,7 @@ async def test_a_load_that_began_after_a_change_was_dropped_has_it(tiny: None) -
 async def test_a_key_is_wanted_from_the_begin_of_a_load_to_its_end(tiny: None) -> None:
     engine = Engine(backed=[b"p"])
     intake = Intake(engine)
+    await intake.take(STANDS)
     rows = tuple((key, b"one") for key in sorted(posts(500, b"")))
     whole = Range(b"p|", b"p}")
     assert not intake.is_wanted(rows[-1][0])
@@ -275,6 +280,7 @@ async def test_commits_loads_and_reloads_in_any_order_leave_what_the_database_ha
     engine = Engine(backed=[b"p", b"s"])
     engine.add_joins(parse(TIMELINE))
     intake = Intake(engine, apply_s=draw.choice([0.0, 5.0]))
+    await intake.take(STANDS)
     database: dict[bytes, bytes] = {}
     log: list[Changes] = []
     #: What every load that begins now sees at least.
@@ -344,11 +350,26 @@ async def test_commits_loads_and_reloads_in_any_order_leave_what_the_database_ha
             if await intake.load([one], read) is not None:
                 floor[0] = max(floor[0], seen)
             engine._check()
+            compare()
+
+    def compare() -> None:
+        """See that all that is loaded is of one moment, the feed's position."""
+        if intake.gate.is_closed:
+            return
+        assert intake.followed.position is not None
+        rows = dict[bytes, bytes | None]()
+        for changes in log[: intake.followed.position]:
+            rows |= {change.key: change.value for change in changes.changes}
+        for one in engine.loaded():
+            expected = {key: value for key, value in rows.items() if one.first <= key < one.last and value is not None}
+            found = engine.scan(*one)
+            assert dict(zip(found.keys, found.values, strict=True)) == expected
 
     async def evict() -> None:
         while told[0] < COMMITS - 10:
             await wait()
             engine.evict(draw.choice([1, 3]))
+            compare()
 
     await asyncio.gather(commit(), feed(), load(), load(), evict())
     assert not intake.gate.is_closed
@@ -374,14 +395,71 @@ async def test_a_load_is_not_set_back_in_a_log_that_is_shorter_than_the_last_one
     """A standby that takes over may be at a lower position than its primary was."""
     engine = Engine(backed=[b"p"])
     intake = Intake(engine)
-    await intake.take(Progress(1000))
-    await intake.take(Reload(10, (ALL,), "another log"))
+    await intake.take(Progress(1000, history=History(b"fake")))
+    await intake.take(Reload(10, (ALL,), "another log", History(b"fake", 2, {1: 8})))
     bob = Range(b"p|bob|", b"p|bob}")
 
     async def read(_ranges: Sequence[KeyRange]) -> Loaded:
-        return Loaded(((b"p|bob|1", b"second"),), SequenceHorizon(20, 2))
+        return Loaded(((b"p|bob|1", b"second"),), SequenceHorizon(20, 2), timeline=2)
 
-    await intake.load([bob], read)
+    loading = asyncio.create_task(intake.load([bob], read))
+    await asyncio.sleep(0)
     # The load holds this change, and one after it.
     await intake.take(Changes(15, 1, (Change(b"p|bob|1", b"first"),)))
+    await intake.take(Changes(20, 2, (Change(b"p|bob|1", b"second"),)))
+    await loading
     assert engine.get(b"p|bob|1") == b"second"
+
+
+async def test_a_load_waits_until_the_feed_has_come_to_it() -> None:
+    engine, hurried = Engine(backed=[b"p"]), list[int]()
+    intake = Intake(engine, hurry=hurried.append)
+    await intake.take(STANDS)
+    bob = Range(b"p|bob|", b"p|bob}")
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        return Loaded(((b"p|bob|1", b"second"),), SequenceHorizon(2, 2))
+
+    loading = asyncio.create_task(intake.load([bob], read))
+    await asyncio.sleep(0.01)
+    assert (loading.done(), hurried) == (False, [2])
+    await intake.take(Changes(1, 1, (Change(b"p|bob|1", b"first"), Change(b"p|liz|1", b"first"))))
+    await asyncio.sleep(0.01)
+    assert not loading.done()
+    await intake.take(Changes(2, 2, (Change(b"p|bob|1", b"second"),)))
+    assert await loading == {}
+    assert engine.get(b"p|bob|1") == b"second"
+
+
+async def test_a_load_that_the_feed_does_not_come_to_fails_in_time() -> None:
+    intake = Intake(Engine(backed=[b"p"]), wait_s=0.05)
+    await intake.take(STANDS)
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        return Loaded((), SequenceHorizon(1, 1))
+
+    with pytest.raises(BackingUnavailableError, match="does not move"):
+        await intake.load([Range(b"p|", b"p}")], read)
+    # Nothing is left of it.
+    assert not intake.is_wanted(b"p|bob|1")
+
+
+@pytest.mark.parametrize(("timeline", "position"), [(1, 9), (2, 5)])
+async def test_a_load_of_another_timeline_does_not_land(timeline: int, position: int) -> None:
+    """The load saw what the failover lost, or the feed has not heard of the failover that the load saw."""
+    engine = Engine(backed=[b"p"])
+    intake = Intake(engine)
+    await intake.take(Progress(10, history=History(b"fake")))
+    if timeline == 1:
+        await intake.take(Reload(10, (ALL,), "failed over", History(b"fake", 2, {1: 8})))
+
+    async def read(_ranges: Sequence[KeyRange]) -> Loaded:
+        return Loaded((), SequenceHorizon(position, position), timeline)
+
+    loading = asyncio.create_task(intake.load([Range(b"p|", b"p}")], read))
+    await asyncio.sleep(0.01)
+    if timeline == 2:
+        assert not loading.done()
+        await intake.take(Reload(10, (ALL,), "failed over", History(b"fake", 2, {1: 8})))
+    assert await loading is None
+    assert not engine.is_loaded(b"p|")

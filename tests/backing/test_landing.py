@@ -15,6 +15,7 @@ from pequod_server.backing import (
     KeyRange,
     Landing,
     PackError,
+    Place,
     Progress,
     Reload,
     parse_mappings,
@@ -173,8 +174,8 @@ async def test_failures_are_as_told_and_retried() -> None:
     store.fail("changes", times=3)
     async with following(store) as follower:
         assert store.status.failure_count == 3
-        assert follower.events[0] == Progress(0)
-        assert await store.write([Change(b"p|a", b"1")]) == 1
+        assert follower.events[0] == Progress(0, history=store.history)
+        assert await store.write([Change(b"p|a", b"1")]) == Place(1, 1)
         await follower.caught_up()
         store.break_feed("cut", is_lost=False)
         await until(lambda: store.status.failure_count == 4)

@@ -213,7 +213,7 @@ async def test_a_feed_that_is_behind_does_not_set_a_load_back(dsn: str, database
         token = landing.start([EVERYTHING])
         assert landing.land(token, await store.load([EVERYTHING])) == [(b"p|bob|0001", b"2")]
         # The feed tells both commits only now.
-        position = await store.position()
+        (_, position) = await store.position()
         while landing.position < position:
             event = await anext(events)
             if isinstance(event, Changes):
@@ -312,7 +312,7 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
                 Change(b"p|nobody|0001", None),
             ]
         )
-        await follower.until(lambda: follower.position >= position)
+        await follower.until(lambda: follower.position >= position.position)
         assert follower.rows == {
             b"p|bob|0100": b"hi again",
             b"s|ann|bob": b'{"since":"2001-09-09 01:46:40+00","score":2,"ok":true}',

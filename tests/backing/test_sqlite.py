@@ -208,7 +208,7 @@ async def test_writes_go_through_in_one_transaction(path: Path, database: sqlite
                 Change(b"p|nobody|0001", None),
             ]
         )
-        await follower.until(lambda: follower.position >= position)
+        await follower.until(lambda: follower.position >= position.position)
         assert follower.rows == {b"p|bob|0100": b"hi again", b"s|ann|bob": b'{"since":3,"note":"x"}'}
         await store.write([Change(b"s|ann|bob", None)])
         assert database.execute("SELECT count(*) FROM subscriptions").fetchone() == (0,)
@@ -316,7 +316,9 @@ async def test_a_file_that_is_away_is_unavailable_and_healed_when_it_comes(tmp_p
     await (await installed(whole)).close()
     whole.replace(path)
     async with asyncio.timeout(30):
-        assert await first == Progress(0)
+        begun = await first
+        assert isinstance(begun, Progress)
+        assert begun.position == 0
     assert (await store.load([EVERYTHING])).rows == ()
     await store.close()
     async with asyncio.timeout(30):

@@ -34,7 +34,7 @@ async def _make_bodies_unique(database: Database) -> None:
 
 async def test_writes_of_a_batch_are_one_transaction_for_each_run() -> None:
     async with serving_fake(FOLLOWING, backing_mode="write-through") as setting:
-        before = await setting.store.position()
+        before = (await setting.store.position()).position
         batch = setting.client.batch()
         for number in range(200):
             batch.put(f"p|bob|{number:04}", f"{number}")
@@ -46,7 +46,7 @@ async def test_writes_of_a_batch_are_one_transaction_for_each_run() -> None:
         assert results[200] is True
         assert isinstance(results[201], Rows)
         assert len(results[201].keys) == 199
-        assert await setting.store.position() == before + 2
+        assert (await setting.store.position()).position == before + 2
         assert await setting.client.get("p|bob|0007") == b"again"
 
 
@@ -59,7 +59,7 @@ async def test_writes_that_a_role_may_not_make_do_not_part_a_transaction(tmp_pat
         serving_fake(FOLLOWING, backing_mode="write-through", **settings) as setting,
         AsyncClient(setting.target, token="bob") as client,
     ):
-        before = await setting.store.position()
+        before = (await setting.store.position()).position
         batch = client.batch()
         expected: list[object] = []
         for number in range(30):
@@ -74,7 +74,7 @@ async def test_writes_that_a_role_may_not_make_do_not_part_a_transaction(tmp_pat
         assert [type(one) if isinstance(one, PequodError) else one for one in results[:90]] == expected
         rows = [b"p|bob|%04d" % number for number in range(30)], [b"%d" % number for number in range(30)]
         assert results[90:] == [Rows([*rows[0], b"p|bob|0100"], [*rows[1], b"Hi"]), None, b"again"]
-        assert await setting.store.position() == before + 2
+        assert (await setting.store.position()).position == before + 2
 
 
 async def test_removals_tell_what_the_writes_before_them_left() -> None:

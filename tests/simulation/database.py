@@ -139,7 +139,7 @@ class Database:
                 end.send(await self._write(changes))
             case ("position",):
                 self._be_up()
-                end.send(self.position)
+                end.send((self.timeline, self.position))
             case ("feed", since, timeline):
                 self._be_up()
                 await self._feed(end, since, timeline)
@@ -159,10 +159,10 @@ class Database:
         found = sorted(row for row in self.states[-1][self._visible].items() if clip.holds(row[0]))
         return self.timeline, Loaded(tuple(found), SequenceHorizon(self._visible, self._visible))
 
-    async def _write(self, changes: Sequence[Change]) -> int:
+    async def _write(self, changes: Sequence[Change]) -> tuple[int, int]:
         timeline, position = self.timeline, self.commit(changes)
         await self._be_visible(timeline, position)
-        return position
+        return timeline, position
 
     async def _be_visible(self, timeline: int, position: int) -> None:
         while timeline == self.timeline and self._visible < position:
@@ -179,7 +179,7 @@ class Database:
             # As a new slot waits for the transactions that are open: what a load does not see has to be delivered.
             await self._be_visible(timeline, position)
             self._kept_from = min(self._kept_from, position)
-        end.send(("stands", timeline, position))
+        end.send(("stands", timeline, position, tuple(self.forks)))
         while not end.is_lost:
             await self._be_unstalled(end, position)
             if timeline != self.timeline:

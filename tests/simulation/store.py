@@ -15,9 +15,11 @@ from pequod_server.backing import (
     BackingUnavailableError,
     Change,
     Changes,
+    History,
     KeyRange,
     Loaded,
     Mapping,
+    Place,
     Progress,
     Reload,
     Status,
@@ -65,17 +67,26 @@ class SimulatedStore:
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges."""
-        _, loaded = await self._ask(("load", tuple(ranges)))
+        timeline, loaded = await self._ask(("load", tuple(ranges)))
         assert isinstance(loaded, Loaded)
-        return loaded
+        return Loaded(loaded.rows, loaded.horizon, timeline + 1)
 
-    async def write(self, changes: Sequence[Change]) -> int:
+    async def write(self, changes: Sequence[Change]) -> Place:
         """Write changes in one transaction."""
-        return int(await self._ask(("write", tuple(changes))))
+        timeline, position = await self._ask(("write", tuple(changes)))
+        return Place(timeline + 1, position)
 
-    async def position(self) -> int:
+    async def position(self) -> Place:
         """Return the position of the last commit."""
-        return int(await self._ask(("position",)))
+        timeline, position = await self._ask(("position",))
+        return Place(timeline + 1, position)
+
+    async def latest(self) -> Place:
+        """Return the position of the last commit."""
+        return await self.position()
+
+    def hurry(self, position: int) -> None:
+        """Do nothing: the feed comes as fast as its link."""
 
     async def mark(self) -> str:
         """Return the name of the database."""
@@ -119,9 +130,11 @@ class SimulatedStore:
                 match await end.receive(4 * PROGRESS_S):
                     case ("lost", reason):
                         raise FeedBrokenError(reason, is_lost=True)
-                    case ("stands", timeline, position):
+                    case ("stands", timeline, position, forks):
                         self._feed_timeline = timeline
-                        yield Progress(position)
+                        # Databases count their timelines from 1 on, and these are counted from 0 on.
+                        history = History(b"simu", timeline + 1, dict(enumerate(forks[1:], 1)))
+                        yield Progress(position, history=history)
                     case Changes() as event:
                         yield self._wanted(event)
                     case Progress() as event:

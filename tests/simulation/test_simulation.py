@@ -4,10 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from unittest.mock import patch
 
-from pequod_server.backing import Changes, Landing
+from pequod_server.backing import Changes, Landing, Place
 from pequod_server.backing.store import SequenceHorizon
+from pequod_server.database.intake import Intake
 
 from tests.simulation.run import Report, simulate
 from tests.simulation.store import SimulatedStore
@@ -35,10 +37,14 @@ def test_every_answer_is_what_the_database_has_or_had_since_the_read_began() -> 
     assert any(report.refused for report in reports)
 
 
-def test_the_strict_promise_shows_loads_that_see_further_than_the_feed() -> None:
-    wrong = first_wrong(strict=True)
+def test_a_load_that_sees_further_than_the_feed_and_lands_at_once_is_found() -> None:
+    async def landing_at_once(_intake: Intake, _place: Place, is_under_way: Callable[[], bool]) -> bool:
+        return is_under_way()
+
+    with patch.object(Intake, "_come_to", landing_at_once):
+        wrong = first_wrong(strict=True)
     assert wrong is not None
-    assert not simulate(wrong.seed).wrong
+    assert not simulate(wrong.seed, strict=True).wrong
 
 
 def test_a_horizon_off_by_one_is_found() -> None:
@@ -46,11 +52,6 @@ def test_a_horizon_off_by_one_is_found() -> None:
         return changes.stamp <= horizon.stamp + 1
 
     with patch.object(SequenceHorizon, "covers", covers):
-        assert first_wrong() is not None
-
-
-def test_a_change_that_a_load_holds_already_and_that_is_applied_again_is_found() -> None:
-    with patch.object(Landing, "is_held", lambda _self, _key, _changes: False):
         assert first_wrong() is not None
 
 

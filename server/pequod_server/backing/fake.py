@@ -7,6 +7,7 @@ It owns its keys as a real database does, in memory and with the whole protocol:
     async with store.held("load"): ...             loads have taken their snapshot and are not delivered
     store.fail("load", times=2)                    the next two loads find the database down
     store.break_feed("restarted", is_lost=True)    the feed breaks, recovers and asks for a reload
+    store.fail_over(lost=2)                        a standby takes over that lacks the last two commits
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from pequod.escapes import shown
+from pequod.freshness import database_of
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
@@ -26,9 +28,11 @@ from pequod_server.backing.store import (
     Change,
     Changes,
     Event,
+    History,
     IsWanted,
     KeyRange,
     Loaded,
+    Place,
     Progress,
     Reload,
     SequenceHorizon,
@@ -36,7 +40,7 @@ from pequod_server.backing.store import (
     every_key,
 )
 
-Step = Literal["check", "load", "write", "changes", "position"]
+Step = Literal["check", "load", "write", "changes", "position", "latest"]
 
 
 class FakeStore:
@@ -52,6 +56,11 @@ class FakeStore:
         self.rows: dict[bytes, bytes] = {}
         #: The name by which it recognises itself.
         self.name = "fake"
+        #: The present timeline, and where the earlier ones were left.
+        self.timeline = 1
+        self.ends: dict[int, int] = {}
+        #: How often `latest` was asked.
+        self.questions = 0
         #: The ranges of each load, in the order of their snapshots.
         self.loads: list[tuple[KeyRange, ...]] = []
         self._log: list[tuple[Change, ...]] = []
@@ -103,6 +112,19 @@ class FakeStore:
         self._broken = FeedBrokenError(reason, is_lost=is_lost)
         self._moved.set()
 
+    def fail_over(self, *, lost: int = 0) -> None:
+        """Go on as another timeline, without the last ``lost`` commits; the feed breaks."""
+        del self._log[len(self._log) - lost :]
+        self.rows = self._replayed()
+        self.ends[self.timeline] = len(self._log)
+        self.timeline += 1
+        self.break_feed("failed over", is_lost=True)
+
+    @property
+    def history(self) -> History:
+        """What positions belong to now."""
+        return History(database_of("fake", self.name), self.timeline, dict(self.ends))
+
     # The protocol.
 
     @property
@@ -120,9 +142,9 @@ class FakeStore:
         clip = Clip(ranges)
         rows = tuple(sorted((key, value) for key, value in self.rows.items() if clip.holds(key)))
         self.loads.append(tuple(ranges))
-        horizon = SequenceHorizon(len(self._log), len(self._log))
+        horizon, timeline = SequenceHorizon(len(self._log), len(self._log)), self.timeline
         await self._pass("load")
-        return Loaded(rows, horizon)
+        return Loaded(rows, horizon, timeline)
 
     def changes(
         self,
@@ -134,18 +156,27 @@ class FakeStore:
         backoff = Backoff(first_s=0.001, most_s=0.01)
         return mended(self._session, since, everything, self._health, backoff, self._closing)
 
-    async def write(self, changes: Sequence[Change]) -> int:
+    async def write(self, changes: Sequence[Change]) -> Place:
         """Write changes in one transaction."""
         if self._failures.get("write"):
             await self._pass("write")
-        position = self.commit({change.key: change.value for change in changes})
+        place = Place(self.timeline, self.commit({change.key: change.value for change in changes}))
         await self._pass("write")
-        return position
+        return place
 
-    async def position(self) -> int:
+    async def position(self) -> Place:
         """Return the number of commits."""
         await self._pass("position")
-        return len(self._log)
+        return Place(self.timeline, len(self._log))
+
+    async def latest(self) -> Place:
+        """Return the number of commits."""
+        self.questions += 1
+        await self._pass("latest")
+        return Place(self.timeline, len(self._log))
+
+    def hurry(self, position: int) -> None:
+        """Do nothing: the feed waits for nothing but the script."""
 
     async def mark(self) -> str:
         """Return the name of the store."""
@@ -165,23 +196,27 @@ class FakeStore:
     async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
         await self._pass("changes")
         position = len(self._log) if since is None else min(since, len(self._log))
+        history = self.history
         if since is None or since == position:
-            yield Progress(position)
+            yield Progress(position, history=history)
         else:
             everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
-            yield Reload(position, everything, f"the log has not come to {since}")
+            yield Reload(position, everything, f"the log has not come to {since}", history)
         while not self._closing.is_set():
             self._moved.clear()
             while position < len(self._log):
                 await self._pass("changes")
+                if history.timeline != self.timeline:
+                    break
                 position += 1
                 yield Changes(position, position, self._log[position - 1])
             if self._broken is not None:
                 error, self._broken = self._broken, None
                 raise error
             await self._pass("changes")
-            self._health.stands(self._health.now(), 0)
-            await self._moved.wait()
+            if position == len(self._log):
+                self._health.stands(self._health.now(), 0)
+                await self._moved.wait()
 
     async def _pass(self, step: Step) -> None:
         gate = self._gates.get(step)
@@ -191,7 +226,7 @@ class FakeStore:
             self._failures[step] -= 1
             raise BackingUnavailableError("fake", f"{step} was told to fail")
 
-    def _check(self) -> None:
+    def _replayed(self) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}
         for changes in self._log:
             for change in changes:
@@ -199,4 +234,7 @@ class FakeStore:
                     rows.pop(change.key, None)
                 else:
                     rows[change.key] = change.value
-        assert rows == self.rows, "invariant 1"
+        return rows
+
+    def _check(self) -> None:
+        assert self._replayed() == self.rows, "invariant 1"

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
 from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError
-from pequod_server.backing.store import Event, KeyRange, Reload, Status
+from pequod_server.backing.store import Changes, Event, History, KeyRange, Reload, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Health:
 
     __slots__ = ("_clock", "status")
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.status = Status(
             state="starting",
@@ -54,7 +54,7 @@ class Health:
         )
 
     def now(self) -> float:
-        """Return the time, in seconds since 1970."""
+        """Return the time, by a clock that is never set."""
         return self._clock()
 
     def stands(self, fresh_s: float | None, lag: int | None = None) -> None:
@@ -97,6 +97,10 @@ class Health:
         self.status = replace(self.status, unpackable_count=count, unpackable=str(error))
 
 
+def _history_of(event: Event) -> History | None:
+    return None if isinstance(event, Changes) else event.history
+
+
 #: Starts a feed after a position (None: from now on); its first event says that it is established.
 Session = Callable[[int | None], AsyncGenerator[Event, None]]
 
@@ -121,7 +125,7 @@ async def mended(
                         # The session is established: loads from here on are followed by later changes. The reload comes
                         # first, so that the position does not count as reached before the reload is done.
                         health.reloading()
-                        yield Reload(position, everything, reason)
+                        yield Reload(position, everything, reason, history=_history_of(event))
                         reason = ""
                     if isinstance(event, Reload):
                         health.reloading()

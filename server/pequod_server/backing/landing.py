@@ -73,6 +73,10 @@ class Landing:
         """Note that a load failed or is not wanted any more; an unknown token is no error."""
         self._flights.pop(token, None)
 
+    def is_under_way(self, token: int) -> bool:
+        """Return whether a load may land: it did not, and no change in its ranges may have been missed."""
+        return token in self._flights
+
     def is_flying(self, key: bytes) -> bool:
         """Return whether a load of the key is under way."""
         return bool(self._flights) and any(flight.ranges.holds(key) for flight in self._flights.values())

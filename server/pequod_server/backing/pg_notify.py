@@ -18,9 +18,10 @@ import asyncpg
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.noted import Noted
+from pequod_server.backing.pg_history import history, place
 from pequod_server.backing.pg_install import EVERYTHING
-from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges, told
-from pequod_server.backing.store import Change, Changes, Event, IsWanted, Progress, Reload
+from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon, keys_as_ranges, told
+from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload
 from pequod_server.backing.turns import Turns
 
 #: How often the feed asks for the position of the database, and checks that the triggers exist.
@@ -38,17 +39,18 @@ async def notify_feed(session: PostgresSession, since: int | None, is_wanted: Is
     async with _listening(session) as listener:
         # The fingerprint is read after the feed listens: if a trigger goes later, the fingerprint changes.
         _, fingerprint = await session.check_installed()
+        async with session.connection() as connection:
+            session.history = await history(connection, session.dsn, session.timeout_s)
         position = await listener.progress()
         if since is None:
-            yield Progress(position)
+            yield Progress(position, history=session.history)
         else:
-            yield Reload(position, session.everything, "notifications are not kept for a feed that was away")
+            reason = "notifications are not kept for a feed that was away"
+            yield Reload(position, session.everything, reason, session.history)
         checked = asyncio.get_running_loop().time()
         while not session.closing.is_set():
             asked_s = session.health.now()
-            progress = await listener.progress()
-            notes = listener.take()
-            event = await _event(session, notes, progress, is_wanted)
+            event = await _event(session, listener, is_wanted)
             yield event
             session.health.stands(asked_s, 0)
             if isinstance(event, Reload):
@@ -62,21 +64,47 @@ async def notify_feed(session: PostgresSession, since: int | None, is_wanted: Is
             await listener.wait()
 
 
-async def _event(session: PostgresSession, notes: list[str], position: int, is_wanted: IsWanted) -> Event:
-    """Return the changes of the noted keys, whole commits in one event."""
+async def _event(session: PostgresSession, listener: _Listener, is_wanted: IsWanted) -> Event:
+    """Return the changes of the noted keys, whole commits in one event: the database as of one snapshot."""
+    position = await listener.progress()
+    if listener.is_quiet:
+        seen = await listener.seen()
+        if listener.is_quiet:
+            return Progress(_sure(position, seen))
+    notes = listener.take()
     noted, failure = await _noted(session, notes, is_wanted)
-    ranges = noted.ranges
-    if ranges:
+
+    async def choose() -> list[KeyRange]:
+        # The snapshot may see commits whose notes came after the others; and later ones, which are noted again.
+        nonlocal noted, failure
+        await listener.progress()
+        late = listener.take()
+        noted, failure = await _noted(session, [*notes, *late], is_wanted)
+        listener.put_back(late)
+        return [] if noted.ranges else keys_as_ranges(noted.keys)
+
+    try:
+        rows, moment = await session.read_then(choose)
+    except BackingUnavailableError as error:
+        # The notes are taken already and would be lost.
+        raise FeedBrokenError(str(error), is_lost=True) from error
+    position = _sure(position, moment.snapshot)
+    if ranges := noted.ranges:
         return Reload(position, ranges, failure or _MANY)
     keys = noted.keys
     if not keys:
         return Progress(position)
-    try:
-        rows, moment = await session.read(keys_as_ranges(keys))
-    except BackingUnavailableError as error:
-        # The notes are taken already and would be lost.
-        raise FeedBrokenError(str(error), is_lost=True) from error
-    return Changes(position, moment.number, tuple([Change(key, rows.get(key)) for key in keys]))
+    changes = tuple([Change(key, rows.get(key)) for key in keys])
+    return Changes(position, moment.number, changes, shown=moment.snapshot.position)
+
+
+def _sure(position: int, seen: SnapshotHorizon) -> int:
+    """Return the position up to which a snapshot that was taken after the log had come to ``position`` sees all.
+
+    A commit is in the log before it is seen, long before if it waits for a standby. While a transaction is open, the
+    last commit in the log may be its own; those who wait for that commit to be seen know a later position, or this one.
+    """
+    return position - 1 if seen.running else position
 
 
 async def _noted(session: PostgresSession, notes: list[str], is_wanted: IsWanted) -> tuple[Noted, str]:
@@ -120,7 +148,7 @@ class _Listener:
 
     async def start(self) -> None:
         """Listen."""
-        self._connection.add_termination_listener(self._wake)
+        self._connection.add_termination_listener(lambda _: self.wake())
         async with told(self._session.name):
             await self._connection.add_listener(self._session.feed_name, self._note)
 
@@ -131,7 +159,15 @@ class _Listener:
         """
         try:
             async with told(self._session.name):
-                return await flushed(self._connection)
+                return (await place(self._connection)).position
+        except BackingUnavailableError as error:
+            raise FeedBrokenError(str(error), is_lost=True) from error
+
+    async def seen(self) -> SnapshotHorizon:
+        """Return the horizon of a snapshot that sees nothing beyond the commits that are noted when this returns."""
+        try:
+            async with told(self._session.name):
+                return SnapshotHorizon.parse(await self._connection.fetchval("SELECT pg_current_snapshot()::text"), 0)
         except BackingUnavailableError as error:
             raise FeedBrokenError(str(error), is_lost=True) from error
 
@@ -150,6 +186,16 @@ class _Listener:
                 is_lost=True,
             )
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing was noted since the last call of `take`."""
+        return not self._notes
+
+    def put_back(self, notes: list[str]) -> None:
+        """Note them once more."""
+        for note in notes:
+            self._add(note)
+
     def take(self) -> list[str]:
         """Return the notes since the last call."""
         notes, self._notes, self._notes_size = self._notes, {}, 0
@@ -167,7 +213,9 @@ class _Listener:
             woken.cancel()
 
     def _note(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        note = str(payload)
+        self._add(str(payload))
+
+    def _add(self, note: str) -> None:
         if self._notes_size + len(note) > _NOTES_SIZE_MAX:
             # The keys would take more memory than that.
             self._notes = dict.fromkeys(map(_whole, self._notes))
@@ -178,7 +226,8 @@ class _Listener:
             self._notes_size += len(note)
         self._woken.set()
 
-    def _wake(self, _connection: Any) -> None:
+    def wake(self) -> None:
+        """End the wait."""
         self._woken.set()
 
 
@@ -192,6 +241,7 @@ async def _listening(session: PostgresSession) -> AsyncIterator[_Listener]:
     connection = await session.open_alone()
     try:
         listener = _Listener(session, connection)
+        session.on_hurry = listener.wake
         await listener.start()
         yield listener
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -14,11 +14,12 @@ from pequod_server.backing.boxes import Box
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import Health
 from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.pg_history import place, proven_place
 from pequod_server.backing.pg_install import check_installed
 from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, PostgresDialect, check_schema
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.sql import boxes_of, select
-from pequod_server.backing.store import Changes, KeyRange
+from pequod_server.backing.store import Changes, History, KeyRange
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import Cell
 
@@ -41,6 +42,9 @@ _AWAY: Final = (
 )
 _CHANGED: Final = (asyncpg.SyntaxOrAccessError, asyncpg.CannotCoerceError, asyncpg.FeatureNotSupportedError)
 _HALF: Final = 1 << 31
+#: Pauses between looks at a feed that is waited for: most commits come by themselves before the first.
+_PUSH_S: Final = 0.005
+_PUSHES: Final = 3
 #: Ranges in one statement; and ranges or rows that are processed between two looks at the clock.
 _RANGES_MAX: Final = 1000
 _DECODED: Final = 128
@@ -95,6 +99,7 @@ class Moment:
 
     snapshot: SnapshotHorizon
     number: int
+    timeline: int
 
 
 class PostgresSession:
@@ -127,6 +132,13 @@ class PostgresSession:
         self._facts: Facts | None = None
         #: The fingerprint of what the last feed needed: if a part was missing since, changes may be lost.
         self.fingerprint: str | None = None
+        #: What the positions of the present feed belong to.
+        self.history: History | None = None
+        #: How far the feed has come; how far it is to come soon, and its way to be told so.
+        self.passed = 0
+        self._wanted = 0
+        self.on_hurry: Callable[[], None] = lambda: None
+        self._pushing: asyncio.Task[None] | None = None
         #: How often in a row the feed broke within one commit, or at one that the database cannot send.
         self.broken_commits = 0
         self._number = 0
@@ -182,12 +194,41 @@ class PostgresSession:
     async def close(self) -> None:
         """Close all connections but those of feeds."""
         self.closing.set()
+        if self._pushing is not None:
+            self._pushing.cancel()
+            await asyncio.gather(self._pushing, return_exceptions=True)
         if self._pool is not None:
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await self._pool.close()
             except (TimeoutError, *_AWAY):
                 self._pool.terminate()
+
+    def hurry(self, position: int) -> None:
+        """Have the feed come to a position soon."""
+        if self.passed < position:
+            self._wanted = max(self._wanted, position)
+            self.on_hurry()
+            if self._pushing is None and not self.closing.is_set():
+                self._pushing = asyncio.create_task(self._push(), name="pequod database hurry")
+
+    async def _push(self) -> None:
+        """Have the log flushed if it is not, since a feed sees no further, and tell the feed again."""
+        try:
+            for _ in range(_PUSHES):
+                await asyncio.sleep(_PUSH_S)
+                if self.passed >= self._wanted:
+                    return
+                async with self.connection() as connection:
+                    # Not before: triggers tell a position for sure when the log has gone beyond it.
+                    if (await place(connection)).position <= self._wanted:
+                        await proven_place(connection)
+                self.on_hurry()
+        except (BackingUnavailableError, SchemaError):
+            # Whoever waits for the feed is told by the feed.
+            return
+        finally:
+            self._pushing, self._wanted = None, 0
 
     async def check_installed(self) -> tuple[Facts, str]:
         """Compare the mappings, and what is installed for the feed, with the database.
@@ -213,6 +254,14 @@ class PostgresSession:
 
     async def read(self, ranges: Sequence[KeyRange]) -> tuple[dict[bytes, bytes], Moment]:
         """Return the rows of the ranges in one snapshot."""
+
+        async def named() -> Sequence[KeyRange]:
+            return ranges
+
+        return await self.read_then(named)
+
+    async def read_then(self, choose: Callable[[], Awaitable[Sequence[KeyRange]]]) -> tuple[dict[bytes, bytes], Moment]:
+        """Take a snapshot, and return the rows that ranges have in it which are chosen afterwards."""
         try:
             async with self.connection() as connection:
                 facts = await self.facts(connection)
@@ -221,7 +270,8 @@ class PostgresSession:
                     await transaction.start()
                     moment = await self._moment(connection)
                 try:
-                    rows = await self._rows(connection, facts, ranges)
+                    await self._refuse_left_behind(moment)
+                    rows = await self._rows(connection, facts, await choose())
                 except BaseException:
                     # At a cancellation too: the connection goes back to the pool without a transaction.
                     # On a broken connection, this fails with an error that hides the first one.
@@ -237,6 +287,13 @@ class PostgresSession:
             # Such as a division by zero in a condition.
             raise SchemaError(self.name, [str(error)]) from error
 
+    async def _refuse_left_behind(self, moment: Moment) -> None:
+        """Raise BackingUnavailableError if a connection leads to a server whose timeline the feed has left."""
+        if self.history is not None and moment.timeline < self.history.timeline:
+            assert self._pool is not None, "it has lent the connection"
+            await self._pool.expire_connections()
+            raise BackingUnavailableError(self.name, "a connection led to a server that is not the primary any more")
+
     async def seen(self) -> SnapshotHorizon:
         """Return a horizon that every read that begins from now on sees."""
         async with self.connection() as connection:
@@ -245,11 +302,12 @@ class PostgresSession:
     async def _moment(self, connection: Connection) -> Moment:
         # The position is read after the snapshot is taken: all that the snapshot sees was logged before it.
         row = await connection.fetchrow(
-            "SELECT pg_current_snapshot()::text, (pg_current_wal_insert_lsn() - '0/0')::bigint"
+            "SELECT pg_current_snapshot()::text, (at - '0/0')::bigint, "
+            "('x' || left(pg_walfile_name(at), 8))::bit(32)::int FROM pg_current_wal_insert_lsn() AS at"
         )
         assert row is not None
         self._number += 1
-        return Moment(SnapshotHorizon.parse(row[0], row[1]), self._number)
+        return Moment(SnapshotHorizon.parse(row[0], row[1]), self._number, row[2])
 
     async def _rows(self, connection: Connection, facts: Facts, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}
@@ -276,12 +334,6 @@ class PostgresSession:
                     if turns.are_due():
                         await turns.give()
         return rows
-
-
-async def flushed(connection: Connection) -> int:
-    """Return the position up to which the log is safe: that of every commit that was acknowledged."""
-    position: int = await connection.fetchval("SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint")
-    return position
 
 
 def keys_as_ranges(keys: Iterable[bytes]) -> list[KeyRange]:

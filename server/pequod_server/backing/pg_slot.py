@@ -12,9 +12,10 @@ from typing import Final
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.pg_decoder import Decoder
+from pequod_server.backing.pg_history import history, place
 from pequod_server.backing.pg_lookout import looking_out
 from pequod_server.backing.pg_schema import Facts
-from pequod_server.backing.pg_session import PostgresSession, flushed
+from pequod_server.backing.pg_session import PostgresSession
 from pequod_server.backing.pg_stream import SenderError, streaming
 from pequod_server.backing.store import Event, IsWanted, Progress, Reload
 from pequod_server.backing.turns import Turns
@@ -31,6 +32,7 @@ async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWa
         streaming(session, first.position) as stream,
         looking_out(session, fingerprint, stream.process_id, stream.wake) as lookout,
     ):
+        session.on_hurry = stream.wake
         decoder = Decoder(session, facts, lookout, first.position, is_wanted)
         position = first.position
         turns = Turns()
@@ -87,7 +89,11 @@ async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, st
     if since is not None and is_altered and not lost:
         # A standby that took over may lack commits of its primary that were delivered, whatever slots it has.
         lost = "the tables, the publication or the timeline of the log have changed"
-    return facts, fingerprint, Reload(start, session.everything, lost) if lost else Progress(start)
+    async with session.connection() as connection:
+        session.history = await history(connection, session.dsn, session.timeout_s)
+    if lost:
+        return facts, fingerprint, Reload(start, session.everything, lost, session.history)
+    return facts, fingerprint, Progress(start, history=session.history)
 
 
 async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]:
@@ -114,7 +120,7 @@ async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]
             lost = "the slot fell behind further than max_slot_wal_keep_size and is invalid"
         elif since is not None and since < slot["confirmed"]:
             lost = f"the slot has passed {since} already"
-        elif since is not None and since > await flushed(connection):
+        elif since is not None and since > (await place(connection)).position:
             lost = f"the log of this database has not come to {since}"
         if since is not None and not lost:
             return since, ""

@@ -22,8 +22,9 @@ from pequod_server.backing.sql import quoted
 #: How often the database is told the position of the feed, and asked for a sign of life.
 _CONFIRM_S: Final = 0.05
 _PING_S: Final = 1.0
-#: The same, while the feed may not have passed the last known position of the log.
+#: The same, while the feed may not have passed the last known position of the log; and while it is waited for.
 _PING_AGAIN_S: Final = 0.1
+_PING_SOON_S: Final = 0.01
 
 
 #: Classes of errors that do not concern the commit: the connection, resources, an operator, the state of the server.
@@ -158,6 +159,8 @@ async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Strea
         )
         try:
             cursor: ReplicationCursor = connection.cursor()
+            cursor.execute("IDENTIFY_SYSTEM")
+            _refuse_other(session, (cursor.fetchone() or ("", 0))[1])
             cursor.start_replication(
                 slot_name=session.feed_name,
                 decode=False,
@@ -182,6 +185,12 @@ async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Strea
         yield stream
     finally:
         stream.close()
+
+
+def _refuse_other(session: PostgresSession, timeline: int) -> None:
+    """Raise BackingUnavailableError if this is not the server that the other connections lead to."""
+    if session.history is not None and timeline != session.history.timeline:
+        raise BackingUnavailableError(session.name, "it has just failed over")
 
 
 def _close_late(opened: asyncio.Future[ReplicationCursor]) -> None:

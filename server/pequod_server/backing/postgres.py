@@ -26,6 +26,7 @@ from pequod_server.backing.errors import (
 )
 from pequod_server.backing.health import Backoff, mended
 from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.pg_history import place, proven_place
 from pequod_server.backing.pg_install import check_installed, install_notify, install_slot
 from pequod_server.backing.pg_notify import notify_feed
 from pequod_server.backing.pg_schema import (
@@ -37,7 +38,7 @@ from pequod_server.backing.pg_schema import (
     check_schema,
     read_facts,
 )
-from pequod_server.backing.pg_session import PostgresSession, flushed, keys_as_ranges
+from pequod_server.backing.pg_session import PostgresSession, keys_as_ranges
 from pequod_server.backing.pg_slot import slot_feed
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
@@ -47,6 +48,7 @@ from pequod_server.backing.store import (
     IsWanted,
     KeyRange,
     Loaded,
+    Place,
     SequenceHorizon,
     Status,
     every_key,
@@ -186,7 +188,8 @@ class PostgresStore:
             if self._session.mode == "slot"
             else SequenceHorizon(moment.snapshot.position, moment.number)
         )
-        return Loaded(tuple(await in_turns(sorted_in_steps(rows.items()), Turns())), horizon)
+        ordered = await in_turns(sorted_in_steps(rows.items()), Turns())
+        return Loaded(tuple(ordered), horizon, moment.timeline)
 
     def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
         """Yield the events after a position."""
@@ -197,7 +200,7 @@ class PostgresStore:
 
         return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
-    async def write(self, changes: Sequence[Change]) -> int:
+    async def write(self, changes: Sequence[Change]) -> Place:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[Mapping] = []
@@ -216,7 +219,7 @@ class PostgresStore:
                         else:
                             for mapping, change in zip(plans, changes, strict=True):
                                 await self._write_one(connection, facts, mapping, change)
-                    return await flushed(connection)
+                    return await place(connection)
             except _OneByOneError:
                 continue
             except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
@@ -226,10 +229,19 @@ class PostgresStore:
                 raise WriteRefusedError(session.name, _primary(error)) from error
         raise AssertionError("the last attempt returns or raises")
 
-    async def position(self) -> int:
+    async def position(self) -> Place:
         """Return how far the log is flushed."""
         async with self._session.connection() as connection:
-            return await flushed(connection)
+            return await place(connection)
+
+    async def latest(self) -> Place:
+        """Commit an empty logical message, and return how far the log is flushed."""
+        async with self._session.connection() as connection:
+            return await proven_place(connection)
+
+    def hurry(self, position: int) -> None:
+        """Have the feed come to a position soon."""
+        self._session.hurry(position)
 
     async def mark(self) -> str:
         """Return a text that identifies the cluster, its timeline, the slot and the tables."""
@@ -266,6 +278,7 @@ class PostgresStore:
         async with aclosing(feed(session, since, is_wanted)) as events:
             try:
                 async for event in events:
+                    session.passed = event.position
                     yield event
             except asyncpg.PostgresError as error:
                 raise BackingUnavailableError(session.name, str(error)) from error

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pequod.escapes import shown
+from pequod.freshness import SQLITE_STATE, database_of
 from pequod_server.backing import sqlite_schema
 from pequod_server.backing.errors import PackError, SchemaError, WriteRefusedError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
@@ -31,9 +32,11 @@ from pequod_server.backing.store import (
     Change,
     Changes,
     Event,
+    History,
     IsWanted,
     KeyRange,
     Loaded,
+    Place,
     Progress,
     Reload,
     SequenceHorizon,
@@ -64,6 +67,8 @@ class SqliteStore:
         self._backoff = backoff or Backoff()
         self._health = Health()
         self._closing = asyncio.Event()
+        #: Ends a pause of the feed.
+        self._hurried = asyncio.Event()
         #: The version of the schema that the last feed saw: if a part was missing since, changes may be lost.
         self._schema: int | None = None
         self._loads = SqliteLine(self._path)
@@ -148,7 +153,7 @@ class SqliteStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[Change]) -> int:
+    async def write(self, changes: Sequence[Change]) -> Place:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[list[Query]] = []
@@ -175,11 +180,19 @@ class SqliteStore:
                     raise WriteRefusedError(self._name, str(error)) from error
                 return _seq(connection)
 
-        return await self._writes.run(write)
+        return Place(1, await self._writes.run(write))
 
-    async def position(self) -> int:
+    async def position(self) -> Place:
         """Return the number of the last change."""
-        return await self._loads.run(_seq)
+        return Place(1, await self._loads.run(_seq))
+
+    async def latest(self) -> Place:
+        """Return the number of the last change: a file that can be read is the database."""
+        return await self.position()
+
+    def hurry(self, position: int) -> None:  # noqa: ARG002 - the file is looked at as a whole
+        """Look at the file now."""
+        self._hurried.set()
 
     async def mark(self) -> str:
         """Leave a note among the changes, which earlier copies of the file do not have."""
@@ -208,6 +221,7 @@ class SqliteStore:
     async def close(self) -> None:
         """End the feed and close the connections."""
         self._closing.set()
+        self._hurried.set()
         for line in (self._loads, self._feed, self._writes):
             await line.close()
         self._health.closed()
@@ -219,15 +233,16 @@ class SqliteStore:
     # The feed.
 
     async def _session(self, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
-        oldest, now, schema = await self._feed.run(self._start)
+        oldest, now, schema, file_id = await self._feed.run(self._start)
+        history = History(database_of("sqlite", file_id))
         position = now if since is None else since
         is_altered = since is not None and self._schema not in {None, schema}
         self._schema = schema
         if oldest <= position <= now and not is_altered:
-            yield Progress(position)
+            yield Progress(position, history=history)
         else:
             reason = "the schema has changed" if is_altered else f"the changes after {position} are no longer listed"
-            yield Reload(now, self._everything(), reason)
+            yield Reload(now, self._everything(), reason, history)
             position = now
         version = None
         while not self._closing.is_set():
@@ -246,18 +261,26 @@ class SqliteStore:
 
     async def _pause(self) -> None:
         try:
-            await asyncio.wait_for(self._closing.wait(), self._poll_s)
+            await asyncio.wait_for(self._hurried.wait(), self._poll_s)
         except TimeoutError:
             return
+        self._hurried.clear()
 
-    def _start(self, connection: sqlite3.Connection) -> tuple[int, int, int]:
+    def _start(self, connection: sqlite3.Connection) -> tuple[int, int, int, int]:
         with transaction(connection):
             schema = _schema_version(connection)
             sqlite_schema.check_schema(connection, self._name, self.mappings)
             sqlite_schema.check_triggers(connection, self._name, self.mappings)
+            is_named = connection.execute(SQLITE_STATE).fetchone()[0] is not None
+        if not is_named:
+            # An older version installed it.
+            with transaction(connection, "IMMEDIATE"):
+                connection.execute(sqlite_schema.NAME_DATABASE)
+        with transaction(connection):
             now = _seq(connection)
             (oldest,) = connection.execute(f"SELECT min(seq) - 1 FROM {CHANGES}").fetchone()
-            return now if oldest is None else int(oldest), now, schema
+            (file_id, _) = connection.execute(SQLITE_STATE).fetchone()
+            return now if oldest is None else int(oldest), now, schema, file_id
 
     async def _event(self, position: int, schema: int, is_wanted: IsWanted) -> Event:
         """Return the events after a position, from one snapshot."""

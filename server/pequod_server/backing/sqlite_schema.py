@@ -17,6 +17,13 @@ from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.sql import quoted, table_parts
 
 CHANGES: Final = "pequod_changes"
+#: The name of a row beside that of the change table among SQLite's own numbers. Its number is random: it names the
+#: database in tokens, as `pequod.freshness.SQLITE_STATE` reads it.
+DATABASE: Final = "pequod_database"
+NAME_DATABASE: Final = (
+    f"INSERT INTO sqlite_sequence (name, seq) SELECT '{DATABASE}', abs(random() / 2) "
+    f"WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{DATABASE}')"
+)
 CREATE_CHANGES: Final = (
     f"CREATE TABLE IF NOT EXISTS {CHANGES} "
     "(seq INTEGER PRIMARY KEY AUTOINCREMENT, mapping TEXT NOT NULL, slots TEXT NOT NULL)"
@@ -97,6 +104,7 @@ def triggers(connection: sqlite3.Connection, mapping: Mapping) -> dict[str, str]
 def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iterator[str]:
     """Yield the statements that make the change table and the triggers; they drop old ones of ours first."""
     yield CREATE_CHANGES
+    yield NAME_DATABASE
     wanted = {name: text for mapping in mappings for name, text in triggers(connection, mapping).items()}
     yield from _drop_triggers(connection)
     yield from wanted.values()
@@ -107,6 +115,7 @@ def uninstall(connection: sqlite3.Connection) -> Iterator[str]:
     yield from _drop_triggers(connection)
     if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (CHANGES,)).fetchone():
         yield f"DROP TABLE {CHANGES}"
+        yield f"DELETE FROM sqlite_sequence WHERE name = '{DATABASE}'"
 
 
 def _drop_triggers(connection: sqlite3.Connection) -> list[str]:

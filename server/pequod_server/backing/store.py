@@ -2,20 +2,24 @@
 
     load(ranges)    -> Loaded(rows, horizon)         base data as of one moment
     changes(since)  -> Progress, Changes, Reload...  what happened after it, in commit order
-    write(changes)  -> position                      write-through, in one transaction
+    write(changes)  -> place                         write-through, in one transaction
+    latest()        -> place                         a proof that nothing newer is committed anywhere
     mark, knows                                      whether the database still has the history that it had yesterday
 
 A position is a number that grows with every commit. A writer that knows the position of its write waits until the feed
-has passed it. The horizon of a load says which changes the load holds: databases show commits to readers in another
-order than they log them, so a position alone is not enough.
+has passed it. A failover begins another timeline, whose positions continue those of the last one from where it was
+left: a position means something only with its timeline, and both are a place. The horizon of a load says which changes
+the load holds: databases show commits to readers in another order than they log them, so a position is not enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Mapping as AnyMapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
+from pequod.freshness import Mark
 from pequod_server.backing.mapping import Mapping
 
 
@@ -29,6 +33,30 @@ class KeyRange:
     def holds(self, key: bytes) -> bool:
         """Return whether the key lies in the range."""
         return self.first <= key and (self.last is None or key < self.last)
+
+
+class Place(NamedTuple):
+    """A position of a timeline."""
+
+    timeline: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What positions belong to."""
+
+    #: Names the database in tokens, see `pequod.freshness.database_of`.
+    database: bytes
+    #: From 1 on.
+    timeline: int = 1
+    #: Where the database left each earlier timeline, as far as that is known.
+    ends: AnyMapping[int, int] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of tokens."""
+        return Mark(self.database, self.timeline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +77,9 @@ class Changes:
     changes: tuple[Change, ...]
     #: Whether every load that begins now sees them. If not, the horizon of a load says it, and `Progress.seen`.
     are_seen: bool = True
+    #: A position that is not before any commit that the changes show, if ``position`` is: the other commits before it
+    #: may not be shown.
+    shown: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +89,8 @@ class Progress:
     position: int
     #: A horizon that every load sees that begins now, if one is known.
     seen: Horizon | None = None
+    #: The history of the positions from here on; None: as before.
+    history: History | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +100,8 @@ class Reload:
     position: int
     ranges: tuple[KeyRange, ...]
     reason: str
+    #: The history of the positions from here on; None: as before.
+    history: History | None = None
 
 
 Event = Changes | Progress | Reload
@@ -104,6 +139,8 @@ class Loaded:
     #: In the order of their keys, each key once.
     rows: tuple[tuple[bytes, bytes], ...]
     horizon: Horizon
+    #: Of the horizon's position.
+    timeline: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +148,9 @@ class Status:
     """The state of the change feed."""
 
     state: Literal["starting", "ok", "down", "closed"]
-    #: When the state began, in seconds since 1970.
+    #: When the state began, by the monotonic clock, as all times here.
     since_s: float
-    #: The feed has delivered everything that was committed before this moment, in seconds since 1970; None at first.
+    #: The feed has delivered everything that was committed before this moment; None at first.
     fresh_s: float | None
     #: The present or last error; empty if there was none.
     error: str
@@ -177,17 +214,17 @@ class BackingStore(Protocol):
             is_wanted: Returns whether a key is loaded, or may be in a load that has begun. Changes of other keys may be
                 left out.
 
-        The first event says that the feed is established. Asking for the next event says that the last one is
-        processed. A break is not an error here: the feed recovers by itself, `status` shows it, and a `Reload` follows
-        if changes may have been missed.
+        The first event says that the feed is established, and of which history its positions are. Asking for the next
+        event says that the last one is processed. A break is not an error here: the feed recovers by itself, `status`
+        shows it, and a `Reload` follows if changes may have been missed.
 
         Requires:
             One feed at a time.
         """
         ...
 
-    async def write(self, changes: Sequence[Change]) -> int:
-        """Write changes in one transaction and return a position that the feed passes after delivering them.
+    async def write(self, changes: Sequence[Change]) -> Place:
+        """Write changes in one transaction and return a place that the feed passes after delivering them.
 
         Raises:
             PackError: A key or value makes no row.
@@ -196,8 +233,20 @@ class BackingStore(Protocol):
         """
         ...
 
-    async def position(self) -> int:
-        """Return the present position of the database: a feed that has passed it has delivered everything until now."""
+    async def position(self) -> Place:
+        """Return the present place of the database: a feed that has passed it has delivered everything until now."""
+        ...
+
+    async def latest(self) -> Place:
+        """Do the same, and prove that this is the database that commits: one that was replaced cannot answer.
+
+        Raises:
+            BackingUnavailableError: The database does not answer, or cannot commit.
+        """
+        ...
+
+    def hurry(self, position: int) -> None:
+        """Have the feed come to a position of its timeline as soon as it can; it is waited for."""
         ...
 
     async def mark(self) -> str:

@@ -6,6 +6,9 @@
 
 One commit, load or reload at a time. A load is of one moment already, and each of its rows is right for the present, so
 its parts may become visible one by one; those of a commit may not.
+
+A load may see commits that the feed has not delivered. It waits until the feed has come that far: so all rows of the
+engine are of one moment, the feed's position.
 """
 
 from __future__ import annotations
@@ -19,9 +22,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from pequod.engine import Engine, LimitExceededError, Range
-from pequod_server.backing import Change, Changes, Event, KeyRange, Landing, Loaded, Progress, Reload
+from pequod_server.backing import (
+    BackingUnavailableError,
+    Change,
+    Changes,
+    Event,
+    History,
+    KeyRange,
+    Landing,
+    Loaded,
+    Place,
+    Progress,
+    Reload,
+)
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import SLICE_S, Turns, in_turns
+from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate
 
 log = logging.getLogger("pequod.backing")
@@ -37,6 +53,8 @@ _LOOKED_AT: Final = 128
 #: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
 _ROWS_FIRST: Final = 64
 _ROWS_MAX: Final = 512
+#: How long a load waits for the feed.
+WAIT_S: Final = 30.0
 #: Reads wait while a commit is applied. After this time, the rest of the commit is forgotten instead, and loaded again
 #: by the reads that need it: a row may be in 100,000 timelines, and forgetting does not look at them.
 APPLY_S: Final = 5.0
@@ -60,14 +78,28 @@ class LoaderCounters:
 class Intake:
     """Takes events and loads into an engine.
 
-    Invariants:
+    Args:
+        hurry: Has the feed come to a position as soon as it can.
+        wait_s: How long a load waits for the feed.
+
+    Invariants, beside that of `Followed`:
         1. The gate is closed while the engine has a part of a commit and not the whole, and only between two slices.
         2. No load lands while an event is taken: a load that holds the commit would show it in its ranges alone.
     """
 
-    def __init__(self, engine: Engine, *, apply_s: float = APPLY_S) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        apply_s: float = APPLY_S,
+        hurry: Callable[[int], None] = lambda _: None,
+        wait_s: float = WAIT_S,
+    ) -> None:
         self._engine = engine
         self._apply_s = apply_s
+        self._hurry = hurry
+        self._wait_s = wait_s
+        self.followed = Followed()
         self.counters = LoaderCounters()
         self.gate = Gate()
         self.landing = Landing()
@@ -95,18 +127,23 @@ class Intake:
             match event:
                 case Changes():
                     await self._take_changes(event)
-                case Progress(position, seen):
-                    self.landing.pass_by(position)
+                case Progress(position, seen, history):
                     if seen is not None:
                         self.landing.see(seen)
-                case Reload(position, ranges, reason):
+                    self._pass_by(position, history=history)
+                case Reload(position, ranges, reason, history):
                     self.counters.reloads += 1
                     log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})
                     self.landing.reload(ranges)
                     await self._forget(ranges)
                     if position < self.landing.position:
                         self.landing.start_over(position)
-                    self.landing.pass_by(position)
+                    self._pass_by(position, history=history)
+
+    def _pass_by(self, position: int, *, history: History | None = None, shown: int | None = None) -> None:
+        """Note, in the turn in which the engine has all of an event, that it is taken in."""
+        self.landing.pass_by(position)
+        self.followed.move(self.landing.position, history=history, shown=shown)
 
     async def forget_everything(self) -> None:
         """Forget everything of the database that is loaded or being loaded."""
@@ -122,13 +159,20 @@ class Intake:
             The ranges for which there is no memory; they are not loaded.
 
         Raises:
+            BackingUnavailableError: The feed does not come as far as the load sees.
             BackingUnavailableError, SchemaError: As ``read`` says.
         """
         wanted = [KeyRange(*one) for one in ranges]
         token = self.landing.start(wanted)
         try:
             loaded = await read(wanted)
+            place = Place(loaded.timeline, loaded.horizon.position)
+            if not await self._come_to(place, lambda: self.landing.is_under_way(token)):
+                return None
             async with self._one_at_a_time:
+                # The database may have failed over while another load was taken in.
+                if self.followed.reached(place) is Reached.LOST:
+                    return None
                 turns = Turns()
                 rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
                 if rows is None:
@@ -139,6 +183,21 @@ class Intake:
                 return await self._take_rows(ranges, rows, turns)
         finally:
             self.landing.abandon(token)
+
+    async def _come_to(self, place: Place, is_under_way: Callable[[], bool]) -> bool:
+        """Wait until the feed has come to the place of a load; return whether the load is still of use there."""
+        followed = self.followed
+
+        def is_decided() -> bool:
+            return not is_under_way() or followed.reached(place) is not Reached.NOT_YET
+
+        if not is_decided():
+            self._hurry(place.position)
+            if not await followed.until(is_decided, self._wait_s):
+                raise BackingUnavailableError(
+                    FEED, f"it has not come to what a load sees after {self._wait_s:g} s; it does not move"
+                )
+        return is_under_way() and followed.reached(place) is Reached.YES
 
     async def _take_rows(self, ranges: Sequence[Range], rows: Rows, turns: Turns) -> Refused:
         refused: Refused = {}
@@ -201,15 +260,16 @@ class Intake:
         # First: `Landing.note` says why changes of keys that are not loaded may be dropped.
         self.landing.note(event)
         turns = Turns()
-        is_loaded, is_held = self._engine.is_loaded, self.landing.is_held
+        is_loaded = self._engine.is_loaded
         fresh: list[Change] = []
         for at in range(0, len(event.changes), _LOOKED_AT):
             some = event.changes[at : at + _LOOKED_AT]
-            fresh += [change for change in some if is_loaded(change.key) and not is_held(change.key, event)]
+            # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
+            fresh += [change for change in some if is_loaded(change.key)]
             if turns.are_due():
                 await turns.give()
         await self._apply(fresh, turns)
-        self.landing.pass_by(event.position)
+        self._pass_by(event.position, shown=event.shown)
 
     async def _apply(self, changes: Sequence[Change], turns: Turns) -> None:
         """Apply the changes of one commit; reads wait if this takes more than the rest of a slice."""

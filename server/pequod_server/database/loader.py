@@ -24,8 +24,10 @@ from pequod_server.backing import (
     BackingUnavailableError,
     Backoff,
     Change,
+    Place,
     Status,
 )
+from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate
 from pequod_server.database.intake import Intake, Refused
 
@@ -35,8 +37,6 @@ T = TypeVar("T")
 
 #: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
 ROUNDS_MAX: Final = 64
-#: Names a store of errors whose reasons are not meant for clients.
-_FEED: Final = "the feed of the database"
 #: How often the feed's state is looked at.
 _LOOK_S: Final = 0.25
 
@@ -65,7 +65,7 @@ class Loader:
         is_write_through: bool = False,
         stale_max_s: float = 0.0,
         wait_s: float = 30.0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self.store = store
@@ -73,25 +73,21 @@ class Loader:
         self._stale_max_s = stale_max_s
         self._wait_s = wait_s
         self._clock = clock
-        self._intake = Intake(engine)
+        self._intake = Intake(engine, hurry=store.hurry, wait_s=wait_s)
+        self.followed: Followed = self._intake.followed
         self.counters = self._intake.counters
         self._flights: dict[Range, asyncio.Task[Refused]] = {}
         #: What readers of this turn of the loop asked for, and the task that will load it in the next.
         self._wanted: list[Range] = []
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        #: The position of the last event that was taken in; None until the feed stands.
-        self._position: int | None = None
-        self._moved = asyncio.Condition()
         #: What the start waits for now; empty before and afterwards.
         self.start_step = ""
-        #: Why the feed ended, which it should not.
-        self._failure = ""
 
     @property
     def position(self) -> int | None:
         """How far the engine has taken in the feed; None until the feed stands."""
-        return self._position
+        return self.followed.position
 
     @property
     def status(self) -> Status:
@@ -110,9 +106,9 @@ class Loader:
             mode="write-through" if self.is_write_through else "write-around",
             state=status.state,
             error=status.error,
-            position=self._position,
+            position=self.position,
             lag=status.lag,
-            age_s=None if status.fresh_s is None else max(0.0, self._clock() - status.fresh_s),
+            age_s=None if status.fresh_s is None else max(0.0, self.age_s()),
             loaded_ranges=self._engine.loaded_range_count,
             feed_failures=status.failure_count,
             reloads=counters.reloads,
@@ -127,9 +123,10 @@ class Loader:
     @property
     def is_stale(self) -> bool:
         """Whether the feed is older than ``stale_max_s``."""
-        return self._stale_max_s > 0 and self._age_s() > self._stale_max_s
+        return self._stale_max_s > 0 and self.age_s() > self._stale_max_s
 
-    def _age_s(self) -> float:
+    def age_s(self) -> float:
+        """Return the time since the feed was known to be complete; before the first such time, since the start."""
         status = self.store.status
         return self._clock() - (status.since_s if status.fresh_s is None else status.fresh_s)
 
@@ -149,7 +146,7 @@ class Loader:
         self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
         try:
             self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
-            await self._wait(lambda: self._position is not None)
+            await self._wait(lambda: self.position is not None)
             if since is not None:
                 self.start_step = "the changes since the snapshot"
                 await self.caught_up()
@@ -158,18 +155,29 @@ class Loader:
             raise
         self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
         self.start_step = ""
-        log.info("following the database", extra={"position": self._position})
+        log.info("following the database", extra={"position": self.position})
 
     async def caught_up(self) -> None:
         """Wait until the cache has everything that is in the database now, for as long as it gets on."""
         target = await self.store.position()
         while True:
-            before = self._position
+            before = self.position
             try:
-                return await self._wait(lambda: self._position is not None and self._position >= target)
+                return await self._wait(lambda: self._has(target))
             except BackingUnavailableError:
-                if self._failure or self._position == before:
+                if self.followed.failure or self.position == before:
                     raise
+
+    def _has(self, place: Place) -> bool:
+        """Return whether the engine has everything up to a place.
+
+        Raises:
+            BackingUnavailableError: The database has failed over before it.
+        """
+        reached = self.followed.reached(place)
+        if reached is Reached.LOST:
+            raise BackingUnavailableError(FEED, "the database has failed over, and what was waited for may be lost")
+        return reached is Reached.YES
 
     async def halt(self) -> None:
         """Take no more events: what the engine has stays as it is now."""
@@ -226,7 +234,7 @@ class Loader:
     def refuse_stale(self, first: bytes, last: bytes | None) -> None:
         """Raise BackingStaleError if a read of the range may show rows that are older than ``stale_max_s``."""
         if self.is_stale and self.reads_backed(first, last):
-            raise BackingStaleError(self._age_s(), self._stale_max_s, self.store.status.error)
+            raise BackingStaleError(self.age_s(), self._stale_max_s, self.store.status.error)
 
     async def load(self, ranges: Iterable[Range]) -> None:
         """Load ranges, together with all others that are asked for in this turn of the loop.
@@ -271,8 +279,8 @@ class Loader:
                 del self._flights[one]
 
     async def _load(self, ranges: Sequence[Range]) -> Refused:
-        if self._failure:
-            raise BackingUnavailableError(_FEED, self._failure)
+        if self.followed.failure:
+            raise BackingUnavailableError(FEED, self.followed.failure)
         for _ in range(ROUNDS_MAX):
             refused = await self._intake.load(ranges, self.store.load)
             if refused is not None:
@@ -298,37 +306,32 @@ class Loader:
             BackingUnavailableError: The database does not answer, and whether it was written is not known; or it was
                 written, and the feed does not tell of it.
         """
-        position = await self.store.write(changes)
+        place = await self.store.write(changes)
         self.counters.writes += len(changes)
-        await self._wait(lambda: self._position is not None and self._position >= position)
+        if not self._has(place):
+            self.store.hurry(place.position)
+        await self._wait(lambda: self._has(place))
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
-        try:
-            async with asyncio.timeout(self._wait_s), self._moved:
-                await self._moved.wait_for(lambda: holds() or bool(self._failure))
-        except TimeoutError:
-            # The error of a break that is over explains nothing.
-            status = self.store.status
-            reason = (status.error if status.state == "down" else "") or "its feed of changes does not move"
-            raise BackingUnavailableError(_FEED, f"after {self._wait_s:g} s: {reason}") from None
-        if self._failure:
-            raise BackingUnavailableError(_FEED, self._failure)
+        if not await self.followed.until(holds, self._wait_s):
+            raise BackingUnavailableError(FEED, f"after {self._wait_s:g} s: {self.trouble}")
+
+    @property
+    def trouble(self) -> str:
+        """Why the feed does not move, if it does not."""
+        status = self.store.status
+        # The error of a break that is over explains nothing.
+        return (status.error if status.state == "down" else "") or "its feed of changes does not move"
 
     async def _follow(self, since: int | None) -> None:
         try:
             async for event in self.store.changes(since, self._intake.is_wanted):
                 await self._intake.take(event)
-                async with self._moved:
-                    # A standby that has taken over may be at a lower one than its primary was.
-                    self._position = event.position
-                    self._moved.notify_all()
         except Exception as error:
             # A defect. No row of the database may be served from here on: its changes are not known any more.
             log.exception("the feed of the database ended")
-            self._failure = f"its feed of changes ended: {error}"
+            self.followed.fail(f"its feed of changes ended: {error}")
             await self._intake.forget_everything()
-            async with self._moved:
-                self._moved.notify_all()
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""

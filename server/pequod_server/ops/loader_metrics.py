@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -38,7 +37,7 @@ class LoaderCollector(Collector):
         yield GaugeMetricFamily("pequod_backing_up", "Whether the feed stands.", float(status.state == "ok"))
         if status.fresh_s is not None:
             text = "Seconds since the feed was last known to have told everything."
-            yield GaugeMetricFamily("pequod_backing_age_seconds", text, max(0.0, time.time() - status.fresh_s))
+            yield GaugeMetricFamily("pequod_backing_age_seconds", text, max(0.0, self._loader.age_s()))
         statistics = self._loader.statistics()
         for name, text, figure in (
             ("position", "How far the feed has come, in the database's own unit.", statistics.position),
