@@ -16,6 +16,7 @@ import typer.main
 from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
 from pequod_grammar import parse
+from pequod_lake import LakeSchema
 from pequod_proto import pequod_pb2
 from pequod_server import ServerConfig
 from pequod_server.backing.mapping import parse_mappings
@@ -48,6 +49,7 @@ RUN = {
     "docs/backing.md": {"toml", "python"},
     "docs/configuration.md": {"console"},
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
+    "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
@@ -88,12 +90,19 @@ def test_the_mapping_of_the_backing_page_is_one() -> None:
     assert len(parse_mappings(text)) == 2
 
 
-def test_the_example_of_the_backing_page_prints_what_it_shows() -> None:
-    page = (ROOT / "docs/backing.md").read_text()
+@pytest.mark.parametrize("name", ["backing", "lake"])
+def test_the_example_of_a_page_prints_what_it_shows(name: str) -> None:
+    page = (ROOT / f"docs/{name}.md").read_text()
     ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == expected, done.stderr
+
+
+def test_the_schema_of_the_lake_page_is_one() -> None:
+    page = (ROOT / "docs/lake.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert [table.name for table in LakeSchema.parse(text).tables] == ["posts"]
 
 
 def test_the_settings_of_the_deployment_page_are_settings(tmp_path: Path) -> None:

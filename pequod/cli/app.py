@@ -21,6 +21,7 @@ from pequod.cli import (
     data,
     inspect,
     joins,
+    lake,
     serve,
     shell,
     snapshot,
@@ -97,6 +98,7 @@ spark.add_typer(spark_load.app)
 spark.add_typer(spark_workloads.app)
 app.add_typer(spark, name="spark")
 app.add_typer(backfill.app, name="backfill")
+app.add_typer(lake.app, name="lake")
 for benchmarks in (bench_twip, bench_engine, bench_server, bench_compare):
     bench.app.add_typer(benchmarks.app)
 app.add_typer(bench.app, name="bench")

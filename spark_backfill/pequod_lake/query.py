@@ -52,7 +52,7 @@ class LakeSnapshot:
         self.runs = tuple(runs)
         #: How old the state was when the snapshot was taken.
         self.age_s = age_s
-        self._reader = reader
+        self.reader = reader
         self._lock = lock
 
     @property
@@ -98,7 +98,7 @@ class LakeSnapshot:
         bounds = bind(chosen, where)
         by = _best_view(chosen, bounds, columns) if view is None else chosen.view(view)
         names = tuple(by.columns if columns is None else (chosen.column(name).name for name in columns))
-        scan = _Scan(self.runs, self._reader, chosen, by, bounds, names)
+        scan = _Scan(self.runs, self.reader, chosen, by, bounds, names)
         return LakeAnswer(scan.rows(), self.scu, self.age_s, scan.counts)
 
 

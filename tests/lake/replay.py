@@ -13,6 +13,7 @@ from typing import Any
 
 from pequod_lake import Ingestor, Lake, LakeSnapshot, Upload
 from pequod_lake.schema import LakeSchema, LakeTable
+from pequod_lake.sql import run_sql
 
 #: One table of each kind; in `edges` ids are part of the primary key.
 SCHEMA = """
@@ -209,6 +210,9 @@ def check_snapshot(
     for table in snapshot.schema.tables:
         expected = replay.rows(table)
         assert as_told(table, snapshot.scan(table.name).rows) == expected, (table.name, snapshot.scu)
+        if dice is not None and dice.random() < 0.3:
+            rows = run_sql(snapshot, f"SELECT * FROM {table.name} ORDER BY {', '.join(table.key)}")
+            assert as_told(table, rows) == expected, (table.name, snapshot.scu)
         if dice is not None:
             check_query(snapshot, table, expected, dice)
 

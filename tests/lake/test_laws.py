@@ -219,7 +219,7 @@ def test_the_past_is_read_within_the_retention(folder: Path) -> None:
 
 
 #: Texts that no compression makes shorter; the least and the largest stand in headers, too.
-BODIES = [hashlib.sha256(bytes([number])).hexdigest() for number in range(9)]
+BODIES: list[object] = [hashlib.sha256(bytes([number])).hexdigest() for number in range(9)]
 
 
 def damaged(path: Path, how: str) -> None:
@@ -232,7 +232,7 @@ def damaged(path: Path, how: str) -> None:
         content[-20] ^= 1
         path.write_bytes(content)
     else:
-        place = content.index(sorted(BODIES)[4][:8].encode())
+        place = content.index(sorted(map(str, BODIES))[4][:8].encode())
         content[place] ^= 1
         path.write_bytes(content)
 

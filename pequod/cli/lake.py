@@ -1,0 +1,381 @@
+"""lake init, ingest, run, query, sql, status, compact, expire, verify: the batch pipeline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from pequod.cli.connection import Json
+from pequod.cli.exits import ExitCode, fail, say
+from pequod.cli.progress import progress_bar
+from pequod.cli.teaching import examples
+from pequod.cli.text import json_line
+
+if TYPE_CHECKING:
+    from pequod_lake import Lake, LakeSnapshot
+    from pequod_lake.worker import StepReport
+
+_HELP: Final = """Take in rows by the million, and read them as fresh as each query wants.
+
+\b
+A lake is a folder. Rows come in batches of several tables; a batch is visible as a whole or not at all:
+    pequod lake init lake schema.toml
+    pequod lake ingest lake posts=posts.csv users=users.parquet
+Workers sort and merge what came in, as many as you like, while queries go on:
+    pequod lake run lake
+A query says how old its answer may be, and reads no more than that takes:
+    pequod lake query lake posts author=ann --freshness 30s
+
+\b
+The schema is a file in TOML:
+    [[table]]
+    name = "posts"
+    key = ["id"]
+    columns = { id = "int64", author = "text", created = "timestamp", body = "text" }
+    views.by_author = ["author", "created", "id"]
+
+It needs pip install 'pequod[lake]'; docs/lake.md is the page about it.
+"""
+_ROWS: Final = 1_000_000
+_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the lake.")]
+FreshnessOption = Annotated[
+    str,
+    typer.Option(
+        "--freshness",
+        "-f",
+        metavar="LEVEL",
+        help="authority (cheapest), an age such as 30s, scu:NUMBER (at least this batch), or newest.",
+    ),
+]
+PastOption = Annotated[
+    int | None, typer.Option("--at-scu", metavar="NUMBER", help="The state after this batch, as it was then.")
+]
+
+
+@app.command("init", epilog=examples("pequod lake init lake schema.toml"))
+def init(
+    folder: Folder, schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, in TOML.")]
+) -> None:
+    """Make an empty lake in a new folder."""
+    with _lake_errors():
+        from pequod_lake import Lake
+
+        try:
+            text = schema.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            fail(ExitCode.USAGE, f"cannot read {schema}: {error}")
+        with Lake.create(folder, text) as lake:
+            print(f"made {folder}: {', '.join(table.name for table in lake.schema.tables)}")
+
+
+@app.command(
+    "ingest",
+    epilog=examples(
+        "pequod lake ingest lake posts=posts.csv",
+        "pequod lake ingest lake posts=posts.jsonl users=users.parquet --whole",
+        "pequod lake ingest lake posts=gone.csv --delete",
+    ),
+)
+def ingest(
+    folder: Folder,
+    files: Annotated[list[str], typer.Argument(metavar="TABLE=FILE...", help="Files: .csv, .parquet, .jsonl.")],
+    whole: Annotated[bool, typer.Option("--whole", help="All rows of all files become visible together.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="The files hold keys of rows to delete.")] = False,
+    rows: Annotated[int, typer.Option("--rows", min=1, metavar="NUMBER", help="Rows of one batch.")] = _ROWS,
+    name: Annotated[
+        str | None, typer.Option("--id", metavar="TEXT", help="The id of the upload, instead of the files' content.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Take in files, durable and visible when the command ends.
+
+    A file of more than --rows rows becomes several batches. Files that were taken in before are not taken twice, so a
+    command that broke is simply repeated: what it had not finished is taken in then.
+    """
+    with _opened(folder) as lake:
+        for line in _ingested(lake, _named_files(files), whole=whole, delete=delete, rows=rows, name=name):
+            print(json_line(line) if json else "{id}: {rows} rows, SCU {scu}{note}".format(**line, note=_note(line)))
+
+
+@app.command("run", epilog=examples("pequod lake run lake", "pequod lake run lake --workers 2 --until-done --json"))
+def run(
+    folder: Folder,
+    workers: Annotated[int, typer.Option("--workers", min=1, metavar="NUMBER", help="Steps at a time.")] = 1,
+    until_done: Annotated[bool, typer.Option("--until-done", help="End when there is nothing to do.")] = False,
+    authority_after: Annotated[
+        str, typer.Option("--authority-after", metavar="AGE", help="Rows are in the authority after this time.")
+    ] = "60s",
+    json: Json = False,
+) -> None:
+    """Sort and merge what came in, until Ctrl-C; any number of these may run side by side.
+
+    A worker that dies leaves nothing broken: another one does its step again.
+    """
+    from threading import Event, Thread
+
+    with _opened(folder) as lake:
+        from pequod_lake import MergePolicy
+
+        policy = MergePolicy(authority_after_s=_seconds(authority_after))
+        crew = [lake.worker(policy) for _ in range(workers)]
+        stop, failures = Event(), list[BaseException]()
+
+        def work(number: int) -> None:
+            try:
+                if until_done:
+                    crew[number].drain(lambda report: _tell(report, json=json))
+                else:
+                    crew[number].run(stop, lambda report: _tell(report, json=json))
+            except BaseException as error:
+                failures.append(error)
+                stop.set()
+
+        threads = [Thread(target=work, args=(number,), daemon=True) for number in range(workers)]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                threads[0].join(0.2)
+        except KeyboardInterrupt:
+            say("ending after the present steps")
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            for worker in crew:
+                worker.close()
+        if failures:
+            raise failures[0]
+
+
+@app.command(
+    "query",
+    epilog=examples(
+        "pequod lake query lake posts id=7 --freshness newest",
+        "pequod lake query lake posts author=ann 'created>=2026-11-01' --columns id,body --json",
+        "pequod lake query lake posts --at-scu 12 --limit 10",
+    ),
+)
+def query(
+    folder: Folder,
+    table: Annotated[str, typer.Argument(metavar="TABLE")],
+    conditions: Annotated[
+        list[str] | None, typer.Argument(metavar="CONDITION...", help="COLUMN=VALUE, or with < <= > >=; quote them.")
+    ] = None,
+    freshness: FreshnessOption = "newest",
+    at_scu: PastOption = None,
+    view: Annotated[str | None, typer.Option("--view", metavar="NAME", help="The sort order to read.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAMES", help="With commas; all if left out.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, metavar="NUMBER", help="Print no more rows.")] = None,
+    json: Json = False,
+) -> None:
+    """Print rows, and on standard error which SCU answered, how old the answer is and what was read.
+
+    Exit code 1 if there is no row.
+    """
+    with _opened(folder) as lake:
+        from pequod_lake.conditions import parse_condition
+
+        with _snapshot(lake, freshness, at_scu) as snapshot:
+            where = [parse_condition(one) for one in conditions or ()]
+            answer = snapshot.scan(table, where, view=view, columns=columns.split(",") if columns else None)
+            counts = answer.counts
+            say(
+                f"SCU {answer.scu}, {answer.age_s:.3f} s old; "
+                f"read {counts.file_count} files, {counts.group_count} row groups, {counts.row_count} rows"
+            )
+            _print_rows(answer.rows if limit is None else answer.rows.slice(0, limit), json=json)
+
+
+@app.command("sql", epilog=examples("pequod lake sql lake 'SELECT author, count(*) FROM posts GROUP BY author'"))
+def sql(
+    folder: Folder,
+    statement: Annotated[str, typer.Argument(metavar="QUERY", help="A query in the SQL of DuckDB.")],
+    freshness: FreshnessOption = "newest",
+    at_scu: PastOption = None,
+    json: Json = False,
+) -> None:
+    """Print the result of a query in SQL over all tables of one state; exit code 1 if it has no row."""
+    with _opened(folder) as lake:
+        from pequod_lake.sql import run_sql
+
+        with _snapshot(lake, freshness, at_scu) as snapshot:
+            say(f"SCU {snapshot.scu}, {snapshot.age_s:.3f} s old")
+            _print_rows(run_sql(snapshot, statement), json=json)
+
+
+@app.command("status", epilog=examples("pequod lake status lake", "pequod lake status lake --json"))
+def status(folder: Folder, json: Json = False) -> None:
+    """Print how many rows are in which stage, and how old the authority is."""
+    with _opened(folder) as lake:
+        found = lake.status()
+        if json:
+            stages = {one.stage.value: asdict(one) | {"stage": one.stage.value} for one in found.stages}
+            print(json_line(asdict(found) | {"stages": stages}))
+            return
+        print(f"SCU {found.scu}; the authority has SCU {found.authority_scu} and is {found.authority_age_s:.1f} s old")
+        print(f"snapshot {found.snapshot}; kept since {found.oldest_snapshot}")
+        print(f"{found.worker_count} workers, {found.reader_count} readers, {found.orphan_count} orphans")
+        for one in found.stages:
+            print(
+                f"{one.stage.value:<10} {one.run_count:>6} runs {one.row_count:>14,} rows {one.size_bytes:>16,} bytes"
+            )
+
+
+@app.command("compact", epilog=examples("pequod lake compact lake"))
+def compact(folder: Folder, json: Json = False) -> None:
+    """Bring everything that is committed now into the authority."""
+    with _opened(folder) as lake:
+        worker = lake.worker()
+        try:
+            worker.compact(lambda report: _tell(report, json=json))
+        finally:
+            worker.close()
+
+
+@app.command("expire", epilog=examples("pequod lake expire lake --keep 1h"))
+def expire(
+    folder: Folder,
+    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="States that are younger stay readable.")] = "1h",
+    json: Json = False,
+) -> None:
+    """Delete the files of older states, and what broken uploads and workers left; open queries keep theirs."""
+    with _opened(folder) as lake:
+        expired, orphans = lake.expire(_seconds(keep))
+        if json:
+            print(json_line({"expired": len(expired), "orphans": len(orphans)}))
+        else:
+            print(f"deleted {len(expired)} files of older states and {len(orphans)} orphans")
+
+
+@app.command("verify", epilog=examples("pequod lake verify lake"))
+def verify(folder: Folder, json: Json = False) -> None:
+    """Read every present file, and print what is damaged or wrong; exit code 1 if anything is."""
+    with _opened(folder) as lake:
+        problems = lake.verify()
+    for problem in problems:
+        print(json_line({"problem": problem}) if json else problem)
+    if problems:
+        raise typer.Exit(ExitCode.WRONG)
+    say("all files are as they were written")
+
+
+@contextmanager
+def _lake_errors() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("pequod"):
+            raise
+        fail(ExitCode.REFUSED, f"a lake needs {error.name}: pip install 'pequod[lake]'")
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[Lake]:
+    with _lake_errors():
+        from pequod_lake import Lake
+
+        with Lake(folder) as lake:
+            yield lake
+
+
+def _snapshot(lake: Lake, freshness: str, at_scu: int | None) -> LakeSnapshot:
+    return lake.snapshot(freshness) if at_scu is None else lake.snapshot_at(scu=at_scu)
+
+
+def _named_files(files: Sequence[str]) -> list[tuple[str, Path]]:
+    named = [(name, Path(path)) for name, sign, path in (file.partition("=") for file in files) if sign]
+    if len(named) < len(files):
+        fail(ExitCode.USAGE, "name the table of each file: TABLE=FILE")
+    for _, path in named:
+        if not path.is_file():
+            fail(ExitCode.USAGE, f"there is no file {path}")
+    return named
+
+
+def _ingested(
+    lake: Lake, files: Sequence[tuple[str, Path]], *, whole: bool, delete: bool, rows: int, name: str | None
+) -> Iterator[dict[str, Any]]:
+    """Take in files; yield a line for each upload."""
+    from pequod_lake import IngestLimits
+    from pequod_lake.files import content_id, pieces
+
+    ids = [name or content_id(path) for _, path in files]
+    kind = "delete" if delete else "put"
+    with lake.ingestor(IngestLimits(scu_age_s=0.0)) as ingestor:
+        upload = ingestor.upload("+".join(dict.fromkeys(ids)) + f"/{kind}") if whole else None
+        for (table, path), identity in zip(files, ids, strict=True):
+            with progress_bar(f"ingest {path.name}", None) as advance:
+                done = 0
+                for number, piece in enumerate(pieces(lake.schema.table(table), path, rows)):
+                    part = upload or ingestor.upload(f"{identity}/{table}/{kind}/{rows}/{number}")
+                    (part.delete if delete else part.put)(table, piece)
+                    done += piece.num_rows
+                    advance(0, done)
+                    if upload is None:
+                        yield _line(ingestor.take(part), part)
+        if upload is not None:
+            yield _line(ingestor.take(upload), upload)
+
+
+def _line(taken: Any, upload: Any) -> dict[str, Any]:
+    return {"id": upload.id, "rows": upload.row_count, "scu": taken.scu, "repeated": taken.is_repeated}
+
+
+def _note(line: dict[str, Any]) -> str:
+    return ", taken before" if line["repeated"] else ""
+
+
+def _tell(report: StepReport, *, json: bool) -> None:
+    step = report.step
+    if json:
+        line: dict[str, object] = {"step": step.kind.value, "first_scu": step.runs[0].first_scu}
+        line |= {"last_scu": step.runs[-1].last_scu, "rows": report.row_count}
+        print(json_line(line | {"elapsed_s": report.elapsed_s, "cpu_s": report.cpu_s}), flush=True)
+    else:
+        print(f"{step}: {report.row_count:,} rows, {report.elapsed_s:.2f} s", flush=True)
+
+
+def _print_rows(rows: Any, *, json: bool) -> None:
+    import csv
+
+    if rows.num_rows == 0:
+        raise typer.Exit(ExitCode.ABSENT)
+    if json:
+        for row in rows.to_pylist():
+            print(json_line({name: _plain(value) for name, value in row.items()}))
+        return
+    write = csv.writer(sys.stdout, lineterminator="\n").writerow
+    write(rows.schema.names)
+    for row in rows.to_pylist():
+        write(["" if value is None else _plain(value) for value in row.values()])
+
+
+def _plain(value: Any) -> Any:
+    from datetime import date
+    from decimal import Decimal
+
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _seconds(text: str) -> float:
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS_S or not number.replace(".", "", 1).isdecimal():
+        fail(ExitCode.USAGE, f"{text!r} is no age; write 90s, 5m, 1h or 7d")
+    return float(number) * _UNITS_S[unit]
