@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from difflib import get_close_matches
 
 from lark import Token
@@ -15,6 +17,10 @@ _MAINTENANCE = ["push", "pull", "snapshot"]
 #: The tokens that are not words, whatever word the parser expected in their place.
 _MARKS = {"EQUAL", "_END", "$END"}
 _SOURCE = f"a source is an operator and a pattern: {', '.join(_OPERATORS)}"
+_OPERANDS = "write a number, a text in double quotes, true, false, null, or a slot such as <author>"
+_CONDITIONS = 'write, for example, `author = <author>`, `stock > 0`, `status = "open"` or `title exists`'
+_ORDER = "after its pattern, a source has `with` and its conditions, then `as` and its fields, each once"
+_WITH = ("with", "where", "when", "if", "having", "filter")
 _EXAMPLE = "a join reads `output = check source copy source;`"
 
 
@@ -40,6 +46,8 @@ def diagnose(error: UnexpectedToken, text: str) -> JoinError:
         reason, hint = f"{found} where `=` is expected after the output pattern", _EXAMPLE
     elif "SNAPSHOT" in expected:
         reason, hint = _bad_word(token, [*_OPERATORS, *_MAINTENANCE], found, "a source")
+    elif (of_records := _in_records(token, expected, found, text)) is not None:
+        reason, hint = of_records
     elif "OPERATOR" in expected:
         if _starts_declaration(token, text):
             reason, hint = "a new join starts before the last one is ended", "put a `;` between them"
@@ -71,6 +79,47 @@ def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[
     close = get_close_matches(word.lower(), words, n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return f"{word!r} is no operator", f"{guess}operators are {', '.join(_OPERATORS)}"
+
+
+def _in_records(token: Token, expected: Collection[str], found: str, text: str) -> tuple[str, str] | None:
+    """Return the reason and the hint for a mistake after `with` or `as`; None if it is another one."""
+    word = str(token)
+    if word.startswith('"') and {"OPERAND", "FIELD"}.intersection(expected):
+        return "the text is not closed", 'end it with `"`, on the same line'
+    if "OPERAND" in expected:
+        return f"{found} where a literal or a slot is expected", _OPERANDS
+    if "COMPARATOR" in expected:
+        return f"{found} where a comparison is expected", "write `field = <slot>`, `field > 0` or `field exists`"
+    if "_CLOSE" in expected:
+        return f"{found} inside of `{{ }}`", "fields stand between commas, and `}` ends them: `as {title, votes}`"
+    if "_OPEN" in expected:
+        return f"{found} where fields are expected", "write one field, `as amount`, or several, `as {title, votes}`"
+    if "FIELD" in expected:
+        wanted, hint = (
+            ("a condition", _CONDITIONS) if "SLOT" in expected else ("a field", "such as `as {title, votes}`")
+        )
+        return f"{found} where {wanted} is expected", hint
+    if "OPERATOR" not in expected or token.type in _MARKS:
+        return None
+    if word == ",":
+        return f"{found} after one field", "several fields stand in `{ }`: `as {title, votes}`"
+    if "_COMMA" in expected and _is_condition(token, text):
+        return f"{found} after a condition", "a `,` separates conditions, all of which are to hold"
+    if word.lower() in _WITH:
+        if "WITH" in expected:
+            return f"{word!r} is no operator", "did you mean `with`? Conditions follow it"
+        return f"{found} where the next source is expected", _ORDER
+    if word == "as":
+        return f"{found} where the next source is expected", _ORDER
+    return None
+
+
+def _is_condition(token: Token, text: str) -> bool:
+    """Return whether a word seems to begin one more condition, or to stand between two."""
+    if str(token).lower() in ("and", "&&", "or", "||"):
+        return True
+    rest = text[token.end_pos :].lstrip()
+    return DELIMITER.decode() not in str(token) and bool(re.match(r"[=!<>]|exists\b", rest))
 
 
 def _open_slot(error: UnexpectedToken) -> Span | None:

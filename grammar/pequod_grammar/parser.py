@@ -12,10 +12,23 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
 
 from pequod.language.errors import JoinError, Span
-from pequod.language.rules import check_spec
-from pequod.language.spec import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
+from pequod.language.rules import check_spec, two_widths
+from pequod.language.spec import (
+    Bind,
+    Condition,
+    JoinSpec,
+    Maintenance,
+    Operator,
+    Pattern,
+    Pull,
+    Push,
+    Slot,
+    Snapshot,
+    Source,
+)
 from pequod_grammar.diagnosis import diagnose, span_of
 from pequod_grammar.patterns import parse_pattern
+from pequod_grammar.records import parse_conditions, parse_given
 
 #: The numbers that `Decimal` reads, without underscores and foreign digits; `str` may print an exponent.
 _SECONDS = re.compile(r"[0-9.]+([eE][+-]?[0-9]+)?").fullmatch
@@ -57,12 +70,21 @@ def _declaration(tree: Tree[Token]) -> JoinSpec:
 
 
 def _source(tree: Tree[Token]) -> Source:
-    operator, pattern = tree.children
+    operator, pattern, conditions, given = tree.children
     assert isinstance(operator, Token)
     parsed = _pattern(cast("Tree[Token]", pattern))
-    start = span_of(operator)
     assert parsed.span is not None
-    return Source(Operator(str(operator)), parsed, Span(start.start, parsed.span.end, start.line, start.column))
+    start, end = span_of(operator), parsed.span.end
+    for part in (conditions, given):
+        if part is not None:
+            end = _span(cast("Tree[Token]", part)).end
+    return Source(
+        Operator(str(operator)),
+        parsed,
+        Span(start.start, end, start.line, start.column),
+        parse_conditions(cast("Tree[Token] | None", conditions)),
+        parse_given(cast("Tree[Token] | None", given)),
+    )
 
 
 def _pattern(tree: Tree[Token]) -> Pattern:
@@ -100,21 +122,29 @@ def _span(tree: Tree[Token]) -> Span:
 
 
 def _with_widths(spec: JoinSpec) -> JoinSpec:
-    """Give each slot the width that one of its occurrences names."""
-    widths: dict[str, int] = {}
-    for pattern in (spec.output, *(source.pattern for source in spec.sources)):
-        for slot in pattern.slots():
-            if slot.width is None or widths.setdefault(slot.name, slot.width) == slot.width:
+    """Give each slot the width or the form that one of its occurrences names."""
+    named: dict[str, Slot] = {}
+    for role in spec.roles:
+        for slot in role.slots():
+            if slot.width is None or named.setdefault(slot.name, slot) == slot:
                 continue
             raise JoinError(
-                f"the slot <{slot.name}> has two widths: {widths[slot.name]} and {slot.width}",
+                two_widths(named[slot.name], slot),
                 hint="a slot has one width in the whole join; give it once",
-                span=pattern.span,
+                span=role.pattern.span if isinstance(role, Source) and not role.has_records else role.span,
             )
 
     def widen(pattern: Pattern) -> Pattern:
-        parts = (Slot(part.name, widths.get(part.name)) if isinstance(part, Slot) else part for part in pattern.parts)
+        parts = (named.get(part.name, part) if isinstance(part, Slot) else part for part in pattern.parts)
         return Pattern(tuple(parts), pattern.span)
 
-    sources = tuple(replace(source, pattern=widen(source.pattern)) for source in spec.sources)
+    def bind(condition: Condition) -> Condition:
+        if not isinstance(condition, Bind):
+            return condition
+        return replace(condition, slot=named.get(condition.slot.name, condition.slot))
+
+    sources = tuple(
+        replace(source, pattern=widen(source.pattern), conditions=tuple(map(bind, source.conditions)))
+        for source in spec.sources
+    )
     return replace(spec, output=widen(spec.output), sources=sources)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from pequod.language.errors import JoinError, Span
 from pequod.language.rules import WIDTH_MAX
-from pequod.language.spec import Pattern, Slot
+from pequod.language.spec import FORM_WIDTH, NumberForm, Pattern, Slot
 
 _PIECES = re.compile(r"<[^<>]*>|[^<>]+|[<>]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
@@ -29,13 +29,18 @@ def parse_pattern(word: str, span: Span) -> Pattern:
         elif piece == ">":
             _refuse("there is no slot to close", "a slot starts with `<`: <name> or <name:width>", place)
         elif piece.startswith("<"):
-            parts.append(_parse_slot(piece[1:-1], place))
+            parts.append(parse_slot(piece[1:-1], place))
         else:
             parts.append(_parse_literal(piece, place))
     return Pattern(tuple(parts), span)
 
 
-def _parse_slot(inside: str, place: Span) -> Slot:
+def parse_slot(inside: str, place: Span) -> Slot:
+    """Return the slot of the text between `<` and `>`.
+
+    Raises:
+        JoinError: It has no proper name or width.
+    """
     name, colon, width = inside.partition(":")
     if not name:
         _refuse("the slot has no name", "name it: <poster> or <time:10>", place)
@@ -43,6 +48,14 @@ def _parse_slot(inside: str, place: Span) -> Slot:
         _refuse(f"{name!r} is no name for a slot", "use letters, digits and `_`, and no digit in front", place)
     if not colon:
         return Slot(name)
+    if width in list(NumberForm):
+        return Slot(name, FORM_WIDTH, NumberForm(width))
+    if width.lower() in ("i32", "i64", "int", "integer", "u64", "f32", "f64", "float", "double", "number"):
+        _refuse(
+            f"{width!r} is no form of numbers for the slot <{name}>",
+            f"write <{name}:i64> for integers, <{name}:f64> for numbers, or a width in bytes",
+            place,
+        )
     if not _WIDTH(width) or not 1 <= int(width) <= WIDTH_MAX:
         _refuse(
             f"{width!r} is no width for the slot <{name}>",

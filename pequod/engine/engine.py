@@ -30,6 +30,7 @@ from pequod.engine.base.store import Store
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.hits import Hits
+from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.relations import Directory
 from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
@@ -132,7 +133,7 @@ class Engine(HotEngine):
         self._writer = Writer(self._memory, self._hits, self._story)
         self._now_s = 0.0
         self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, LOG_MAX
-        self._catalog = Catalog(self._directory, self._writer, self.ledger, priorities or {})
+        self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {})
         self._reader = Reader(self._writer, self._memory)
         self._scans = Scans(
             self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
@@ -669,6 +670,8 @@ class Engine(HotEngine):
         """Drop a victim of eviction."""
         if isinstance(victim, Context):
             self._writer.evict(victim, Reason.EVICTED)
+        elif isinstance(victim, Index):
+            victim.drop()
         else:
             assert isinstance(victim, Part), "nothing else is evicted"
             self._backed.evict(victim)

@@ -30,6 +30,8 @@ class Matcher:
     #: Match a whole key; None if it does not match the pattern.
     match: Callable[[bytes], re.Match[bytes] | None]
     names: tuple[str, ...]
+    #: The expression without its ends.
+    expression: bytes
 
 
 def compile_matcher(pattern: Pattern) -> Matcher:
@@ -48,7 +50,7 @@ def compile_matcher(pattern: Pattern) -> Matcher:
         else:
             names.append(part.name)
             expression += b"([^|]+)" if part.width is None else b"(.{%d})" % part.width
-    return Matcher(re.compile(expression, re.DOTALL).fullmatch, tuple(names))
+    return Matcher(re.compile(expression, re.DOTALL).fullmatch, tuple(names), expression)
 
 
 def compile_builder(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -> Builder:

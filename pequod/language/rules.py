@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from pequod.language.errors import JoinError
-from pequod.language.spec import DELIMITER, SOURCES_MAX, JoinSpec, Operator, Pattern, Slot, Snapshot
+from pequod.language.errors import JoinError, Span
+from pequod.language.record_rules import check_records
+from pequod.language.spec import DELIMITER, FORM_WIDTH, SOURCES_MAX, JoinSpec, Operator, Pattern, Slot, Snapshot
 
 #: A slot that is wider than the longest key could never match.
 WIDTH_MAX = 4096
@@ -21,6 +22,10 @@ def check_spec(spec: JoinSpec) -> None:
     """
     for pattern in (spec.output, *(source.pattern for source in spec.sources)):
         check_pattern(pattern)
+    for source in spec.sources:
+        check_records(source)
+        for slot in source.slots():
+            check_slot(slot, source.span)
     _check_widths(spec)
     _check_sources(spec)
     _check_bound(spec)
@@ -78,18 +83,33 @@ def _check_table(pattern: Pattern) -> None:
 
 def _check_slots(pattern: Pattern) -> None:
     for slot in pattern.slots():
-        if not _NAME(slot.name):
-            raise JoinError(
-                f"{slot.name!r} is no name for a slot",
-                hint="a name is letters, digits and `_`, and does not start with a digit",
-                span=pattern.span,
-            )
-        if slot.width is not None and not 1 <= slot.width <= WIDTH_MAX:
-            raise JoinError(
-                f"the slot <{slot.name}> cannot be {slot.width} bytes wide",
-                hint=f"a width is 1 to {WIDTH_MAX}",
-                span=pattern.span,
-            )
+        check_slot(slot, pattern.span)
+
+
+def check_slot(slot: Slot, span: Span | None) -> None:
+    """Refuse a slot without a proper name or width.
+
+    Raises:
+        JoinError: With the reason, a hint, and the span.
+    """
+    if not _NAME(slot.name):
+        raise JoinError(
+            f"{slot.name!r} is no name for a slot",
+            hint="a name is letters, digits and `_`, and does not start with a digit",
+            span=span,
+        )
+    if slot.width is not None and not 1 <= slot.width <= WIDTH_MAX:
+        raise JoinError(
+            f"the slot <{slot.name}> cannot be {slot.width} bytes wide",
+            hint=f"a width is 1 to {WIDTH_MAX}",
+            span=span,
+        )
+    if slot.form is not None and slot.width != FORM_WIDTH:
+        raise JoinError(
+            f"the slot {slot} is {slot.width} bytes wide",
+            hint=f"a slot with {slot.form} has {FORM_WIDTH} bytes",
+            span=span,
+        )
 
 
 def _check_neighbours(pattern: Pattern) -> None:
@@ -107,15 +127,20 @@ def _check_neighbours(pattern: Pattern) -> None:
 
 
 def _check_widths(spec: JoinSpec) -> None:
-    widths: dict[str, int | None] = {}
-    for pattern in (spec.output, *(source.pattern for source in spec.sources)):
-        for slot in pattern.slots():
-            if widths.setdefault(slot.name, slot.width) != slot.width:
+    seen: dict[str, Slot] = {}
+    for role in spec.roles:
+        for slot in role.slots():
+            if seen.setdefault(slot.name, slot) != slot:
                 raise JoinError(
-                    f"the slot <{slot.name}> has two widths: {widths[slot.name] or 'none'} and {slot.width or 'none'}",
+                    two_widths(seen[slot.name], slot),
                     hint="a slot has one width in the whole join",
-                    span=pattern.span,
+                    span=role.span,
                 )
+
+
+def two_widths(a: Slot, b: Slot) -> str:
+    """Return the reason to refuse a slot that two places give different widths or forms."""
+    return f"the slot <{a.name}> has two widths: {a.form or a.width or 'none'} and {b.form or b.width or 'none'}"
 
 
 def _check_sources(spec: JoinSpec) -> None:
@@ -147,7 +172,7 @@ def _check_sources(spec: JoinSpec) -> None:
 
 
 def _check_bound(spec: JoinSpec) -> None:
-    bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
+    bound = {slot.name for source in spec.sources for slot in source.slots()}
     missing = [slot.name for slot in spec.output.slots() if slot.name not in bound]
     if missing:
         slots = ", ".join(f"<{name}>" for name in dict.fromkeys(missing))

@@ -14,8 +14,7 @@ from pequod.language.spec import DELIMITER, JoinSpec, Pattern, Slot
 
 def number_slots(spec: JoinSpec) -> dict[str, int]:
     """Number the slots of a join in order of appearance, the output's first."""
-    patterns = [spec.output, *(source.pattern for source in spec.sources)]
-    names = dict.fromkeys(slot.name for pattern in patterns for slot in pattern.slots())
+    names = dict.fromkeys(slot.name for role in spec.roles for slot in role.slots())
     return {name: number for number, name in enumerate(names)}
 
 

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -35,15 +37,29 @@ class Operator(StrEnum):
     MAX = "max"
 
 
+class NumberForm(StrEnum):
+    """How a slot of 16 bytes has a number: as hexadecimal digits that sort as the number does."""
+
+    I64 = "i64"
+    F64 = "f64"
+
+
+#: The width of a slot with a form.
+FORM_WIDTH: Final = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A named part of a pattern: exactly ``width`` bytes, or (None) everything up to the next delimiter."""
 
     name: str
     width: int | None = None
+    #: How fields with numbers are written into it; None: as text. Its width is FORM_WIDTH.
+    form: NumberForm | None = None
 
     def __str__(self) -> str:
-        return f"<{self.name}>" if self.width is None else f"<{self.name}:{self.width}>"
+        kind = self.form or self.width
+        return f"<{self.name}>" if kind is None else f"<{self.name}:{kind}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +90,149 @@ class Pattern:
         )
 
 
+_BARE = re.compile(r"[^\W\d][\w-]*").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The way to a field of a record: the names of fields, from the outermost to the innermost."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(map(print_name, self.names))
+
+
+def print_name(name: str) -> str:
+    """Return the name of a field as the language writes it: in quotes unless it is a word.
+
+    >>> print_name("votes"), print_name("net price")
+    ('votes', '"net price"')
+    """
+    return name if _BARE(name) else json.dumps(name, ensure_ascii=False)
+
+
+class Comparator(StrEnum):
+    """A comparison of a field or a slot with a literal."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    GREATER = ">"
+    AT_LEAST = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """``path = <slot>``: the field gives the slot its value. ``path[] = <slot>``: each element of the array does."""
+
+    path: Path
+    slot: Slot
+    is_each: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}{'[]' if self.is_each else ''} = {self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``path < literal``: selects records by a field."""
+
+    path: Path
+    comparator: Comparator
+    #: A number, a string, true, false or null as JSON; equal literals are the same text.
+    literal: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.comparator} {self.literal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """``path exists``: selects the records that have a field, null or not."""
+
+    path: Path
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path} exists"
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSlot:
+    """``<slot> < literal``: selects keys by a slot of the source's pattern, as bytes."""
+
+    slot: str
+    comparator: Comparator
+    #: A string as JSON.
+    literal: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"<{self.slot}> {self.comparator} {self.literal}"
+
+
+Condition = Bind | Compare | Exists | CompareSlot
+
+
+@dataclass(frozen=True, slots=True)
+class OneField:
+    """``as path``: the source gives one field."""
+
+    path: Path
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class SomeFields:
+    """``as {path, name: path}``: the source gives an object of some fields, in this order."""
+
+    fields: tuple[tuple[str, Path], ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        shown = [str(path) if path.names[-1] == name else f"{print_name(name)}: {path}" for name, path in self.fields]
+        return f"{{{', '.join(shown)}}}"
+
+
+Given = OneField | SomeFields
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of a join: an operator over the keys of a pattern."""
+    """One source of a join: an operator over the keys of a pattern, perhaps over the fields of their values too."""
 
     operator: Operator
     pattern: Pattern
     span: Span | None = field(default=None, compare=False, repr=False)
+    #: The conditions after ``with``; all of them are to hold.
+    conditions: tuple[Condition, ...] = ()
+    #: What it gives instead of the whole value, after ``as``.
+    given: Given | None = None
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the values of its keys are looked at: they are records, objects in JSON."""
+        return bool(self.conditions) or self.given is not None
+
+    def slots(self) -> Iterator[Slot]:
+        """Yield the slots of its keys in key order, then those that fields bind; some more than once."""
+        yield from self.pattern.slots()
+        for condition in self.conditions:
+            if isinstance(condition, Bind):
+                yield condition.slot
 
     def __str__(self) -> str:
-        return f"{self.operator} {self.pattern}"
+        text = f"{self.operator} {self.pattern}"
+        if self.conditions:
+            text += f" with {', '.join(map(str, self.conditions))}"
+        return text if self.given is None else f"{text} as {self.given}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +274,23 @@ class JoinSpec:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
+    def roles(self) -> tuple[Pattern | Source, ...]:
+        """The output and the sources: everything that has slots."""
+        return (self.output, *self.sources)
+
+    @property
     def is_unique(self) -> bool:
         """Whether each output key has at most one contribution, a copy: the output has every slot of the sources."""
         shown = {slot.name for slot in self.output.slots()}
         return all(
-            source.operator in (Operator.CHECK, Operator.COPY)
-            and all(slot.name in shown for slot in source.pattern.slots())
+            source.operator in (Operator.CHECK, Operator.COPY) and all(slot.name in shown for slot in source.slots())
             for source in self.sources
         )
+
+    @property
+    def has_records(self) -> bool:
+        """Whether any source looks at the fields of values."""
+        return any(source.has_records for source in self.sources)
 
     def __str__(self) -> str:
         kept = "" if isinstance(self.maintenance, Push) else f"{self.maintenance} "

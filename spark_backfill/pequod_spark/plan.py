@@ -28,6 +28,7 @@ from pyspark.sql import functions as f
 
 from pequod.engine import Engine
 from pequod.language.containing import fixed_slots, keys_of, meet
+from pequod.language.errors import JoinError
 from pequod.language.patterns import may_overlap
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator, Source
@@ -105,7 +106,16 @@ class SparkPlan:
         self._read = read
 
     def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
-        """Return the rows that one join computes in a range."""
+        """Return the rows that one join computes in a range.
+
+        Raises:
+            JoinError: The join looks at the fields of values.
+        """
+        if spec.has_records:
+            raise JoinError(
+                f"Spark does not compute the join {spec.output}, which looks at the fields of values",
+                hint="the server computes it, when it is read",
+            )
         contributions = self.contributions(spec, first, last)
         return combine(value_source(spec).operator, contributions, is_unique=is_unique(spec))
 

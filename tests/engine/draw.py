@@ -9,6 +9,8 @@ from decimal import Decimal
 from random import Random
 
 from pequod.engine import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source, prefix_end
+from pequod.language.numbers import encode_f64, encode_i64
+from pequod.language.spec import NumberForm
 
 #: Bytes below and above `|`, and values that are prefixes of others.
 WORDS = [b"a", b"b", b"ab", b"a!", b"~", b"b~"]
@@ -68,10 +70,18 @@ def draw_key(random: Random, specs: list[JoinSpec], *, tables: list[bytes] = BAS
         pattern = random.choice(patterns)
         drawn: dict[str, bytes] = {}
         for slot in pattern.slots():
-            drawn.setdefault(slot.name, draw_slot(random, slot.width))
+            drawn.setdefault(slot.name, draw_value_of(random, slot))
         return b"".join(part if isinstance(part, bytes) else drawn[part.name] for part in pattern.parts)
     pieces = [random.choice(tables), *(random.choice([*WORDS, b""]) for _ in range(random.randrange(4)))]
     return b"|".join(pieces)
+
+
+def draw_value_of(random: Random, slot: Slot) -> bytes:
+    """Draw a value of a slot, which may have a form."""
+    if slot.form is None:
+        return draw_slot(random, slot.width)
+    number = random.choice([-1, 0, 1, 2])
+    return (encode_i64(number) if slot.form is NumberForm.I64 else encode_f64(number)).encode()
 
 
 def draw_slot(random: Random, width: int | None) -> bytes:
@@ -101,7 +111,7 @@ def draw_bound(random: Random, specs: list[JoinSpec]) -> bytes:
     outputs = [spec.output for spec in specs]
     if outputs and random.random() < 0.8:
         pattern = random.choice(outputs)
-        values = {slot.name: draw_slot(random, slot.width) for slot in pattern.slots()}
+        values = {slot.name: draw_value_of(random, slot) for slot in pattern.slots()}
         key = b"".join(part if isinstance(part, bytes) else values[part.name] for part in pattern.parts)
     else:
         key = draw_key(random, specs, tables=TABLES)

@@ -41,7 +41,8 @@ from pequod.engine.reads import execution
 from pequod.engine.testing import NaiveModel, select
 from pequod.engine.writes import changes
 from tests.engine.backfilling import draw_pieces, source_rows
-from tests.engine.draw import BASE_TABLES, VALUES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.draw_records import draw_record_join, draw_value
 
 T = TypeVar("T")
 
@@ -362,9 +363,9 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
     specs, base = walker.specs, walker.model.base
     chance = random.random()
     if chance < 0.32:
-        return Step("put", (draw_key(random, specs), random.choice(VALUES)))
+        return Step("put", (draw_key(random, specs), draw_value(random, specs)))
     if chance < 0.35:
-        rows = tuple((draw_key(random, specs), random.choice(VALUES)) for _ in range(random.randrange(1, 8)))
+        rows = tuple((draw_key(random, specs), draw_value(random, specs)) for _ in range(random.randrange(1, 8)))
         return Step("put_all", (rows if random.random() < 0.3 else tuple(sorted(dict(rows).items())),))
     if chance < 0.49:
         keys = sorted(base)
@@ -386,7 +387,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
     if chance < 0.555 and limits:
         return Step("limit", (draw_limit(random),))
     if chance < 0.58:
-        return Step("add", (draw_join(random, snapshots=snapshots),))
+        draw = draw_record_join if any(spec.has_records for spec in specs) else draw_join
+        return Step("add", (draw(random, snapshots=snapshots),))
     if chance < 0.6:
         return Step("drop", (random.randrange(10),))
     if chance < 0.64:
@@ -434,7 +436,9 @@ def draw_fit_join(random: Random) -> JoinSpec:
             return spec
 
 
-def walk(seed: int, step_count: int, *, backed: bool = False, backfills: bool = False) -> list[Step] | None:
+def walk(
+    seed: int, step_count: int, *, backed: bool = False, backfills: bool = False, records: bool = False
+) -> list[Step] | None:
     """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
     random = Random(seed)
     snapshots = random.random() < 0.2
@@ -443,7 +447,10 @@ def walk(seed: int, step_count: int, *, backed: bool = False, backfills: bool = 
         walker = Walker()
         walker.is_backfilling = backfills
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
-        if backfills:
+        if records:
+            script = [Step("add", (draw_record_join(random, snapshots=snapshots),)) for _ in script]
+            script += [Step("add", (draw_join(random),)) for _ in range(random.choice([0, 0, 1]))]
+        elif backfills:
             script = [Step("add", (draw_fit_join(random),)) for _ in range(random.choice([1, 1, 2]))]
         if backed:
             script.insert(0, Step("back", tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
@@ -515,11 +522,12 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--backed", action="store_true", help="with a database behind some tables")
     parser.add_argument("--backfills", action="store_true", help="with joins that can be backfilled, and backfills")
+    parser.add_argument("--records", action="store_true", help="with joins over the fields of records")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     seed = options.seed
     while time.monotonic() < end:
-        script = walk(seed, options.steps, backed=options.backed, backfills=options.backfills)
+        script = walk(seed, options.steps, backed=options.backed, backfills=options.backfills, records=options.records)
         if script is not None:
             print(f"seed {seed}:", *map(describe, script), sep="\n")
             replay(script)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pequod.engine import general_way
 from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.draw_records import draw_record, draw_record_join
 from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 
 RANDOMS = st.randoms(use_true_random=False)
@@ -116,6 +117,30 @@ class ExactnessWithSnapshots(Exactness):
     snapshots = True
 
 
+class ExactnessWithRecords(Exactness):
+    """The same with joins over the fields of records."""
+
+    @initialize(random=RANDOMS)
+    def start(self, random: Random) -> None:
+        super().start(random)
+        self.walker.take(Step("add", (draw_record_join(random),)))
+
+    @rule(random=RANDOMS)
+    def put_record(self, random: Random) -> None:
+        self.walker.take(Step("put", (draw_key(random, self.walker.specs), draw_record(random))))
+
+    @rule(random=RANDOMS)
+    def change_record(self, random: Random) -> None:
+        keys = sorted(self.walker.model.base)
+        if keys:
+            self.walker.take(Step("put", (random.choice(keys), draw_record(random))))
+
+    @rule(random=RANDOMS)
+    def add_record_join(self, random: Random) -> None:
+        if len(self.walker.specs) < 5:
+            self.walker.take(Step("add", (draw_record_join(random),)))
+
+
 class ExactnessWithDatabase(Exactness):
     """The same with a database that owns some tables: loads on demand, changes, ranges forgotten at any moment."""
 
@@ -133,6 +158,10 @@ class ExactnessWithDatabase(Exactness):
     @rule(random=RANDOMS)
     def load(self, random: Random) -> None:
         self.walker.take(Step("load", draw_range(random, self.walker.specs)))
+
+
+class ExactnessWithRecordsInADatabase(ExactnessWithRecords, ExactnessWithDatabase):
+    """Joins over records of a database's tables."""
 
 
 class ExactnessWithoutKernel(Exactness):
@@ -156,6 +185,10 @@ TestExactnessWithBackfills = ExactnessWithBackfills.TestCase
 TestExactnessWithBackfills.settings = settings()
 TestExactnessWithSnapshots = ExactnessWithSnapshots.TestCase
 TestExactnessWithSnapshots.settings = settings()
+TestExactnessWithRecords = ExactnessWithRecords.TestCase
+TestExactnessWithRecords.settings = settings()
+TestExactnessWithRecordsInADatabase = ExactnessWithRecordsInADatabase.TestCase
+TestExactnessWithRecordsInADatabase.settings = settings()
 TestExactnessWithoutKernel = ExactnessWithoutKernel.TestCase
 TestExactnessWithoutKernel.settings = settings()
 TestExactnessWithDatabase = ExactnessWithDatabase.TestCase
@@ -180,3 +213,16 @@ def test_random_walks_with_backfills_agree() -> None:
     for seed in range(300):
         script = walk(seed, 40, backfills=True)
         assert script is None, f"python -m tests.engine.random_walk --backfills --seed {seed} --steps 40"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_random_walks_over_records_agree() -> None:
+    for seed in range(300):
+        script = walk(seed, 40, records=True)
+        assert script is None, f"python -m tests.engine.random_walk --records --seed {seed} --steps 40"
+
+
+def test_random_walks_over_records_of_a_database_agree() -> None:
+    for seed in range(300):
+        script = walk(seed, 40, records=True, backed=True)
+        assert script is None, f"python -m tests.engine.random_walk --records --backed --seed {seed} --steps 40"

@@ -15,6 +15,7 @@ from pequod.engine.memory.ledger import Ledger
 from pequod.engine.native import core
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
+from pequod.language.records import RecordView, plain_join
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator
 
@@ -65,10 +66,12 @@ class CompiledJoin:
         "matchers",
         "numbers",
         "order",
+        "plain",
         "priority",
         "source_tables",
         "spec",
         "value_depth",
+        "views",
         "watched",
     )
 
@@ -95,8 +98,14 @@ class CompiledJoin:
         end = prefix_end(self.first)
         assert end is not None, "a table name has an end"
         self.last = end if any(spec.output.slots()) else self.first + b"\0"
-        self.numbers = number_slots(spec)
-        self.matchers = compile_matchers(spec)
+        #: The join over plain keys, which all its plans and contexts have; another one only if it looks at records.
+        self.plain = spec
+        #: For each source: what it sees of records; None if it does not look at values.
+        self.views: list[RecordView | None] = [None] * len(spec.sources)
+        if spec.has_records:
+            self.plain, self.views = plain_join(spec)
+        self.numbers = number_slots(self.plain)
+        self.matchers = compile_matchers(self.plain)
         self.match_output: Callable[[bytes], re.Match[bytes] | None] = compile_matcher(spec.output).match
         self.value_depth = next(
             depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK

@@ -11,6 +11,7 @@ from pequod.engine.joins import timeline
 from pequod.engine.joins.compiled import CompiledJoin, JoinInfo
 from pequod.engine.joins.contexts import Context, Frames, Updaters
 from pequod.engine.joins.coverage import Coverage
+from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
@@ -28,7 +29,7 @@ class Site(Frames):
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         super().__init__(
             join.ledger,
-            is_ordered=join.source_tables[step.depth].presence is not None,
+            is_ordered=join.source_tables[step.depth].presence is not None and join.views[step.depth] is None,
             is_plain=not (step.extras or step.verify),
         )
         self.join = join
@@ -56,7 +57,10 @@ class Site(Frames):
         return self._by_key.get(self.step.frame_key_of(key, match))
 
     def _make_route(self) -> Route | None:
-        step, parts = self.step, self.join.spec.sources[self.step.depth].pattern.parts
+        step, parts = self.step, self.join.plain.sources[self.step.depth].pattern.parts
+        if self.join.views[step.depth] is not None:
+            # Python looks at the records.
+            return None
         if core is None or not self._is_native or (step.is_value and not (self.is_last and self.is_alike)):
             return None
         slots = [part for part in parts if isinstance(part, Slot)]
@@ -97,7 +101,11 @@ class Site(Frames):
             O(length of ``first`` * log frames + contexts found).
         """
         order = self._order
-        assert order is not None
+        if order is None:
+            # The keys of frames are plain keys, which say nothing of the table's own.
+            for updaters in self._by_key.values():
+                yield from updaters.contexts
+            return
         # A frame whose source key is wholly known waits for its prefix alone; finding it as well does no harm.
         above = [first[:length] for length in range(len(first))]
         for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
@@ -122,6 +130,7 @@ class InstalledJoin(CompiledJoin):
         "contexts",
         "coverage",
         "downstreams",
+        "indexes",
         "is_followed",
         "is_pull",
         "level_one_prefix",
@@ -159,12 +168,14 @@ class InstalledJoin(CompiledJoin):
         self.contexts: dict[bytes, Context] = {}
         self.coverage = Coverage()
         self.level_one_prefix = _compile_level_one_prefix(spec)
+        #: For each source that looks at records: its index.
+        self.indexes: list[Index | None] = [None] * len(spec.sources)
         #: For each source: the joins whose outputs it may read.
         self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
         #: Whether all sources are tables that clients write: no join computes them, no database owns them.
         self.reads_tables = False
-        #: The sites that read this join's outputs.
-        self.downstreams: list[list[Site]] = []
+        #: What reads this join's outputs: sites, or projections (`Reader`).
+        self.downstreams: list[Iterable[Site]] = []
         #: Joins that may compute the same keys.
         self.rivals: list[InstalledJoin] = []
         #: Whether it is computed on every read: because it is declared so, or because a source is.
@@ -220,7 +231,7 @@ class InstalledJoin(CompiledJoin):
         """Return the plan for reads that fix ``level`` slots; compile it the first time."""
         plan = self.plans.get(level)
         if plan is None:
-            plan = self.plans[level] = Plan(self.spec, level, self.numbers, self.matchers)
+            plan = self.plans[level] = Plan(self.plain, level, self.numbers, self.matchers, self.spec)
             self._sites_at[level] = [Site(self, plan, step) for step in plan.steps] if self.is_push else []
             for sites, site in zip(self.sites, self._sites_at[level], strict=False):
                 sites.append(site)

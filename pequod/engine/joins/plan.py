@@ -117,6 +117,7 @@ class Plan:
         "is_point",
         "level",
         "log_kernel",
+        "own_key",
         "prefix",
         "steps",
         "tail",
@@ -127,7 +128,14 @@ class Plan:
         "value_key",
     )
 
-    def __init__(self, spec: JoinSpec, level: int, numbers: dict[str, int], matchers: Sequence[Matcher]) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        level: int,
+        numbers: dict[str, int],
+        matchers: Sequence[Matcher],
+        declared: JoinSpec | None = None,
+    ) -> None:
         names = list(dict.fromkeys(slot.name for slot in spec.output.slots()))[:level]
         self.level = level
         #: The numbers of the slots that the read fixes, in output order.
@@ -148,6 +156,9 @@ class Plan:
         )
         #: Environment -> the key of the value source.
         self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
+        source = (declared or spec).sources[self.value_depth]
+        #: The same for the table's own key, if the source sees its records: it decides which value a copy shows.
+        self.own_key = compile_builder(source.pattern.parts, numbers) if source.has_records else None
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
         #: The kernel for timelines and similar joins; None for other joins.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)

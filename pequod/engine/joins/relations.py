@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
-from pequod.engine.joins.installed import InstalledJoin, Site
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.projections import Projection, Reader
 from pequod.engine.joins.watches import Watch, WatchIndex
 from pequod.engine.native import core
 
@@ -43,8 +44,8 @@ class Relations(HotRelations):
         self.table = table
         #: Joins that compute keys of this table, in the order of their installation.
         self.outputs: list[InstalledJoin] = []
-        #: The sites that read this table, a list for each join and source.
-        self.readers: list[list[Site]] = []
+        #: What reads this table: the sites of each join and source, those that look at values in projections.
+        self.readers: list[Reader] = []
         #: The watches over the table's keys, stored or computed.
         self.watches = WatchIndex(table)
         self.is_owned = False
@@ -58,7 +59,16 @@ class Relations(HotRelations):
             join.follow(is_followed=self.is_watched or bool(join.downstreams))
             join.is_quiet = join.reads_tables and not join.is_followed
 
+    def drop_indexes(self) -> None:
+        """Drop the indexes over the table's records, since rows go without being changed."""
+        for reader in self.readers:
+            if isinstance(reader, Projection):
+                reader.index.drop()
+
     def _check(self) -> None:
+        for reader in self.readers:
+            if isinstance(reader, Projection):
+                reader._check()
         assert self.is_owned == (bool(self.outputs) or self.table.presence is not None), "invariant 1"
         assert self.is_watched == (self.watches.count > 0), "invariant 1"
         assert self.table.presence is None or not self.outputs, "invariant 2"

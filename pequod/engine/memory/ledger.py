@@ -71,6 +71,8 @@ class Ledger(HotLedger):
     __slots__ = (
         "context_count",
         "evictions",
+        "index_bytes",
+        "index_count",
         "limit_bytes",
         "loaded_bytes",
         "part_count",
@@ -101,6 +103,9 @@ class Ledger(HotLedger):
         self.context_count = 0
         self.range_count = 0
         self.state_bytes = 0
+        #: The rows of indexes over records, and the number of indexes.
+        self.index_bytes = 0
+        self.index_count = 0
         self.log_bytes = 0
         #: Updaters, and the tails that fan-outs made for them.
         self.updater_bytes = 0
@@ -131,6 +136,11 @@ class Ledger(HotLedger):
     def change_states(self, grown_bytes: int) -> None:
         """Note that aggregate states grew or shrank."""
         self.state_bytes += grown_bytes
+
+    def change_indexes(self, count: int, grown_bytes: int) -> None:
+        """Note that indexes over records came or went, grew or shrank."""
+        self.index_count += count
+        self.index_bytes += grown_bytes
 
     def change_logs(self, grown_bytes: int) -> None:
         """Note that logs grew or shrank."""
@@ -198,6 +208,7 @@ class Ledger(HotLedger):
             + self.range_count * RANGE
             + self.row_bytes
             + self.state_bytes
+            + self.index_bytes
             + self.log_bytes
             + self.updater_bytes
         )
@@ -205,7 +216,7 @@ class Ledger(HotLedger):
     @property
     def evictable_count(self) -> int:
         """The number of things that may be evicted, pinned ones included."""
-        return self.context_count + self.part_count
+        return self.context_count + self.part_count + self.index_count
 
     @property
     def total_bytes(self) -> int:

@@ -242,7 +242,8 @@ class Execution:
         if self._lower <= tail and (self._upper is None or tail < self._upper):
             self._batch.tails.append(tail)
             if not self._is_unique:
-                self._batch.source_keys.append(self._source_key)
+                own_key = self._plan.own_key
+                self._batch.source_keys.append(self._source_key if own_key is None else own_key(self._env))
             self._batch.values.append(self._value)
             if len(self._batch.tails) > self._room:
                 self._room = self._sources.make_room(self._batch.tails)

@@ -32,7 +32,7 @@ from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
-from pequod.engine.reads.reader import Reader, SourceReader
+from pequod.engine.reads.reader import Reader
 from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
@@ -178,7 +178,7 @@ class Loading:
         take_frames(context, execution.run())
         context.aim(*bounds)
         _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
-        found = differences(context, sources.changed, SourceReader(self._reader, join, read))
+        found = differences(context, sources.changed, self._reader.sources(join, read))
         try:
             for sign, batch in found:
                 apply_batch(context, sign, batch, None)
@@ -344,6 +344,8 @@ def _refuse_unfit(join: InstalledJoin) -> None:
         raise refuse(
             f"it is declared or computed as `{'pull' if join.is_pull else join.spec.maintenance}`, not as push"
         )
+    if join.spec.has_records:
+        raise refuse("it looks at the fields of values, which Spark does not do yet; a scan of it computes it")
     if any(join.upstreams):
         raise refuse("joins compute some of its sources; the server computes it when it is read, as a scan of it does")
     if any(table.presence is not None for table in join.source_tables):

@@ -15,6 +15,7 @@ rest of the read is done, so that all missing ranges are known at once and the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 
 from pequod.engine.base.presence import Presence
@@ -33,6 +34,7 @@ from pequod.engine.read import Read
 from pequod.engine.reads import execution
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
+from pequod.engine.reads.plain import read_indexed, read_shown
 from pequod.engine.writes.changes import Writer
 from pequod.language.ranges import Range, prefix_end
 
@@ -130,9 +132,46 @@ class SourceReader:
         """Return the value of one source key, None if it is absent."""
         table = self._join.source_tables[source]
         if self._join.upstreams[source] or table.presence is not None:
-            rows = self.read(source, key, b"", b"\0")
+            rows = SourceReader.read(self, source, key, b"", b"\0")
             return rows.values[0] if rows.keys else None
         return table.get(key)
+
+
+class RecordReader(SourceReader):
+    """Reads the sources of a join that sees plain rows in records."""
+
+    __slots__ = ()
+
+    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
+        """Return the plain rows of a source, or the rows of a source that does not look at values."""
+        index = self._join.indexes[source]
+        if index is None:
+            return super().read(source, prefix, first, last)
+        if not first and last == b"\0":
+            value = self.get(source, prefix)
+            return Rows([], []) if value is None else Rows([prefix], [value])
+        if index.lens.view.is_indexed and not self._join.upstreams[source]:
+            presence = index.table.presence
+            if presence is not None:
+                self._look_for(presence, b"", *index.range)
+                if self.is_lacking:
+                    return Rows([], [])
+            rows = read_indexed(index, prefix, first, last, self._read.number)
+            if rows is not None:
+                return rows
+        return read_shown(index, prefix, first, last, partial(super().read, source))
+
+    def get(self, source: int, key: bytes) -> bytes | None:
+        """Return the value of one plain row, None if it is absent."""
+        index = self._join.indexes[source]
+        if index is None:
+            return super().get(source, key)
+        own_key = index.lens.own_key(key)
+        return None if own_key is None else index.look(own_key, super().get(source, own_key)).get(key)
+
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Mapping[bytes, SortedRows] | None:
+        """Return no groups of a source that sees records."""
+        return super().groups(source, around, prefixes) if self._join.indexes[source] is None else None
 
 
 class Reader:
@@ -143,6 +182,10 @@ class Reader:
     def __init__(self, writer: Writer, memory: Evictor) -> None:
         self.writer = writer
         self.memory = memory
+
+    def sources(self, join: InstalledJoin, read: Read) -> SourceReader:
+        """Return where one execution reads the sources of a join."""
+        return (RecordReader if join.spec.has_records else SourceReader)(self, join, read)
 
     def answer(self, contexts: Sequence[Context], read: Read) -> bool:
         """Bring the contexts of a read up to date; return whether they may answer it now.
@@ -239,7 +282,7 @@ class Reader:
         """Compute ``[first, last)`` of a join and keep nothing; the rows are incomplete if a range is missing."""
         plan, environment, prefix = join.plan_for(first, last)
         while True:
-            sources = SourceReader(self, join, read)
+            sources = self.sources(join, read)
             batch = Execution(
                 plan, environment.copy(), first, last, sources, is_unique=join.is_unique, has_frames=False
             ).run()
@@ -269,7 +312,7 @@ class Reader:
             if not context.is_fresh:
                 # The log is about present rows of the context; new rows would be right already.
                 return self.refresh(context, read) or not context.is_live
-        sources = SourceReader(self, join, read)
+        sources = self.sources(join, read)
         batch = Execution(
             context.plan,
             context.environment.copy(),
@@ -343,7 +386,7 @@ class Reader:
                 context.settle()
             else:
                 join = join_of(context)
-                sources = SourceReader(self, join, read)
+                sources = self.sources(join, read)
                 batches = differences(context, context.log, sources)
                 if sources.is_lacking:
                     return False

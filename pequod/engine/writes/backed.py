@@ -82,6 +82,7 @@ class Forgetter:
         watches = self._relations.watches
         if watches.count:
             watches.note_forgotten(first, last)
+        self._relations.drop_indexes()
         before_bytes = table.count_bytes()
         for key in table.slice(first, last).keys:
             table.remove(key)

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pequod.engine.base.table import Cut, Table
 from pequod.engine.joins.compiled import JoinInfo
-from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.joins.indexes import Index, RecordParser
+from pequod.engine.joins.installed import InstalledJoin, Site
+from pequod.engine.joins.projections import Projection, Reader
 from pequod.engine.joins.relations import Directory, Relations
-from pequod.engine.memory.ledger import Ledger
+from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.story import Reason
 from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
 from pequod.language.errors import JoinError, UnknownJoinError
 from pequod.language.patterns import compile_matcher, may_overlap
 from pequod.language.ranges import prefix_end
+from pequod.language.records import RecordView
 from pequod.language.rules import check_spec
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
 
@@ -28,11 +31,12 @@ class Catalog:
         3. A join that reads a join computed on every read is computed on every read itself, unless it is a snapshot.
     """
 
-    __slots__ = ("_directory", "_installed", "_ledger", "_next_order", "_priorities", "_writer", "is_timed")
+    __slots__ = ("_directory", "_installed", "_memory", "_next_order", "_parse", "_priorities", "_writer", "is_timed")
 
-    def __init__(self, directory: Directory, writer: Writer, ledger: Ledger, priorities: Mapping[str, int]) -> None:
+    def __init__(self, directory: Directory, writer: Writer, memory: Evictor, priorities: Mapping[str, int]) -> None:
         self._directory = directory
-        self._ledger = ledger
+        self._memory = memory
+        self._parse = RecordParser()
         #: By the name of a join, installed or not.
         self._priorities = priorities
         self._writer = writer
@@ -94,8 +98,7 @@ class Catalog:
         output = self._related_to(join.spec.output)
         output.outputs.remove(join)
         for source, sites in zip(join.spec.sources, join.sites, strict=True):
-            related = self._related_to(source.pattern)
-            related.readers[:] = [reader for reader in related.readers if reader is not sites]
+            self._remove_reader(self._related_to(source.pattern), sites)
         output.review()
         self._relate()
 
@@ -131,18 +134,45 @@ class Catalog:
             [source.table for source in sources],
             output.outputs,
             output.watches,
-            ledger=self._ledger,
+            ledger=self._memory.ledger,
             priority=self._priorities.get(info.name, 0),
         )
         self._next_order += 1
         self._installed[join.info.name] = join
         output.outputs.append(join)
-        for source, sites in zip(sources, join.sites, strict=True):
-            source.readers.append(sites)
+        for number, (source, sites) in enumerate(zip(sources, join.sites, strict=True)):
+            view = join.views[number]
+            if view is None:
+                source.readers.append(sites)
+            else:
+                join.indexes[number] = self._project(source, view.anonymous(), sites)
         for source_table, cut in _cuts(join):
             if source_table.cut is None:
                 source_table.regroup(cut)
         return join
+
+    def _project(self, related: Relations, view: RecordView, sites: list[Site]) -> Index:
+        """Have sites read what a view shows of a table; return its index, which others may have as well."""
+        found = (reader for reader in related.readers if isinstance(reader, Projection))
+        projection = next((one for one in found if one.index.lens.view == view), None)
+        if projection is None:
+            projection = Projection(Index(view, related.table, self._memory, self._parse))
+            related.readers.append(projection)
+        projection.readers.append(sites)
+        return projection.index
+
+    def _remove_reader(self, related: Relations, sites: list[Site]) -> None:
+        left: list[Reader] = []
+        for reader in related.readers:
+            if isinstance(reader, Projection):
+                reader.readers = [others for others in reader.readers if others is not sites]
+                if reader.readers:
+                    left.append(reader)
+                else:
+                    reader.index.drop()
+            elif reader is not sites:
+                left.append(reader)
+        related.readers[:] = left
 
     def _related_to(self, pattern: Pattern) -> Relations:
         return self._directory.at(pattern.literal_prefix.partition(DELIMITER)[0])
@@ -184,17 +214,14 @@ class Catalog:
                 [other for other in joins if may_overlap(source.pattern, other.spec.output)]
                 for source in join.spec.sources
             ]
-            join.reads_tables = not any(join.upstreams) and all(table.presence is None for table in join.source_tables)
+            join.reads_tables = not (any(join.upstreams) or join.spec.has_records) and all(
+                table.presence is None for table in join.source_tables
+            )
             join.rivals = [
                 other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
             ]
         for join in joins:
-            join.downstreams = [
-                sites
-                for other in joins
-                for sites, upstreams in zip(other.sites, other.upstreams, strict=True)
-                if join in upstreams
-            ]
+            join.downstreams = self._downstreams(join)
         for join in joins:
             self._related_to(join.spec.output).review()
         for join in _upstream_first(joins):
@@ -205,6 +232,25 @@ class Catalog:
                 self._forget([join])
                 join.is_pull = is_pull
                 join.clear_plans()
+
+    def _downstreams(self, join: InstalledJoin) -> list[Iterable[Site]]:
+        """Return what reads the outputs of a join."""
+        reading = [
+            (other, number)
+            for other in self._installed.values()
+            for number, upstreams in enumerate(other.upstreams)
+            if join in upstreams
+        ]
+        found: dict[int, Iterable[Site]] = {}
+        for other, number in reading:
+            index = other.indexes[number]
+            if index is None:
+                found[id(other.sites[number])] = other.sites[number]
+                continue
+            for reader in self._related_to(other.spec.sources[number].pattern).readers:
+                if isinstance(reader, Projection) and reader.index is index:
+                    found[id(reader)] = reader
+        return list(found.values())
 
     def _forget(self, joins: list[InstalledJoin]) -> None:
         """Drop all contexts of joins and of the joins that read them, directly or not."""
@@ -230,7 +276,10 @@ class Catalog:
 
     def _check_ledger(self) -> None:
         contexts = {status.context: None for join in self for status in join.coverage}
-        ledger = self._ledger
+        ledger = self._memory.ledger
+        indexes = {index: None for join in self for index in join.indexes if index is not None}
+        assert ledger.index_count == sum(index.rows is not None for index in indexes)
+        assert ledger.index_bytes == sum(index.count_bytes() for index in indexes)
         assert ledger.context_count == len(contexts)
         assert ledger.range_count == sum(len(context.ranges) for context in contexts)
         assert ledger.entry_count == sum(len(context.rows) for context in contexts)
@@ -250,16 +299,17 @@ def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
     output = next(join.spec.output.slots(), None)
     known = set() if output is None else {output.name}
     for table, source in zip(join.source_tables, join.spec.sources, strict=True):
+        # An index is cut by itself; else the table's own keys lead the plain ones.
         match source.pattern.parts:
             case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if name == table.prefix and slot in known:
                 yield table, Cut(None if width is None else width + len(follow))
-        known.update(slot.name for slot in source.pattern.slots())
+        known.update(slot.name for slot in source.slots())
 
 
 def _warnings(spec: JoinSpec) -> tuple[str, ...]:
     value = next(source for source in spec.sources if source.operator is not Operator.CHECK)
     shown = {slot.name for slot in spec.output.slots()}
-    missing = list(dict.fromkeys(slot.name for slot in value.pattern.slots() if slot.name not in shown))
+    missing = list(dict.fromkeys(slot.name for slot in value.slots() if slot.name not in shown))
     if value.operator is not Operator.COPY or not missing:
         return ()
     slots = ", ".join(f"<{name}>" for name in missing)

@@ -8,13 +8,14 @@ every row that changes so is a change of the next joins' sources: a worklist, no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pequod.engine.joins import timeline
 from pequod.engine.joins.batches import Batch, Told, apply_batch
 from pequod.engine.joins.contexts import Context, Updaters
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
+from pequod.engine.joins.projections import Projection, Reader, is_waiting
 from pequod.engine.joins.relations import Relations
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
@@ -40,7 +41,7 @@ class Writer:
         #: Grows with every change of computed rows that is not the effect of one base key, and with every context
         #: dropped: a read of several sources compares it to see whether their rows are of one moment.
         self.serial = 0
-        self._queue: deque[tuple[list[list[Site]], bytes, bytes | None, bytes | None]] = deque()
+        self._queue: deque[tuple[Sequence[Iterable[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
         #: The live backfills, which record old values of source keys.
         self.backfills: list[Backfill] = []
@@ -62,11 +63,11 @@ class Writer:
 
     def set_run(self, relations: Relations, keys: list[bytes], values: list[bytes]) -> int:
         """Set base rows whose keys ascend strictly, as `set_base` does; return how many are others now."""
-        if relations.watches.count or self.backfills or any(map(any, relations.readers)):
+        if relations.watches.count or self.backfills or any(map(is_waiting, relations.readers)):
             return sum([self.set_base(relations, key, value) for key, value in zip(keys, values, strict=True)])
         return relations.table.put_run(keys, values)
 
-    def base_changed(self, readers: list[list[Site]], key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def base_changed(self, readers: list[Reader], key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Bring everything up to date with the change of a base key (None: absent).
 
         Cost:
@@ -75,6 +76,9 @@ class Writer:
         if self.backfills:
             self._record(key, old, new)
         for sites in readers:
+            if type(sites) is Projection:
+                self._look(sites, key, old, new, is_base=True)
+                continue
             for site in sites:
                 self._apply(site, key, old, new)
         if self._queue or self._overflowing:
@@ -91,11 +95,31 @@ class Writer:
         while queue:
             readers, key, old, new = queue.popleft()
             for sites in readers:
+                if type(sites) is Projection:
+                    self._look(sites, key, old, new, is_base=False)
+                    continue
                 for site in sites:
                     self._apply(site, key, old, new)
         for context in self._overflowing:
             self.drop(context, Reason.LOGGED)
         self._overflowing.clear()
+
+    def _look(self, projection: Projection, key: bytes, old: bytes | None, new: bytes | None, *, is_base: bool) -> None:
+        """Apply the change of a row to the rows that joins see in its values, and to their index."""
+        if not projection.is_waiting:
+            return
+        index = projection.index
+        before, after = index.look(key, old), index.look_at_new(key, new)
+        is_kept = is_base and index.rows is not None
+        for shown in before | after:
+            was, value = before.get(shown), after.get(shown)
+            if was == value:
+                continue
+            if is_kept:
+                index.set(shown, value)
+            for sites in projection.readers:
+                for site in sites:
+                    self._apply(site, shown, was, value)
 
     def _apply(self, site: Site, key: bytes, old: bytes | None, new: bytes | None) -> None:
         step = site.step
@@ -199,7 +223,8 @@ class Writer:
                 if join.is_unique:
                     self._set(join, context, tail, new, BYTES + len(tail))
                 else:
-                    before, after = context.contribute(join.aggregate, tail, source_key, old, new)
+                    own_key = source_key if plan.own_key is None else plan.own_key(env)
+                    before, after = context.contribute(join.aggregate, tail, own_key, old, new)
                     self._emit(join, context, tail, before, after)
 
     def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None, own_bytes: int) -> None:

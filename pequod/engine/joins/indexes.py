@@ -1,0 +1,203 @@
+"""Indexes: the rows that a source with records sees in its table, in the order in which joins read them.
+
+    table   article|7  {"author":"bob","title":"Hi"}      article|9  {"author":"ann","title":"Ho"}
+    index   article|ann|9  {"title":"Ho"}                 article|bob|7  {"title":"Hi"}
+
+for `copy article|<id> with author = <author> as {title}`. Joins that see the same share one index. It is made when a
+read first needs it, kept up to date by every change of the table, and dropped when memory is short: nothing depends on
+it but the time of reads. Rows that joins compute are not in it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pequod.engine.base.rows import Rows
+from pequod.engine.base.table import Cut, Table
+from pequod.engine.memory.eviction import PINNED, Evictor, Rank, Ticket
+from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
+from pequod.language.containing import keys_of
+from pequod.language.forms import Misfit
+from pequod.language.ranges import Range
+from pequod.language.records import Lens, Record, RecordView, Shown, parse_record
+from pequod.language.spec import Slot
+
+#: Indexes are evicted after everything else that may be.
+_PRIORITY: Final = PINNED - 1
+_NOTHING: Final[Shown] = {}
+
+
+class RecordParser:
+    """Parses values, each once for all the indexes that look at a change: the old value and the new one."""
+
+    __slots__ = ("_earlier", "_latest")
+
+    def __init__(self) -> None:
+        self._latest: tuple[bytes, Record | None] = (b"", None)
+        self._earlier: tuple[bytes, Record | None] = self._latest
+
+    def __call__(self, value: bytes) -> Record | None:
+        """Return the object that a value is, None if it is something else."""
+        latest = self._latest
+        if latest[0] is value:
+            return latest[1]
+        earlier = self._earlier
+        if earlier[0] is value:
+            return earlier[1]
+        self._earlier = latest
+        record = parse_record(value)
+        self._latest = value, record
+        return record
+
+
+class Index:
+    """What a source with records sees in one table.
+
+    Invariants:
+        1. ``rows``, if they are there, are those that the lens shows in the table's present rows.
+        2. The ledger has ``_counted_bytes`` for them, and they have a ticket if and only if they are there.
+    """
+
+    __slots__ = (
+        "_counted_bytes",
+        "_parse",
+        "last_used",
+        "lens",
+        "memory",
+        "misfits",
+        "range",
+        "rows",
+        "table",
+        "ticket",
+    )
+
+    def __init__(self, view: RecordView, table: Table, memory: Evictor, parse: RecordParser) -> None:
+        self.lens = Lens(view)
+        self.table = table
+        self.memory = memory
+        self._parse = parse
+        #: The range of the source's own keys.
+        self.range = Range(*keys_of(view.source.pattern))
+        self.rows: Table | None = None
+        self._counted_bytes = 0
+        self.ticket: Ticket | None = None
+        #: The number of the latest read that used it.
+        self.last_used = 0
+        #: Why rows of the table were not seen -> how often one was looked at, and the latest such key.
+        self.misfits: dict[Misfit, tuple[int, bytes]] = {}
+
+    def look(self, key: bytes, value: bytes | None) -> Shown:
+        """Return the plain rows that a row of the table shows."""
+        if value is None:
+            return _NOTHING
+        shown = self.lens.show(key, value, self._parse)
+        return _NOTHING if isinstance(shown, Misfit) else shown
+
+    def look_at_new(self, key: bytes, value: bytes | None) -> Shown:
+        """Return the same for a row that has just been written; if there are none, count the reason."""
+        if value is None:
+            return _NOTHING
+        shown = self.lens.show(key, value, self._parse)
+        if isinstance(shown, Misfit):
+            self._count(shown, key)
+            return _NOTHING
+        return shown
+
+    def show(self, rows: Rows) -> Rows:
+        """Return the plain rows of some rows of the table, in order.
+
+        Cost:
+            O(n log n); parsing takes most of it.
+        """
+        show, found = self.lens.show, {}
+        for key, value in zip(rows.keys, rows.values, strict=True):
+            shown = show(key, value, parse_record)
+            if isinstance(shown, Misfit):
+                self._count(shown, key)
+            else:
+                found.update(shown)
+        keys = sorted(found)
+        return Rows(keys, [found[key] for key in keys])
+
+    def _count(self, misfit: Misfit, key: bytes) -> None:
+        if misfit is not Misfit.NOT_SELECTED:
+            count, _ = self.misfits.get(misfit, (0, b""))
+            self.misfits[misfit] = count + 1, key
+
+    def build(self, read_number: int) -> Table | None:
+        """Make the rows, unless memory is too short for them.
+
+        Requires:
+            All the table's rows of the source's range are there, and no join computes others.
+        """
+        shown = self.show(self.table.slice(self.range.first, self.range.last))
+        rows = Table(self.table.prefix)
+        rows.cut = None
+        rows.regroup(self._cut())
+        self.last_used = read_number
+        if not self.memory.make_room(TABLE + len(shown.keys) * ROW + sum(map(len, shown.keys))):
+            return None
+        rows.put_run(shown.keys, shown.values)
+        self.rows = rows
+        self.memory.ledger.change_indexes(1, 0)
+        self._weigh()
+        self.memory.enter(self, (_PRIORITY, read_number, 0))
+        return rows
+
+    def set(self, key: bytes, value: bytes | None) -> None:
+        """Change a plain row."""
+        rows = self.rows
+        assert rows is not None
+        if value is None:
+            rows.remove(key)
+        else:
+            rows.put(key, value)
+        self._weigh()
+
+    def drop(self) -> None:
+        """Drop the rows; nothing changes if there are none."""
+        if self.rows is None:
+            return
+        self.rows = None
+        self.memory.leave(self)
+        self.memory.ledger.change_indexes(-1, -self._counted_bytes)
+        self._counted_bytes = 0
+
+    def rank(self) -> Rank:
+        """Return its place in the order of eviction: the last."""
+        return _PRIORITY, self.last_used, 0
+
+    def _cut(self) -> Cut | None:
+        """Return how to cut the rows: after the first slot, unless it is the only one."""
+        match self.lens.view.pattern.parts:
+            case (bytes(), Slot(_, width), bytes(follow), _, *_):
+                return Cut(None if width is None else width + len(follow))
+            case _:
+                return None
+
+    def _weigh(self) -> None:
+        counted_bytes = self.count_bytes()
+        self.memory.ledger.change_indexes(0, counted_bytes - self._counted_bytes)
+        self._counted_bytes = counted_bytes
+
+    def count_bytes(self) -> int:
+        """Return the memory of the rows; values that are the table's own are counted there.
+
+        Cost:
+            O(1).
+        """
+        rows = self.rows
+        if rows is None:
+            return 0
+        own_bytes = rows.value_bytes if self.lens.has_own_values else -BYTES * rows.entry_count
+        return TABLE + rows.group_count * GROUP + rows.entry_count * ROW + rows.key_bytes + own_bytes
+
+    def _check(self) -> None:
+        assert self._counted_bytes == self.count_bytes(), "invariant 2"
+        assert (self.ticket is None) == (self.rows is None), "invariant 2"
+        if self.rows is not None:
+            self.rows._check()
+            found = self.rows.slice(self.rows.prefix, self.rows.end)
+            misfits = dict(self.misfits)
+            assert found == self.show(self.table.slice(self.range.first, self.range.last)), "invariant 1"
+            self.misfits = misfits

@@ -1,0 +1,57 @@
+"""Reads of plain rows: those that a source with records sees, from its index or from the table's own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pequod.engine.base.rows import Rows
+from pequod.engine.joins.indexes import Index
+
+#: (prefix, first, last) -> the table's rows that start with the prefix and continue in ``[first, last)``.
+ReadOwn = Callable[[bytes, bytes, bytes | None], Rows]
+
+
+def read_indexed(index: Index, prefix: bytes, first: bytes, last: bytes | None, read_number: int) -> Rows | None:
+    """Return the plain rows from the index, which is made if need be; None if the table's own rows serve as well.
+
+    They do if all rows are wanted and there is no index, or if there is no memory for it.
+
+    Requires:
+        All the table's rows of the source's range are there, and no join computes others.
+    """
+    if index.rows is None and prefix == index.table.prefix and not first and last is None:
+        return None
+    rows = index.rows or index.build(read_number)
+    index.last_used = read_number
+    return None if rows is None else rows.slice_within(prefix, first, last)
+
+
+def read_shown(index: Index, prefix: bytes, first: bytes, last: bytes | None, read: ReadOwn) -> Rows:
+    """Return the plain rows that start with ``prefix`` and continue in ``[first, last)``, from the table's own rows.
+
+    The own rows that are read are those with the same prefix, as far as it is one of own keys.
+    """
+    lens = index.lens
+    start, stop = index.range
+    if lens.view.is_indexed:
+        own = read(b"", start, stop)
+    elif (match := lens.begins_with_own(prefix)) is not None:
+        own = read(match.group(), b"", b"\0")
+    else:
+        # An own key sorts before its plain keys, and is a prefix of them.
+        own = read(prefix, first if lens.is_own else b"", last)
+    shown = index.show(own)
+    lowest, highest = prefix + first, None if last is None else prefix + last
+    keys = shown.keys
+    if not keys or (keys[0] >= lowest and keys[0].startswith(prefix) and _ends_within(keys[-1], prefix, highest)):
+        return shown
+    within = [
+        (key, value)
+        for key, value in zip(keys, shown.values, strict=True)
+        if lowest <= key and key.startswith(prefix) and (highest is None or key < highest)
+    ]
+    return Rows([key for key, _ in within], [value for _, value in within])
+
+
+def _ends_within(key: bytes, prefix: bytes, highest: bytes | None) -> bool:
+    return key.startswith(prefix) and (highest is None or key < highest)

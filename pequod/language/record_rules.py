@@ -1,0 +1,135 @@
+"""Which uses of record fields are refused: conditions after ``with``, and what a source gives after ``as``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from pequod.language.errors import JoinError
+from pequod.language.spec import (
+    Bind,
+    Comparator,
+    Compare,
+    CompareSlot,
+    Condition,
+    Operator,
+    Path,
+    SomeFields,
+    Source,
+)
+
+#: More conditions or fields would make each put of a record slow.
+PARTS_MAX: Final = 32
+_SAME: Final = (Comparator.EQUAL, Comparator.NOT_EQUAL)
+_VALUES: Final = 'a literal is a number, a text in double quotes, true, false or null: `stock > 0`, `status = "open"`'
+
+
+def check_records(source: Source) -> None:
+    """Refuse conditions that can never hold or have no meaning, and a wrong choice of fields.
+
+    Raises:
+        JoinError: With the reason, a hint, and the span.
+    """
+    if len(source.conditions) > PARTS_MAX:
+        raise JoinError(
+            f"the source {source.pattern} has {len(source.conditions)} conditions; {PARTS_MAX} are the most",
+            hint="compute a part of it in another join and read its output",
+            span=source.span,
+        )
+    keyed = {slot.name for slot in source.pattern.slots()}
+    for condition in source.conditions:
+        _check_condition(condition, keyed, source)
+    arrays = [condition for condition in source.conditions if isinstance(condition, Bind) and condition.is_each]
+    if len(arrays) > 1:
+        raise JoinError(
+            f"the source {source.pattern} goes into two arrays: {arrays[0]}, and {arrays[1]}",
+            hint="a source goes into one array, and gives a row for each of its elements",
+            span=arrays[1].span,
+        )
+    _check_given(source)
+
+
+def _check_condition(condition: Condition, keyed: set[str], source: Source) -> None:
+    if isinstance(condition, CompareSlot):
+        if condition.slot not in keyed:
+            raise JoinError(
+                f"<{condition.slot}> is no slot of the keys {source.pattern}",
+                hint="before a comparison stands a field, as in `stock > 0`, or a slot of this source's keys",
+                span=condition.span,
+            )
+        if not isinstance(read_literal(condition.literal), str):
+            raise JoinError(
+                f"the slot <{condition.slot}> cannot be compared with {condition.literal}",
+                hint=f'slots are text: write `<{condition.slot}> {condition.comparator} "0100"`',
+                span=condition.span,
+            )
+        return
+    _check_path(condition.path, condition)
+    if isinstance(condition, Compare):
+        value = read_literal(condition.literal)
+        if isinstance(value, dict | list | _NoLiteral):
+            raise JoinError(f"{condition.literal} is no literal", hint=_VALUES, span=condition.span)
+        if (value is None or isinstance(value, bool)) and condition.comparator not in _SAME:
+            raise JoinError(
+                f"{condition.literal} is neither less nor greater than anything",
+                hint="true, false and null are compared with `=` and `!=` alone",
+                span=condition.span,
+            )
+
+
+def _check_path(path: Path, condition: Condition) -> None:
+    if not path.names:
+        raise JoinError("a condition names no field", hint="write, for example, `stock > 0`", span=condition.span)
+
+
+def _check_given(source: Source) -> None:
+    given = source.given
+    if given is None:
+        return
+    if source.operator is Operator.CHECK:
+        raise JoinError(
+            f"the source {source.operator} {source.pattern} gives no value, so that `as {given}` has no meaning",
+            hint="write `as` after the source that gives the value",
+            span=given.span,
+        )
+    if not isinstance(given, SomeFields):
+        if not given.path.names:
+            raise JoinError("`as` names no field", hint="write, for example, `as amount`", span=given.span)
+        return
+    if source.operator is not Operator.COPY:
+        raise JoinError(
+            f"{source.operator} takes one field, not an object of some",
+            hint=f"write, for example, `{source.operator} {source.pattern} as {_first_path(given)}`",
+            span=given.span,
+        )
+    names = [name for name, _ in given.fields]
+    if not 1 <= len(names) <= PARTS_MAX:
+        raise JoinError(
+            f"`as` names {len(names)} fields", hint=f"name 1 to {PARTS_MAX}: `as {{title, votes}}`", span=given.span
+        )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise JoinError(
+            f"`as` gives the name {twice!r} to two fields",
+            hint=f"give one of them another name: `as {{{twice}, other: path}}`",
+            span=given.span,
+        )
+    if not all(path.names for _, path in given.fields):
+        raise JoinError("`as` names no field", hint="write, for example, `as {title}`", span=given.span)
+
+
+def _first_path(given: SomeFields) -> str:
+    return str(given.fields[0][1]) if given.fields else "amount"
+
+
+class _NoLiteral:
+    """The result for a text that is no JSON."""
+
+
+def read_literal(text: str) -> object:
+    """Return the value of a literal's JSON; something that is no JSON value if the text is none."""
+    try:
+        return orjson.loads(text)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return _NoLiteral()

@@ -1,0 +1,361 @@
+"""Records: what a source sees in the values of its keys.
+
+    copy post|<id> with tags[] = <tag>, stock > 0 as {title}
+
+    post|7  {"title": "Hi", "tags": ["red", "new", "red"], "stock": 3}    ->  post|red|7  {"title":"Hi"}
+                                                                              post|new|7  {"title":"Hi"}
+    post|8  {"title": "Ho", "tags": ["red"]}                              ->  nothing: it has no stock
+
+A value that matches gives rows whose keys have all slots of the source: those of its key and those of its fields. A
+`Lens` shows these rows, the *plain* ones. So a join over records is a join over the plain keys of its lenses, and the
+other parts of the engine know only this plain join.
+
+Plain keys begin with slots that are known when the source is read. If the table's own keys do so, a plain key is the
+own key, followed by the slots of fields. Else it is in an order of its own, and an index keeps the rows in this order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final, NamedTuple, cast
+
+import orjson
+
+from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, slot_form
+from pequod.language.patterns import Builder, compile_builder, compile_matcher
+from pequod.language.record_rules import read_literal
+from pequod.language.spec import (
+    DELIMITER,
+    Bind,
+    Comparator,
+    Compare,
+    CompareSlot,
+    Condition,
+    Exists,
+    Given,
+    JoinSpec,
+    OneField,
+    Operator,
+    Path,
+    Pattern,
+    Slot,
+    Source,
+)
+
+Record = dict[str, object]
+#: The plain rows of one key.
+Shown = dict[bytes, bytes]
+#: (record, values of slots so far) -> why the record does not match, or None. A check that binds a slot appends it.
+Check = Callable[[Record, list[bytes]], Misfit | None]
+#: (value, record) -> what the source gives, or why it gives nothing.
+Give = Callable[[bytes, Record], bytes | Misfit]
+
+_COMPARE: Final[dict[Comparator, Callable[[Any, Any], bool]]] = {
+    Comparator.EQUAL: eq,
+    Comparator.NOT_EQUAL: ne,
+    Comparator.LESS: lt,
+    Comparator.AT_MOST: le,
+    Comparator.GREATER: gt,
+    Comparator.AT_LEAST: ge,
+}
+
+
+def parse_record(value: bytes) -> Record | None:
+    """Return the object that a value is in JSON, None if it is something else."""
+    try:
+        record = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """A source with records, and the order of the slots in its plain keys."""
+
+    source: Source
+    #: Of the plain keys.
+    pattern: Pattern
+    #: Whether they are in an order of their own, so that an index keeps the rows.
+    is_indexed: bool
+
+    def anonymous(self) -> RecordView:
+        """Return the same with numbers as names of slots: views that differ in names alone are equal."""
+        names = {slot.name: f"s{number}" for number, slot in enumerate(dict.fromkeys(self.pattern.slots()))}
+
+        def renamed(pattern: Pattern) -> Pattern:
+            return Pattern(tuple(_rename(part, names) for part in pattern.parts))
+
+        conditions = tuple(_rename_in(condition, names) for condition in self.source.conditions)
+        # Sums and copies of a field see the same; a check sees whether there is a row.
+        operator = self.source.operator if self.source.operator in (Operator.CHECK, Operator.COUNT) else Operator.COPY
+        source = Source(operator, renamed(self.source.pattern), None, conditions, self.source.given)
+        return RecordView(source, renamed(self.pattern), self.is_indexed)
+
+
+def _rename(part: bytes | Slot, names: dict[str, str]) -> bytes | Slot:
+    return part if isinstance(part, bytes) else replace(part, name=names[part.name])
+
+
+def _rename_in(condition: Condition, names: dict[str, str]) -> Condition:
+    match condition:
+        case Bind():
+            return replace(condition, slot=replace(condition.slot, name=names[condition.slot.name]))
+        case CompareSlot():
+            return replace(condition, slot=names[condition.slot])
+        case _:
+            return condition
+
+
+class _Each(NamedTuple):
+    """The array of which each element gives a row."""
+
+    get: Callable[[Record], object]
+    form: FormOf
+    #: The number of the slot, and whether it has a value before.
+    number: int
+    is_bound: bool
+
+
+class Lens:
+    """Shows the plain rows of a view.
+
+    Invariants:
+        1. A plain key has all slots of the source, so no two rows of the table give the same one.
+    """
+
+    __slots__ = (
+        "_build",
+        "_checks",
+        "_each",
+        "_give",
+        "_match",
+        "_match_plain",
+        "_own_key",
+        "begins_with_own",
+        "has_own_values",
+        "is_own",
+        "view",
+    )
+
+    def __init__(self, view: RecordView) -> None:
+        source = view.source
+        self.view = view
+        matcher = compile_matcher(source.pattern)
+        self._match = matcher.match
+        each = next((one for one in source.conditions if isinstance(one, Bind) and one.is_each), None)
+        binds = [one for one in source.conditions if isinstance(one, Bind) and not one.is_each]
+        names = [*matcher.names, *(one.slot.name for one in binds), *([each.slot.name] if each else [])]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        self._checks = _compile_selections(source, numbers) + _compile_binds(binds, numbers, set(matcher.names))
+        self._each = None
+        if each is not None:
+            is_bound = each.slot.name in names[:-1]
+            self._each = _Each(getter(each.path), slot_form(each.slot), numbers[each.slot.name], is_bound)
+        self._give = _compile_given(source)
+        #: Whether the rows' values are not those of the table.
+        self.has_own_values = source.given is not None or source.operator in (Operator.CHECK, Operator.COUNT)
+        self._build: Builder = compile_builder(view.pattern.parts, numbers)
+        #: Whether plain keys are the table's own.
+        self.is_own = view.pattern == source.pattern
+        plain = compile_matcher(view.pattern)
+        self._match_plain = plain.match
+        groups = {name: number for number, name in enumerate(plain.names)}
+        self._own_key = compile_builder(source.pattern.parts, groups)
+        #: Match the own key at the beginning of a plain key or of a part of one.
+        self.begins_with_own = re.compile(matcher.expression + rb"(?=\||\Z)", re.DOTALL).match
+
+    def own_key(self, plain_key: bytes) -> bytes | None:
+        """Return the key of the table that would give a plain key; None if it is no plain key."""
+        if self.is_own:
+            return plain_key
+        match = self._match_plain(plain_key)
+        return None if match is None else self._own_key(match.groups())
+
+    def show(self, key: bytes, value: bytes, parse: Callable[[bytes], Record | None]) -> Shown | Misfit:
+        """Return the plain rows of a row of the table, or why there are none."""
+        match = self._match(key)
+        if match is None:
+            return Misfit.NOT_SELECTED
+        record = parse(value)
+        if record is None:
+            return Misfit.NO_OBJECT
+        slots = list(match.groups())
+        for check in self._checks:
+            misfit = check(record, slots)
+            if misfit is not None:
+                return misfit
+        given = self._give(value, record)
+        if isinstance(given, Misfit):
+            return given
+        if self._each is None:
+            return {key if self.is_own else self._build(slots): given}
+        return self._show_each(self._each, slots, given, record)
+
+    def _show_each(self, each: _Each, slots: list[bytes], given: bytes, record: Record) -> Shown | Misfit:
+        elements = each.get(record)
+        if not isinstance(elements, list):
+            return Misfit.MISSING if elements is ABSENT else Misfit.NULL if elements is None else Misfit.NO_ARRAY
+        misfit = Misfit.NOT_SELECTED
+        shown: Shown = {}
+        if not each.is_bound:
+            slots.append(b"")
+        known = slots[each.number]
+        for element in elements:
+            text = each.form(element)
+            if isinstance(text, Misfit):
+                misfit = text
+            elif not each.is_bound or text == known:
+                slots[each.number] = text
+                shown[self._build(slots)] = given
+        return shown or misfit
+
+
+def _compile_selections(source: Source, numbers: dict[str, int]) -> list[Check]:
+    """Compile the conditions that select, those of the key first."""
+    of_keys: list[Check] = []
+    of_fields: list[Check] = []
+    for condition in source.conditions:
+        match condition:
+            case CompareSlot(slot, comparator, literal):
+                of_keys.append(_compare_slot(numbers[slot], comparator, literal))
+            case Compare(path, comparator, literal):
+                of_fields.append(_compare(path, comparator, literal))
+            case Exists(path):
+                of_fields.append(_exists(path))
+            case Bind():
+                pass
+    return of_keys + of_fields
+
+
+def _compare_slot(number: int, comparator: Comparator, literal: str) -> Check:
+    compare, wanted = _COMPARE[comparator], cast("str", read_literal(literal)).encode()
+    return lambda _record, slots: None if compare(slots[number], wanted) else Misfit.NOT_SELECTED
+
+
+def _compare(path: Path, comparator: Comparator, literal: str) -> Check:
+    get, compare, wanted = getter(path), _COMPARE[comparator], read_literal(literal)
+    kind = _kind_of(wanted)
+
+    def check(record: Record, _slots: list[bytes]) -> Misfit | None:
+        value = get(record)
+        if _kind_of(value) is not kind:
+            return Misfit.MISSING if value is ABSENT else Misfit.OTHER_TYPE
+        return None if compare(value, wanted) else Misfit.NOT_SELECTED
+
+    return check
+
+
+def _kind_of(value: object) -> type:
+    return float if value.__class__ is int else value.__class__
+
+
+def _exists(path: Path) -> Check:
+    get = getter(path)
+    return lambda record, _slots: Misfit.MISSING if get(record) is ABSENT else None
+
+
+def _compile_binds(binds: list[Bind], numbers: dict[str, int], bound: set[str]) -> list[Check]:
+    checks: list[Check] = []
+    for bind in binds:
+        name = bind.slot.name
+        checks.append(_bind(bind, numbers[name] if name in bound else None))
+        bound.add(name)
+    return checks
+
+
+def _bind(bind: Bind, number: int | None) -> Check:
+    """Compile the check that binds a slot; if the slot has a number, it is bound before, and must be equal."""
+    get, form = getter(bind.path), slot_form(bind.slot)
+
+    def check(record: Record, slots: list[bytes]) -> Misfit | None:
+        text = form(get(record))
+        if isinstance(text, Misfit):
+            return text
+        if number is None:
+            slots.append(text)
+        elif slots[number] != text:
+            return Misfit.NOT_SELECTED
+        return None
+
+    return check
+
+
+def _compile_given(source: Source) -> Give:
+    given: Given | None = source.given
+    if source.operator is Operator.CHECK or (source.operator is Operator.COUNT and given is None):
+        return lambda _value, _record: b""
+    if given is None:
+        return lambda value, _record: value
+    if isinstance(given, OneField):
+        return _compile_field(given.path, is_counted=source.operator is Operator.COUNT)
+    fields = [(name, getter(path)) for name, path in given.fields]
+
+    def give(_value: bytes, record: Record) -> bytes | Misfit:
+        found = [(name, get(record)) for name, get in fields]
+        return json_text({name: field for name, field in found if field is not ABSENT})
+
+    return give
+
+
+def _compile_field(path: Path, *, is_counted: bool) -> Give:
+    get = getter(path)
+    if not is_counted:
+        return lambda _value, record: field_text(get(record))
+
+    def count(_value: bytes, record: Record) -> bytes | Misfit:
+        field = get(record)
+        return Misfit.MISSING if field is ABSENT else Misfit.NULL if field is None else b""
+
+    return count
+
+
+def plain_join(spec: JoinSpec) -> tuple[JoinSpec, list[RecordView | None]]:
+    """Return the plain join of a join, and the views of its sources; None for a source without records.
+
+    It is planned for reads that fix the first slot of the output, such as those of one author's articles.
+    """
+    wanted = list(dict.fromkeys(slot.name for slot in spec.output.slots()))
+    known = set(wanted[:1])
+    sources: list[Source] = []
+    views: list[RecordView | None] = []
+    for source in spec.sources:
+        if source.has_records:
+            view = _view(source, known, wanted)
+            sources.append(Source(source.operator, view.pattern, source.span))
+            views.append(view)
+        else:
+            sources.append(source)
+            views.append(None)
+        known = known | {slot.name for slot in source.slots()}
+    return replace(spec, sources=tuple(sources)), views
+
+
+def _view(source: Source, known: set[str], wanted: list[str]) -> RecordView:
+    slots = list(dict.fromkeys(source.slots()))
+    keyed = {slot.name for slot in source.pattern.slots()}
+    fields = [slot for slot in slots if slot.name not in keyed]
+    first = next(source.pattern.slots(), None)
+    is_led = first is None or first.name in known
+    if is_led or not known.intersection(slot.name for slot in fields):
+        return RecordView(source, _joined(source.pattern.parts, fields), is_indexed=False)
+    # Known slots first, then the order of the output, so that bounds of a read narrow the rest.
+    order = {name: number for number, name in enumerate(wanted)}
+    slots.sort(key=lambda slot: (slot.name not in known, order.get(slot.name, len(order))))
+    table = source.pattern.literal_prefix.partition(DELIMITER)[0] + DELIMITER
+    return RecordView(source, _joined((table, slots[0]), slots[1:]), is_indexed=True)
+
+
+def _joined(parts: tuple[bytes | Slot, ...], slots: list[Slot]) -> Pattern:
+    """Return parts with slots after them, each after a delimiter."""
+    joined = list(parts)
+    for slot in slots:
+        if isinstance(joined[-1], bytes):
+            joined[-1] += DELIMITER
+        else:
+            joined.append(DELIMITER)
+        joined.append(slot)
+    return Pattern(tuple(joined))

@@ -1,0 +1,137 @@
+"""Draws joins over the fields of records, and records, from tiny alphabets; see `draw`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import orjson
+
+from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
+from pequod.language.spec import (
+    FORM_WIDTH,
+    Bind,
+    Comparator,
+    Compare,
+    CompareSlot,
+    Condition,
+    Exists,
+    Given,
+    NumberForm,
+    OneField,
+    Path,
+    SomeFields,
+)
+from tests.engine.draw import VALUES, draw_join
+
+TEXTS = ["a", "b", "ab", "a!", "~", "1", "01", "", "a|b", "é"]
+NUMBERS = [0, 1, 2, 10, -1, 1.0, 1.5, -0.0, 1e20, 1e-7, (1 << 63) - 1, 1 << 63]
+#: Paths to fields; `e` is usually an array.
+PATHS = [Path(("a",)), Path(("a",)), Path(("b",)), Path(("c", "d"))]
+ARRAY = Path(("e",))
+LITERALS = ["1", "0", "1.5", '"a"', '"b"', '"é"', "true", "false", "null"]
+#: Those that are neither less nor greater than anything.
+UNORDERED = LITERALS[-3:]
+
+
+def draw_scalar(random: Random) -> object:
+    """Draw a value of a field; mostly one that has a form in slots."""
+    kind = random.random()
+    if kind < 0.55:
+        return random.choice(TEXTS[: random.choice([2, 3, 10])])
+    if kind < 0.85:
+        return random.choice(NUMBERS[: random.choice([3, 12])])
+    return random.choice([True, False, None, {}, {"d": 1}, [], ["a"]])
+
+
+def draw_record(random: Random) -> bytes:
+    """Draw a value: mostly a record, sometimes another of those that joins over keys meet."""
+    if random.random() < 0.07:
+        return random.choice([*VALUES, b"[1]", b'"a"', b'{"a":', b"null", b"{}"])
+    record: dict[str, object] = {}
+    for name in ("a", "b"):
+        if random.random() < 0.85:
+            record[name] = draw_scalar(random)
+    if random.random() < 0.5:
+        record["c"] = {"d": draw_scalar(random)} if random.random() < 0.8 else draw_scalar(random)
+    if random.random() < 0.7:
+        elements: object = [draw_scalar(random) for _ in range(random.choice([0, 1, 2, 2, 3]))]
+        record["e"] = elements if random.random() < 0.9 else draw_scalar(random)
+    return orjson.dumps(record)
+
+
+def draw_value(random: Random, specs: list[JoinSpec]) -> bytes:
+    """Draw a value for the tables of joins."""
+    if any(spec.has_records for spec in specs) and random.random() < 0.85:
+        return draw_record(random)
+    return random.choice(VALUES)
+
+
+def draw_record_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
+    """Draw a join of which at least one source looks at records."""
+    while True:
+        spec = draw_join(random, snapshots=snapshots)
+        slots = {slot.name: slot for source in spec.sources for slot in source.pattern.slots()}
+        for name in "xyz":
+            if random.random() < 0.15:
+                slots[name] = Slot(name, FORM_WIDTH, random.choice(list(NumberForm)))
+            slots.setdefault(name, Slot(name))
+        sources = [_draw_source(random, source, slots) for source in spec.sources]
+        spec = JoinSpec(_with(spec.output, slots), tuple(sources), spec.maintenance)
+        bound = [slot for source in spec.sources for slot in source.slots() if slot not in spec.output.slots()]
+        if bound and random.random() < 0.6:
+            # What a field binds is usually shown.
+            spec = replace(spec, output=_showing(random, spec.output, random.choice(bound)))
+        if spec.has_records:
+            return spec
+
+
+def _with(pattern: Pattern, slots: dict[str, Slot]) -> Pattern:
+    return Pattern(tuple(slots[part.name] if isinstance(part, Slot) else part for part in pattern.parts))
+
+
+def _showing(random: Random, output: Pattern, slot: Slot) -> Pattern:
+    first, *rest = output.parts
+    assert isinstance(first, bytes)
+    table, _, literal = first.partition(b"|")
+    if random.random() < 0.7:
+        # In front, as the key of an index.
+        return Pattern((table + b"|", slot, b"|" + (literal or (b"" if rest else b"z")), *rest))
+    last = output.parts[-1]
+    return Pattern((*output.parts[:-1], last + b"|", slot) if isinstance(last, bytes) else (*output.parts, b"|", slot))
+
+
+def _draw_source(random: Random, source: Source, slots: dict[str, Slot]) -> Source:
+    pattern = _with(source.pattern, slots)
+    if random.random() < 0.25:
+        return Source(source.operator, pattern)
+    conditions = [_draw_condition(random, pattern, slots) for _ in range(random.choice([0, 1, 1, 2]))]
+    if random.random() < 0.25:
+        conditions.append(Bind(ARRAY, slots[random.choice("xyz")], is_each=True))
+    random.shuffle(conditions)
+    return Source(source.operator, pattern, None, tuple(conditions), _draw_given(random, source.operator))
+
+
+def _draw_condition(random: Random, pattern: Pattern, slots: dict[str, Slot]) -> Condition:
+    kind = random.random()
+    path = random.choice(PATHS)
+    if kind < 0.6:
+        return Bind(path, slots[random.choice("xyz")])
+    comparator = random.choice(list(Comparator))
+    keyed = [slot.name for slot in pattern.slots()]
+    if kind < 0.7 and keyed:
+        return CompareSlot(random.choice(keyed), comparator, random.choice(['"a"', '"ab"', '""', '"b"']))
+    if kind < 0.8:
+        return Exists(path)
+    literal = random.choice(LITERALS)
+    if literal in UNORDERED:
+        comparator = random.choice([Comparator.EQUAL, Comparator.NOT_EQUAL])
+    return Compare(path, comparator, literal)
+
+
+def _draw_given(random: Random, operator: Operator) -> Given | None:
+    if operator is Operator.CHECK or random.random() < 0.3:
+        return None
+    if operator is Operator.COPY and random.random() < 0.5:
+        return SomeFields((("a", Path(("a",))), ("v", random.choice([*PATHS, ARRAY]))))
+    return OneField(random.choice([*PATHS, ARRAY]))

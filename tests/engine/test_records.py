@@ -1,0 +1,384 @@
+"""What a reader of joins over records may rely on, one law a test."""
+
+import pytest
+from pequod_grammar import parse
+
+from pequod.engine import Engine, NotBackfillableError
+from pequod.engine.joins import indexes
+from pequod.engine.testing import NaiveModel
+from pequod.language import forms, records
+from pequod.language.numbers import encode_f64, encode_i64
+from tests.engine.joins import engine_with, put_all, scan
+
+BY_AUTHOR = "by_author|<author>|<id> = copy article|<id> with author = <author> as {title, stats.votes}"
+CHEAP = 'cheap|<price:8>|<id> = copy item|<id> with price = <price:8>, stock > 0, status = "open" as {name, price}'
+TAGGED = "tagged|<tag>|<time:10>|<id> = copy post|<id> with tags[] = <tag>, time = <time:10>"
+REVENUE = "revenue|<region>|<day:10> = sum order|<id> with region = <region>, day = <day:10> as amount"
+REVIEW = (
+    "review|<item>|<date>|<id> = check item|<item> with visible = true "
+    "copy review|<id> with item = <item>, date = <date> as {subject, rating}"
+)
+
+
+def test_a_field_is_a_key() -> None:
+    engine = engine_with(BY_AUTHOR)
+    put_all(
+        engine,
+        {
+            "article|1": '{"author": "bob", "title": "Hi", "stats": {"votes": 3}}',
+            "article|2": '{"author": "bob", "title": "Ho"}',
+            "article|3": '{"author": "ann", "title": "Ha"}',
+        },
+    )
+    assert scan(engine, "by_author|bob|") == {
+        "by_author|bob|1": '{"title":"Hi","votes":3}',
+        "by_author|bob|2": '{"title":"Ho"}',
+    }
+
+
+def test_a_change_of_a_field_moves_the_row() -> None:
+    engine = engine_with(BY_AUTHOR)
+    put_all(engine, {"article|1": '{"author": "bob", "title": "Hi"}'})
+    for name in ("bob", "ann"):
+        scan(engine, f"by_author|{name}|")
+    put_all(engine, {"article|1": '{"author": "ann", "title": "Hi"}'})
+    assert scan(engine, "by_author|bob|") == {}
+    assert scan(engine, "by_author|ann|") == {"by_author|ann|1": '{"title":"Hi"}'}
+    put_all(engine, {"article|1": "no record"})
+    assert scan(engine, "by_author|") == {}
+    put_all(engine, {"article|1": '{"author": "liz", "title": "Hi"}'})
+    assert scan(engine, "by_author|") == {"by_author|liz|1": '{"title":"Hi"}'}
+    engine.remove(b"article|1")
+    assert scan(engine, "by_author|liz|") == {}
+
+
+def test_conditions_are_all_to_hold() -> None:
+    engine = engine_with(CHEAP)
+    put_all(
+        engine,
+        {
+            "item|1": '{"name": "cup", "price": 12, "stock": 1, "status": "open"}',
+            "item|2": '{"name": "pot", "price": 7, "stock": 0, "status": "open"}',
+            "item|3": '{"name": "pan", "price": 7, "stock": 2, "status": "shut"}',
+            "item|4": '{"name": "tin", "price": 7, "stock": "many", "status": "open"}',
+        },
+    )
+    assert scan(engine, "cheap|") == {"cheap|00000012|1": '{"name":"cup","price":12}'}
+    put_all(engine, {"item|2": '{"name": "pot", "price": 7, "stock": 0.5, "status": "open"}'})
+    assert scan(engine, "cheap|", "cheap|00000010") == {"cheap|00000007|2": '{"name":"pot","price":7}'}
+
+
+def test_an_array_gives_one_row_for_each_distinct_element() -> None:
+    engine = engine_with(TAGGED)
+    value = '{"tags": ["red", "new", "red", 1, 1.0, null, "a|b", ""], "time": 7}'
+    put_all(engine, {"post|x": value})
+    tags = ("1", "new", "red")
+    assert scan(engine, "tagged|") == {f"tagged|{tag}|0000000007|x": value for tag in tags}
+    value = '{"tags": ["new"], "time": 8}'
+    put_all(engine, {"post|x": value})
+    assert scan(engine, "tagged|new|") == {"tagged|new|0000000008|x": value}
+    assert scan(engine, "tagged|red|") == {}
+
+
+def test_sums_follow_the_fields() -> None:
+    engine = engine_with(REVENUE)
+    day = '"region": "eu", "day": "2026-11-22"'
+    put_all(engine, {"order|1": f'{{{day}, "amount": 2.5}}', "order|2": f'{{{day}, "amount": 0.00001}}'})
+    assert scan(engine, "revenue|eu|") == {"revenue|eu|2026-11-22": "2.50001"}
+    put_all(engine, {"order|1": f'{{{day}, "amount": null}}', "order|3": f'{{{day}, "amount": "x"}}'})
+    assert scan(engine, "revenue|eu|") == {"revenue|eu|2026-11-22": "0.00001"}
+    assert engine.statistics().joins["revenue"].not_a_number == 1
+
+
+def test_the_value_of_a_check_matters_if_it_is_looked_at() -> None:
+    engine = engine_with(REVIEW)
+    put_all(
+        engine,
+        {
+            "item|tea": '{"visible": true}',
+            "item|rum": '{"visible": false}',
+            "review|1": '{"item": "tea", "date": "d1", "subject": "good", "rating": 5}',
+            "review|2": '{"item": "rum", "date": "d1", "subject": "bad", "rating": 1}',
+        },
+    )
+    tea = {"review|tea|d1|1": '{"subject":"good","rating":5}'}
+    rum = {"review|rum|d1|2": '{"subject":"bad","rating":1}'}
+    for _ in range(2):
+        assert scan(engine, "review|tea|") == tea
+        assert scan(engine, "review|rum|") == {}
+        put_all(engine, {"item|rum": '{"visible": true}', "item|tea": '{"visible": 1}'})
+        assert scan(engine, "review|rum|") == rum
+        assert scan(engine, "review|tea|") == {}
+        put_all(engine, {"item|tea": '{"visible": true, "other": 1}', "item|rum": "{}"})
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "holds"),
+    [
+        ("a = 1", "1.0", True),
+        ("a = 1", "true", False),
+        ("a != 1", "true", False),
+        ("a != 1", "2", True),
+        ("a < 10", "9", True),
+        ("a < 10", '"9"', False),
+        ('a < "10"', '"1"', True),
+        ('a >= "é"', '"z"', False),
+        ("a = true", "true", True),
+        ("a != true", "false", True),
+        ("a != true", "null", False),
+        ("a = null", "null", True),
+        ("a != null", "1", False),
+        ("a exists", "null", True),
+        ("a.b exists", '{"b": 1}', True),
+        ("a.b exists", "1", False),
+        ("a <= 18446744073709551615", "18446744073709551615", True),
+        ("a < 9007199254740993", "9007199254740992", True),
+    ],
+)
+def test_comparisons(condition: str, value: str, holds: bool) -> None:
+    engine = engine_with(f"t|<id> = copy x|<id> with {condition}")
+    put_all(engine, {"x|1": f'{{"a": {value}}}', "x|2": "{}", "x|3": f"[{value}]"})
+    assert list(scan(engine, "t|")) == (["t|1"] if holds else [])
+
+
+@pytest.mark.parametrize(
+    ("slot", "value", "form"),
+    [
+        ("<s>", '"bob"', "bob"),
+        ("<s>", '"é"', "é"),
+        ("<s>", '""', None),
+        ("<s>", '"a|b"', None),
+        ("<s>", "7", "7"),
+        ("<s>", "-7.0", "-7"),
+        ("<s>", "1.50", "1.5"),
+        ("<s>", "1e300", "1e300"),
+        ("<s>", "true", "true"),
+        ("<s>", "null", None),
+        ("<s>", "{}", None),
+        ("<s>", "[]", None),
+        ("<s>", f'"{"x" * 4097}"', None),
+        ("<s:4>", '"bob"', None),
+        ("<s:4>", '"a|bb"', "a|bb"),
+        ("<s:4>", "12", "0012"),
+        ("<s:4>", "12.0", "0012"),
+        ("<s:4>", "12345", None),
+        ("<s:4>", "-1", None),
+        ("<s:4>", "1.5", None),
+        ("<s:4>", "true", "true"),
+        ("<s:4>", "false", None),
+        ("<s:4>", "null", None),
+        ("<s:i64>", "-5", encode_i64(-5)),
+        ("<s:i64>", "5.0", encode_i64(5)),
+        ("<s:i64>", "5.5", None),
+        ("<s:i64>", "9223372036854775808", None),
+        ("<s:i64>", '"5"', None),
+        ("<s:i64>", "null", None),
+        ("<s:f64>", "-5.5", encode_f64(-5.5)),
+        ("<s:f64>", "9007199254740993", None),
+        ("<s:f64>", "true", None),
+        ("<s:f64>", "{}", None),
+    ],
+)
+def test_forms_of_fields_in_keys(slot: str, value: str, form: str | None) -> None:
+    text = f"t|{slot}|<id> = copy x|<id> with a = <s>"
+    engine, model = engine_with(text), NaiveModel()
+    model.add(*parse(text))
+    put_all(engine, {"x|1": f'{{"a": {value}}}'})
+    model.put(b"x|1", f'{{"a": {value}}}'.encode())
+    expected = {} if form is None else {f"t|{form}|1": f'{{"a": {value}}}'}
+    assert scan(engine, "t|") == expected
+    assert dict(model.scan(b"t|", b"t}")) == {key.encode(): value.encode() for key, value in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ('"a \\"b\\""', 'a "b"'),
+        ('""', ""),
+        ("7", "7"),
+        ("1.50", "1.5"),
+        ("1e-7", "0.0000001"),
+        ("1e300", "1e300"),
+        ("false", "false"),
+        ("null", None),
+        ('{"b": [1, 2]}', '{"b":[1,2]}'),
+        ("[ ]", "[]"),
+        ("[" * 300 + "]" * 300, None),
+    ],
+)
+def test_a_field_by_itself(value: str, text: str | None) -> None:
+    engine = engine_with("t|<id> = copy x|<id> as a")
+    put_all(engine, {"x|1": f'{{"a": {value}}}', "x|2": "{}"})
+    assert scan(engine, "t|") == ({} if text is None else {"t|1": text})
+
+
+def test_counts_count_those_that_have_the_field() -> None:
+    engine = engine_with("n|<b> = count x|<id> with b = <b> as a; all|<b> = count x|<id> with b = <b>")
+    put_all(engine, {"x|1": '{"b": 1, "a": 0}', "x|2": '{"b": 1, "a": null}', "x|3": '{"b": 1}', "x|4": '{"b": 2}'})
+    assert scan(engine, "n|") == {"n|1": "1"}
+    assert scan(engine, "all|") == {"all|1": "3", "all|2": "1"}
+    put_all(engine, {"x|3": '{"b": 1, "a": "now"}', "x|1": "{}"})
+    assert scan(engine, "n|") == {"n|1": "1"}
+    assert scan(engine, "all|") == {"all|1": "2", "all|2": "1"}
+
+
+def test_slots_of_keys_are_compared_as_bytes() -> None:
+    engine = engine_with('late|<author>|<time:4> = copy post|<time:4> with <time> >= "0100", author = <author>')
+    put_all(engine, {"post|0099": '{"author": "bob"}', "post|0100": '{"author": "bob"}', "post|0101": "text"})
+    assert list(scan(engine, "late|bob|")) == ["late|bob|0100"]
+
+
+def test_the_least_and_the_greatest_are_right_when_they_go() -> None:
+    engine = engine_with("best|<game> = max play|<id> with game = <game> as score")
+    put_all(engine, {f"play|{score}": f'{{"game": "go", "score": {score}}}' for score in (5, 9, 7)})
+    assert scan(engine, "best|go") == {"best|go": "9"}
+    engine.remove(b"play|9")
+    assert scan(engine, "best|go") == {"best|go": "7"}
+    put_all(engine, {"play|7": '{"game": "chess", "score": 7}'})
+    assert scan(engine, "best|go") == {"best|go": "5"}
+
+
+def test_an_ambiguous_copy_shows_the_greatest_key_of_the_table() -> None:
+    engine = engine_with("latest|<room> = copy message|<id> with room = <room> as text")
+    put_all(engine, {"message|2": '{"room": "x", "text": "two"}', "message|10": '{"room": "x", "text": "ten"}'})
+    assert scan(engine, "latest|x") == {"latest|x": "two"}
+    put_all(engine, {"message|3": '{"room": "x", "text": "three"}'})
+    assert scan(engine, "latest|x") == {"latest|x": "three"}
+    engine.remove(b"message|3")
+    assert scan(engine, "latest|x") == {"latest|x": "two"}
+
+
+def test_joins_over_joins_see_records_too() -> None:
+    engine = engine_with(
+        "open|<id> = copy ticket|<id> with state = 1 as {team, rank};"
+        "board|<team>|<rank:3>|<id> = copy open|<id> with team = <team>, rank = <rank:3>"
+    )
+    put_all(engine, {"ticket|a": '{"state": 1, "team": "x", "rank": 2}', "ticket|b": '{"state": 2, "team": "x"}'})
+    assert list(scan(engine, "board|x|")) == ["board|x|002|a"]
+    put_all(
+        engine, {"ticket|a": '{"state": 1, "team": "y", "rank": 3}', "ticket|c": '{"state": 1, "team": "x", "rank": 1}'}
+    )
+    assert list(scan(engine, "board|x|")) == ["board|x|001|c"]
+    assert list(scan(engine, "board|y|")) == ["board|y|003|a"]
+
+
+def test_a_watch_is_told_when_a_row_moves() -> None:
+    engine = engine_with(BY_AUTHOR)
+    put_all(engine, {"article|1": '{"author": "bob", "title": "Hi"}'})
+    watch = engine.watch(b"by_author|", b"by_author}", lambda: None)
+    put_all(engine, {"article|1": '{"author": "ann", "title": "Hi"}'})
+    told = {(key, old, new) for key, old, new in engine.settle(watch)}
+    assert told == {(b"by_author|bob|1", b'{"title":"Hi"}', None), (b"by_author|ann|1", None, b'{"title":"Hi"}')}
+
+
+def test_a_record_join_is_not_backfilled() -> None:
+    engine = engine_with(BY_AUTHOR)
+    with pytest.raises(NotBackfillableError, match="looks at the fields of values"):
+        engine.backfills.begin("by_author", b"", None, 0, level=None, record_bytes_max=1 << 20)
+
+
+class Parsed:
+    """Counts how often values are parsed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for module in (records, indexes):
+            monkeypatch.setattr(module, "parse_record", self)
+
+    def __call__(self, value: bytes) -> object:
+        self.count += 1
+        return ORIGINAL(value)
+
+
+ORIGINAL = records.parse_record
+
+
+def test_a_value_is_parsed_once_for_all_joins_and_not_for_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = Parsed(monkeypatch)
+    engine = engine_with(
+        f"{BY_AUTHOR}; by_title|<title>|<id> = copy article|<id> with title = <title>; n|<id> = copy p|<id>"
+    )
+    put_all(engine, {"article|1": '{"author": "bob", "title": "Hi"}', "p|1": "x"})
+    assert parsed.count == 0, "no join has read the table"
+    scan(engine, "by_author|bob|")
+    scan(engine, "by_title|Hi|")
+    scan(engine, "n|")
+    before = parsed.count
+    engine.put(b"article|2", b'{"author": "bob", "title": "Ho"}')
+    assert parsed.count == before + 1
+    engine.put(b"article|2", b'{"author": "bob", "title": "Hey"}')
+    assert parsed.count <= before + 3
+    engine.put(b"p|2", b"{}")
+    assert parsed.count <= before + 3
+
+
+def _indexes(engine: Engine) -> list[indexes.Index]:
+    return list({id(index): index for join in engine._catalog for index in join.indexes if index is not None}.values())
+
+
+def test_joins_that_see_the_same_share_one_index() -> None:
+    engine = engine_with(
+        "a|<x>|<id> = copy item|<id> with b = <x> as c; d|<y> = max item|<i> with b = <y> as c;"
+        "e|<x>|<id> = copy item|<id> with b = <x> as d"
+    )
+    assert len(_indexes(engine)) == 2
+    put_all(engine, {"item|1": '{"b": 1, "c": 2}'})
+    assert scan(engine, "a|1|") == {"a|1|1": "2"}
+    assert [index.rows is not None for index in _indexes(engine)] == [True, False]
+    assert scan(engine, "d|1") == {"d|1": "2"}
+    engine.drop_join("a")
+    assert engine.ledger.index_count == 1
+    engine.drop_join("d")
+    assert (engine.ledger.index_count, engine.ledger.index_bytes) == (0, 0)
+
+
+def test_no_index_is_made_where_the_key_leads() -> None:
+    engine = engine_with('t|<user>|<id> = copy p|<user>|<id> with kind = "x"; one|<id> = copy p|<id>|<x> with y exists')
+    put_all(engine, {"p|bob|1": '{"kind": "x"}', "p|bob|2": '{"kind": "y"}'})
+    assert list(scan(engine, "t|bob|")) == ["t|bob|1"]
+    assert not any(index.rows for index in _indexes(engine))
+
+
+def test_an_index_is_evicted_last_and_made_again() -> None:
+    engine = engine_with(BY_AUTHOR)
+    put_all(engine, {f"article|{number}": f'{{"author": "a{number}", "title": "t"}}' for number in range(50)})
+    for number in range(50):
+        scan(engine, f"by_author|a{number}|")
+    assert engine.evict(50) == 50
+    assert engine.ledger.index_count == 1
+    assert engine.evict(1) == 1
+    assert engine.ledger.index_count == 0
+    engine.put(b"article|x", b'{"author": "a7", "title": "t"}')
+    assert list(scan(engine, "by_author|a7|")) == ["by_author|a7|7", "by_author|a7|x"]
+
+
+def test_an_index_that_does_not_fit_is_not_made() -> None:
+    engine = engine_with("by|<a>|<id> = copy item|<id> with a = <a> as b")
+    put_all(
+        engine, {f"item|{number}": f'{{"a": {number % 7}, "b": 1, "rest": "{"x" * 150}"}}' for number in range(500)}
+    )
+    engine.weigh()
+    stored_bytes = engine.statistics().memory.stored_bytes
+    engine.limit_memory(stored_bytes + 40_000)
+    assert len(scan(engine, "by|3|")) == 71
+    assert engine.ledger.index_count == 0
+    engine.limit_memory(2 * stored_bytes)
+    assert len(scan(engine, "by|4|")) == 71
+    assert engine.ledger.index_count == 1
+
+
+def test_what_does_not_match_breaks_nothing_and_is_counted() -> None:
+    engine = engine_with(BY_AUTHOR)
+    scan(engine, "by_author|")
+    values = ["", "x", "[]", "{}", '{"author": null}', '{"author": {}}', '{"author": "a|b"}', '{"author": []}']
+    put_all(engine, {f"article|{number}": value for number, value in enumerate(values)})
+    assert scan(engine, "by_author|") == {}
+    (index,) = _indexes(engine)
+    assert index.misfits == {
+        forms.Misfit.NO_OBJECT: (3, b"article|2"),
+        forms.Misfit.MISSING: (1, b"article|3"),
+        forms.Misfit.NULL: (1, b"article|4"),
+        forms.Misfit.OBJECT: (1, b"article|5"),
+        forms.Misfit.DELIMITED: (1, b"article|6"),
+        forms.Misfit.ARRAY: (1, b"article|7"),
+    }
