@@ -8,8 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.freshness import After, Latest, MaxAge, ShowToken, Wait, asked, in_session, shown
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
 
@@ -29,6 +30,7 @@ Prefix = Annotated[bool, typer.Option("--prefix", "-p", help="Take every key tha
     epilog=examples(
         "pequod put 'p|bob|0000000100' 'hello'",
         "pequod put 'page|home' < home.html",
+        "pequod put 's|ann|bob' 1 --token               (for a `get --after` elsewhere)",
         "pequod put -- 'balance|ann' -12          (-- before arguments that start with -)",
     ),
 )
@@ -38,14 +40,25 @@ def put(
         str | None,
         typer.Argument(metavar="[VALUE]", help="The value; without it, standard input is the value."),
     ] = None,
+    token: ShowToken = False,
     target: Target = DEFAULT_TARGET,
+    json: Json = False,
 ) -> None:
-    """Write one key; the joins update what they compute from it."""
+    """Write one key; the joins update what they compute from it.
+
+    With --token the token of the write is printed, with --json {"token": ...}: `get --after TOKEN` shows the write,
+    whichever server beside the same database it asks.
+    """
     if value is None and sys.stdin.isatty():
         fail(ExitCode.USAGE, "put needs a VALUE, or the value on standard input: pequod put KEY < FILE")
     content = sys.stdin.buffer.read() if value is None else argument_bytes(value)
-    with connected(target) as client:
+    with in_session(target) as client:
         client.put(argument_bytes(key), content)
+        written = shown(client.last_token)
+    if json:
+        print(json_line({"token": written or None}))
+    elif token:
+        print(written)
 
 
 @app.command(
@@ -53,17 +66,26 @@ def put(
     epilog=examples(
         "pequod get 'p|bob|0000000100'",
         "pequod get --json 'karma|ann'",
+        "pequod get 'karma|ann' --latest",
     ),
 )
-def get(key: Key, target: Target = DEFAULT_TARGET, json: Json = False) -> None:
+def get(
+    key: Key,
+    after: After = None,
+    latest: Latest = False,
+    max_age: MaxAge = None,
+    wait: Wait = None,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
     """Print the value of one key: its bytes as they are and a newline.
 
     Exit code 1 if the key is not there. With --json: {"key": ..., "value": ...}, where the value is null if
     the key is not there, and bytes that are not UTF-8 are shown as {"base64": ...}.
     """
-    wanted = argument_bytes(key)
-    with connected(target) as client:
-        value = client.get(wanted)
+    wanted, freshness = argument_bytes(key), asked(after, latest, max_age, wait)
+    with in_session(target) as client:
+        value = client.get(wanted, freshness=freshness)
     if json:
         shown = None if value is None else json_bytes(value)
         print(json_line({"key": json_bytes(wanted), "value": shown}))
@@ -101,12 +123,12 @@ def remove(
         fail(ExitCode.USAGE, "to remove from KEY to LAST, say --range; several keys take a command each")
     if by_range or prefix:
         start, end = key_range(key, last, prefix)
-        with connected(target) as client:
+        with in_session(target) as client:
             count = client.remove_range(start, end)
         print(json_line({"removed": count}) if json else count)
         return
     wanted = argument_bytes(key)
-    with connected(target) as client:
+    with in_session(target) as client:
         was_there = client.remove(wanted)
     if json:
         print(json_line({"removed": int(was_there)}))
@@ -131,6 +153,10 @@ def scan(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Print at most this many rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="From the last key to the first.")] = False,
     keys_only: Annotated[bool, typer.Option("--keys-only", "-k", help="Print no values, and fetch none.")] = False,
+    after: After = None,
+    latest: Latest = False,
+    max_age: MaxAge = None,
+    wait: Wait = None,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
@@ -141,12 +167,13 @@ def scan(
     that are not UTF-8 are shown as {"base64": ...}.
     """
     start, end = key_range(first, last, prefix)
-    with connected(target) as client:
+    freshness = asked(after, latest, max_age, wait)
+    with in_session(target) as client:
         if keys_only:
-            for found in client.keys_iter(start, end, limit=limit, reverse=reverse):
+            for found in client.keys_iter(start, end, limit=limit, reverse=reverse, freshness=freshness):
                 print(json_line({"key": json_bytes(found)}) if json else escaped(found))
         else:
-            _print_rows(client.scan_iter(start, end, limit=limit, reverse=reverse), json)
+            _print_rows(client.scan_iter(start, end, limit=limit, reverse=reverse, freshness=freshness), json)
 
 
 def _print_rows(rows: Iterable[tuple[bytes, bytes]], json: bool) -> None:
@@ -169,13 +196,18 @@ def count(
     first: First,
     last: Last = None,
     prefix: Prefix = False,
+    after: After = None,
+    latest: Latest = False,
+    max_age: MaxAge = None,
+    wait: Wait = None,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
     """Print the number of keys in a range, computed keys included. With --json: {"count": ...}."""
     start, end = key_range(first, last, prefix)
-    with connected(target) as client:
-        key_count = client.count(start, end)
+    freshness = asked(after, latest, max_age, wait)
+    with in_session(target) as client:
+        key_count = client.count(start, end, freshness=freshness)
     print(json_line({"count": key_count}) if json else key_count)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.data import First, Last, Prefix, key_range
+from pequod.cli.freshness import in_session
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
@@ -31,7 +32,7 @@ def explain_join(
     output (as a scan of one timeline does). The step reads all keys with this prefix, or fewer if the bounds of the
     read narrow the slot that is named beside it.
     """
-    with connected(target) as client:
+    with in_session(target) as client:
         plan = client.explain_join(name)
     if json:
         print(json_line(asdict(plan)))
@@ -81,7 +82,7 @@ def explain(
     Then the parts of the range that were dropped a short while ago, when, and why.
     """
     start, end = key_range(first, last, prefix)
-    with connected(target) as client:
+    with in_session(target) as client:
         found = client.explain_range(start, end)
     if json:
         joins = [_coverage_data(coverage) for coverage in found.joins]
@@ -139,7 +140,7 @@ def _coverage_data(coverage: CoverageExplanation) -> dict[str, object]:
 @app.command("stats", epilog=examples("pequod stats", "pequod stats --json"))
 def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     """Show what the server holds and has done, by table and by join, and the state of the database behind it."""
-    with connected(target) as client:
+    with in_session(target) as client:
         collected = client.statistics()
     if json:
         tables = [{"table": json_bytes(name), **asdict(table)} for name, table in collected.tables.items()]

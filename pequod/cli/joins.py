@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.freshness import in_session
 from pequod.cli.inspect import explain_join
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
@@ -53,7 +54,7 @@ def add(
     Exit code 3 with the place and a hint if a join cannot be installed.
     """
     declarations = _declarations(text)
-    with connected(target) as client:
+    with in_session(target) as client:
         installed = client.add_join(declarations)
     for join in installed:
         _print_join(join, json)
@@ -85,7 +86,7 @@ def list_all(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
 
     With --json a line is {"name": ..., "text": ..., "warnings": [...]}.
     """
-    with connected(target) as client:
+    with in_session(target) as client:
         installed = client.joins()
     for join in installed:
         _print_join(join, json)
@@ -102,7 +103,7 @@ def drop(
     target: Target = DEFAULT_TARGET,
 ) -> None:
     """Drop a join, and with it everything that it computed."""
-    with connected(target) as client:
+    with in_session(target) as client:
         client.drop_join(name)
 
 

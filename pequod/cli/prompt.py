@@ -69,7 +69,7 @@ class ShellCompleter(Completer):
 
     def _candidates(self, said: list[str], typed: str) -> tuple[str, ...]:
         if not said:
-            return (*self._group.commands, "help", "exit", "quit")
+            return (*self._group.commands, "help", "session", "exit", "quit")
         command = self._group.commands.get(said[0])
         if said == ["help"]:
             return tuple(self._group.commands)

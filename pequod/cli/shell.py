@@ -14,6 +14,7 @@ import typer
 from pequod.cli import data, inspect, joins, watch
 from pequod.cli.connection import DEFAULT_TARGET, Target
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.freshness import Held, held_by_shell
 from pequod.cli.group import CONTEXT, CommandGroup
 from pequod.cli.statements import is_complete, words
 from pequod.cli.teaching import examples
@@ -23,7 +24,8 @@ app: Final = typer.Typer()
 _COMMANDS_HELP: Final = """The commands of `pequod`, without `pequod` before them.
 
 Only words with spaces need quotes. A join ends with a semicolon, and may have several lines. `help COMMAND` tells more
-of one, Ctrl-C ends what is under way, Ctrl-D, `exit` or `quit` the shell.
+of one, Ctrl-C ends what is under way, Ctrl-D, `exit` or `quit` the shell. The shell is a session: each command shows
+what those before it have written and read. `session` prints its token, `session TOKEN` goes on from another one's.
 """
 
 commands: Final = typer.Typer(
@@ -48,6 +50,9 @@ def shell(target: Target = DEFAULT_TARGET) -> None:
     The words are those of the command line without `pequod`; only words with spaces need quotes. A join ends with a
     semicolon, and may have several lines. If a command fails, its error is printed and the shell goes on.
 
+    The shell is a session: each command shows at least what those before it have written and read, whichever server
+    beside the same database answers. `session` prints its token, `session TOKEN` goes on from another one's.
+
     If standard input is not a terminal, its lines are the commands, and # begins a comment; the exit code is that of
     the first command that failed.
     """
@@ -68,7 +73,7 @@ def shell(target: Target = DEFAULT_TARGET) -> None:
 
 
 class Runner:
-    """Runs statements, each with its own connection, which takes 3 ms."""
+    """Runs statements of one session, each with its own connection, which takes 3 ms."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -76,6 +81,7 @@ class Runner:
         self.group: Any = typer.main.get_command(commands)
         #: Exit code of the latest statement.
         self.code = 0
+        self._held = Held()
 
     def is_ended_by(self, text: str) -> bool:
         """Run a statement; return whether it is the one that ends the shell."""
@@ -88,9 +94,29 @@ class Runner:
             return False
         if said in (["exit"], ["quit"]):
             return True
-        if said:
+        if said[:1] == ["session"]:
+            self.code = self._session(said[1:])
+        elif said:
             self.code = self._run(said)
         return False
+
+    def _session(self, tokens: list[str]) -> int:
+        """Print the token of this session, or go on from another one's."""
+        from pequod.errors import InvalidTokenError
+        from pequod.freshness import Token
+
+        if not tokens:
+            print(self._held.token)
+            return ExitCode.DONE
+        try:
+            (self._held.token,) = (str(Token.parse(token)) for token in tokens)
+        except InvalidTokenError as error:
+            print(f"pequod: {error}", file=sys.stderr)
+            return ExitCode.USAGE
+        except ValueError:
+            print("pequod: session takes one token, or none", file=sys.stderr)
+            return ExitCode.USAGE
+        return ExitCode.DONE
 
     def _run(self, said: list[str]) -> int:
         if said[0] == "help":
@@ -99,11 +125,13 @@ class Runner:
             path = 2 if said[0] == "join" else 1
             target = ["--target", self._target] if len(said) >= path else []
             arguments = [*said[:path], *target, *said[path:]]
+        before = held_by_shell.set(self._held)
         try:
             self.group.main(args=arguments, prog_name="pequod")
         except SystemExit as end:
             return int(end.code or 0)
         finally:
+            held_by_shell.reset(before)
             sys.stdout.flush()
         return 0
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connected
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.data import First, Last, Prefix, key_range
+from pequod.cli.freshness import After, Latest, MaxAge, Wait, asked, in_session
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
@@ -34,6 +35,10 @@ def watch(
     last: Last = None,
     prefix: Prefix = False,
     rows: Annotated[bool, typer.Option("--rows", help="Print the rows of the range first.")] = False,
+    after: After = None,
+    latest: Latest = False,
+    max_age: MaxAge = None,
+    wait: Wait = None,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
@@ -45,8 +50,9 @@ def watch(
     watch continues without a loss; exit code 3 if it cannot continue, and 4 if the server stays away.
     """
     start, end = key_range(first, last, prefix)
-    with _told_of_breaks(), connected(target) as client:
-        for event in client.watch(start, end, rows=rows):
+    freshness = asked(after, latest, max_age, wait)
+    with _told_of_breaks(), in_session(target) as client:
+        for event in client.watch(start, end, rows=rows, freshness=freshness):
             lines = _json_lines(event) if json else _lines(event)
             # In one piece, so that Ctrl-C between a line and its end does not leave half of it for later.
             sys.stdout.write("".join(f"{line}\n" for line in lines))
