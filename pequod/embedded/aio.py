@@ -73,8 +73,7 @@ class AsyncEmbedded(AsyncCalls):
     def __init__(self, shared: SharedEngine, make_news: Callable[[], News] = LoopNews) -> None:
         self._shared = shared
         self._make_news = make_news
-        self._writing = partial(_Turn, self)
-        self._reading = partial(_Turn, self)
+        self._writing = self._reading = partial(_Turn, shared)
 
     @property
     def server_id(self) -> int:
@@ -249,6 +248,7 @@ class AsyncEmbeddedSession(AsyncEmbedded, AsyncSession):
     def __init__(self, shared: SharedEngine, make_news: Callable[[], News], token: Token, wait_s: float) -> None:
         super().__init__(shared, make_news)
         self._seen = Seen(token, wait_s)
+        self._writing, self._reading = self._write_turn, self._read_turn
 
     @property
     def token(self) -> Token:
@@ -257,6 +257,12 @@ class AsyncEmbeddedSession(AsyncEmbedded, AsyncSession):
 
     async def close(self) -> None:
         """End the session; the client, which others may use, stays open."""
+
+    def _write_turn(self) -> _Turn:
+        return _SessionTurn(self._shared, self._seen, None)
+
+    def _read_turn(self, freshness: Freshness | None) -> _Turn:
+        return _SessionTurn(self._shared, self._seen, self._seen.level(freshness))
 
     def _meet(self, freshness: Freshness | None) -> None:
         """See that an answer is as fresh as a read of the session asks for."""
@@ -274,29 +280,44 @@ class AsyncEmbeddedSession(AsyncEmbedded, AsyncSession):
 
 
 class _Turn(EngineCommands):
-    """The command of one call."""
+    """The command of one call, and how fresh it is to be if it is a read."""
 
-    __slots__ = ("_calls", "_command", "_freshness", "_is_read")
+    __slots__ = ("_command", "_freshness", "_shared")
     _command: Command
 
-    def __init__(self, calls: AsyncEmbedded, freshness: Freshness | None = None) -> None:
-        self._calls = calls
+    def __init__(self, shared: SharedEngine, freshness: Freshness | None = None) -> None:
+        self._shared = shared
         self._freshness = freshness
-        self._is_read = False
 
     def _add(self, command: Command) -> None:
         self._command = command
 
-    def _add_read(self, command: Command, freshness: Freshness | None) -> None:
-        assert freshness is None, "the turn has it"
+    def _add_read(self, command: Command, _: Freshness | None) -> None:
+        # The turn has its freshness.
         self._command = command
-        self._is_read = True
 
     async def last_result(self, _argument_bytes: int) -> Result:
         """Run the command; its error is raised."""
-        if self._is_read:
-            return self._calls._read(self._command, self._freshness)
-        return self._calls._run(self._command)
+        if self._freshness is not None:
+            self._shared.meet(self._freshness)
+        return self._shared.run(self._command)
 
     def tell(self, session: Seen) -> None:
-        """Have a session note what the command shows: sessions of a store do it by themselves."""
+        """Have a session note the state that the command shows: here it has turns of its own."""
+
+
+class _SessionTurn(_Turn):
+    """The command of one call of a session."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, shared: SharedEngine, seen: Seen, freshness: Freshness | None) -> None:
+        super().__init__(shared, freshness)
+        self._seen = seen
+
+    async def last_result(self, argument_bytes: int) -> Result:
+        """Run the command; its error is raised."""
+        try:
+            return await super().last_result(argument_bytes)
+        finally:
+            self._seen.note(bytes(self._shared.token))
