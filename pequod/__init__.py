@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pequod.embedded import open_async
     from pequod.freshness import ANY, LATEST, Token, after, max_age
     from pequod.language.ranges import prefix_end
+    from pequod.written import token_of
 
 __version__ = "0.1.0"
 # Not `open`: `from pequod import *` must leave the one that opens files alone.
@@ -31,6 +32,7 @@ __all__ = [
     "max_age",
     "open_async",
     "prefix_end",
+    "token_of",
 ]
 
 
@@ -40,6 +42,10 @@ def __getattr__(name: str) -> object:
         from pequod.language.ranges import prefix_end  # noqa: PLC0415 - as said
 
         return prefix_end
+    if name == "token_of":
+        from pequod.written import token_of  # noqa: PLC0415 - as said
+
+        return token_of
     if name in ("ANY", "LATEST", "Token", "after", "max_age"):
         from pequod import freshness  # noqa: PLC0415 - as said
 
