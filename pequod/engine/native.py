@@ -18,7 +18,11 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 7
+_INTERFACE: Final = 8
+
+
+#: Where ranges of keys start, and where they end.
+KeyBounds = tuple[list[bytes], list[bytes | None]]
 
 
 class NativeBatch(Protocol):
@@ -50,6 +54,14 @@ class NativeBatch(Protocol):
 
     def first_argument(self) -> tuple[bytes, ...]:
         """Return the first argument, if there is one."""
+
+    def is_within(self, readable: KeyBounds, writable: KeyBounds) -> bool:
+        """Return whether all keys that the commands read, and all that they write, lie in ranges.
+
+        Args:
+            readable: Where the ranges start, which ascend and do not touch, and where each ends; None: nowhere.
+            writable: The same for keys that are written.
+        """
 
     def run(self, engine: object, now: float) -> bool:
         """Run quick commands on an engine, up to one that is not quick; return whether there is one."""

@@ -30,6 +30,46 @@ constexpr long long ROW_BYTES = 8;
 // For how many commands ahead what they look at is fetched.
 constexpr Py_ssize_t AHEAD = 32;
 
+// Ranges of keys as Python lists of where they start and end, which ascend and do not touch.
+struct KeyRanges {
+    PyObject* starts;
+    PyObject* ends;
+
+    bool is_sound() const {
+        if (PyList_GET_SIZE(starts) != PyList_GET_SIZE(ends)) return false;
+        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(starts); ++at) {
+            PyObject* end = PyList_GET_ITEM(ends, at);
+            if (!PyBytes_CheckExact(PyList_GET_ITEM(starts, at))) return false;
+            if (end != Py_None && !PyBytes_CheckExact(end)) return false;
+        }
+        return true;
+    }
+
+    // The end of the range in which a key is; null: it is in none.
+    PyObject* end_of(Piece key) const {
+        Py_ssize_t low = 0, high = PyList_GET_SIZE(starts);
+        while (low < high) {
+            const Py_ssize_t middle = low + (high - low) / 2;
+            if (compare(piece_of(PyList_GET_ITEM(starts, middle)), key) <= 0) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        PyObject* end = low ? PyList_GET_ITEM(ends, low - 1) : nullptr;
+        return end && (end == Py_None || compare(key, piece_of(end)) < 0) ? end : nullptr;
+    }
+
+    bool holds(Piece key) const { return end_of(key); }
+
+    // A last without bytes is none.
+    bool covers(Piece first, Piece last) const {
+        if (last.size && compare(last, first) <= 0) return true;
+        PyObject* end = end_of(first);
+        return end && (end == Py_None || (last.size && compare(last, piece_of(end)) <= 0));
+    }
+};
+
 // Bytes that grow.
 struct Buffer {
     char* start;
@@ -391,6 +431,34 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
     }
 }
 
+bool read_ranges(PyObject* pair, KeyRanges* ranges) {
+    return PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
+           PyList_CheckExact(ranges->starts = PyTuple_GET_ITEM(pair, 0)) &&
+           PyList_CheckExact(ranges->ends = PyTuple_GET_ITEM(pair, 1)) && ranges->is_sound();
+}
+
+// is_within(readable, writable): whether all keys that commands read, and all that they write, lie in ranges.
+PyObject* is_within(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    const Batch* batch = batch_of(self);
+    KeyRanges readable, writable;
+    if (count != 2 || !read_ranges(arguments[0], &readable) || !read_ranges(arguments[1], &writable)) {
+        PyErr_SetString(PyExc_TypeError, "is_within takes two pairs of lists of bytes");
+        return nullptr;
+    }
+    const Piece* argument = batch->arguments;
+    bool are_within = true;
+    for (size_t at = 0; are_within && at < batch->kinds.size; ++at) {
+        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
+        if (kind == PUT || kind == REMOVE) {
+            are_within = writable.holds(argument[0]);
+        } else {
+            are_within = kind == GET ? readable.holds(argument[0]) : readable.covers(argument[0], argument[1]);
+        }
+        argument += argument_count_of(kind);
+    }
+    return PyBool_FromLong(are_within);
+}
+
 // run(engine, now): tell whether there is a command that is not quick, before which it stopped.
 PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     Batch* batch = batch_of(self);
@@ -593,6 +661,7 @@ PyCFunction as_method(Function function) {
 
 PyMethodDef methods[] = {
     {"parse", as_method(parse), METH_FASTCALL | METH_STATIC, "Return the batch of a message, None if it is unusual."},
+    {"is_within", as_method(is_within), METH_FASTCALL, "Return whether all commands keep to ranges of keys."},
     {"run", as_method(run), METH_FASTCALL, "Run quick commands; tell whether there is one that is not."},
     {"command", command, METH_NOARGS, "Return kind, arguments and number of the next command."},
     {"first_argument", first_argument, METH_NOARGS, "Return the first argument, if there is one."},

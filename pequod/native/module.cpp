@@ -13,7 +13,7 @@
 namespace {
 
 // That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 7;
+constexpr int INTERFACE = 8;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,

@@ -6,7 +6,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
-from pequod_server.batches.columns import TAKES, check_columns
+from pequod_server.access.grants import KeyRanges
+from pequod_server.batches.columns import TAKES, check_columns, commands
 
 from pequod.errors import BadRequestError
 from tests.native.core import hot
@@ -86,6 +87,30 @@ def test_any_bytes_are_read_as_protobuf_reads_them_or_left_to_it(message: bytes)
     assert batch.kinds == request.kinds
     assert read(batch, len(request.kinds)) == (list(request.arguments), list(request.numbers))
     assert ExecuteReply.FromString(batch.reply(1, 1)).batch == request.batch
+
+
+KEYS = st.text(alphabet="abc\0", max_size=3).map(str.encode)
+RANGES = st.lists(KEYS, max_size=3).map(KeyRanges)
+
+
+@given(st.lists(st.sampled_from(sorted(TAKES)), max_size=4), st.data(), RANGES, RANGES)
+def test_a_batch_keeps_to_ranges_where_each_of_its_commands_does(
+    kinds: list[int], data: st.DataObject, readable: KeyRanges, writable: KeyRanges
+) -> None:
+    arguments = [data.draw(KEYS) for kind in kinds for _ in range(TAKES[kind][0])]
+    numbers = [0 for kind in kinds for _ in range(TAKES[kind][1])]
+    request = ExecuteRequest(kinds=bytes(kinds), arguments=arguments, numbers=numbers)
+    batch = parse(request.SerializeToString())
+    assert batch is not None
+    expected = [
+        writable.holds(first)
+        if kind in (PUT, REMOVE)
+        else readable.holds(first)
+        if kind == GET
+        else readable.covers(first, last or None)
+        for _, kind, first, last in commands(request.kinds, arguments)
+    ]
+    assert batch.is_within(readable.bounds, writable.bounds) == all(expected)
 
 
 def outcomes(kind: int) -> st.SearchStrategy[object]:

@@ -11,7 +11,10 @@ from hypothesis import example, given
 from pequod_grammar import parse
 from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
+from pequod_server.access.grants import Right, Role
+from pequod_server.access.guard import Caller
 from pequod_server.batches.executor import Executor, Room
+from pequod_server.batches.judges import RightsJudge
 from pequod_server.batches.quick import run_quick
 
 from pequod.engine import Engine
@@ -180,6 +183,30 @@ def test_timelines_are_told_of_posts_and_subscriptions_without_python() -> None:
     assert runs_without_python(executor, (REMOVE, b"s|a|c"), (PUT, b"s|a|d", b""))
     assert executor.engine.statistics().joins["t"].log_entries == 2
     executor.engine._check()
+
+
+class _Writer(Caller):
+    """May write two ranges."""
+
+    def __init__(self) -> None:
+        pass
+
+    def role(self) -> Role:
+        return Role("writer", {Right.WRITE: [b"k|0", b"k|1"]})
+
+
+def test_a_batch_that_a_judge_does_not_pass_as_a_whole_is_left_to_python() -> None:
+    executor, judge = make_executor(1 << 20, 1000), RightsJudge(_Writer())
+    request = ExecuteRequest(kinds=bytes([PUT, PUT]), arguments=[b"k|10", b"", b"k|20", b""])
+    assert run_quick(executor, request.SerializeToString(), (judge,)) is None
+    assert not executor.engine.base_rows().keys
+    reply = executor.steps(request, (judge,)).run()
+    assert isinstance(reply, ExecuteReply)
+    assert reply.statuses == b"\0\2"
+    request.arguments[2] = b"k|11"
+    quick = run_quick(executor, request.SerializeToString(), (judge,))
+    assert quick is not None
+    assert ExecuteReply.FromString(quick.reply or b"").statuses == bytes(2)
 
 
 def test_a_write_that_is_watched_is_told() -> None:

@@ -17,6 +17,7 @@ from pequod_server.batches.executor import Executor, Step
 
 from pequod import AsyncClient
 from pequod.engine import ComputedKeyError, Engine, PequodError
+from pequod.engine.native import NativeBatch
 from pequod.errors import UnavailableError
 from tests.client.test_retries import until
 from tests.server.plain import Row, outcomes_of, pieces_of, read_pieces
@@ -223,6 +224,9 @@ class _Moody:
 
     def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
         return {at: ComputedKeyError(key, "j") for at, kind, key, _ in commands if kind != PUT and self.is_cross}
+
+    def passes(self, _batch: NativeBatch) -> bool:
+        return not self.is_cross
 
 
 def _piece(step: Step) -> pb.ExecuteReply:

@@ -53,6 +53,11 @@ class KeyRanges:
         #: No key is outside; the empty one, which no store holds, is in as well.
         self.is_everything: Final = self._starts == [b""] and self._ends == [None]
 
+    @property
+    def bounds(self) -> tuple[list[bytes], list[bytes | None]]:
+        """Where the ranges start, and where they end; None: nowhere."""
+        return self._starts, self._ends
+
     def holds(self, key: bytes) -> bool:
         """Return whether ``key`` is inside.
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 
 from pequod.engine import PequodError
+from pequod.engine.native import NativeBatch
 from pequod.errors import BadRequestError
 
 #: How many arguments and numbers a command takes.
@@ -40,6 +41,10 @@ class CommandJudge(Protocol):
 
     def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
         """Return the errors of the commands that must not run, by the commands' positions."""
+        ...
+
+    def passes(self, batch: NativeBatch) -> bool:
+        """Return whether no command of a batch is refused now, as far as that is seen without asking for each."""
         ...
 
 

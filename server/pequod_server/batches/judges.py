@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pequod_proto.commands import GET, PUT, REMOVE
 
 from pequod.engine import PequodError
+from pequod.engine.native import NativeBatch
 from pequod.errors import PermissionDeniedError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
@@ -58,6 +59,15 @@ class RightsJudge:
                 refused[index] = PermissionDeniedError(role.name, Right.READ, first, last or None)
         return refused
 
+    def passes(self, batch: NativeBatch) -> bool:
+        """Return whether the role may run all commands of a batch.
+
+        Raises:
+            UnauthenticatedError: The caller is not known any more.
+        """
+        role = self._caller.role()
+        return role.is_unlimited or batch.is_within(role.read.bounds, role.write.bounds)
+
 
 class StalenessJudge:
     """Refuses reads that may show more than the database's bound of staleness allows."""
@@ -82,3 +92,7 @@ class StalenessJudge:
             except BackingStaleError as error:
                 refused[index] = error
         return refused
+
+    def passes(self, _batch: NativeBatch) -> bool:
+        """Return whether what is known of the database is fresh enough for every read."""
+        return not self._loader.is_stale

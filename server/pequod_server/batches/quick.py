@@ -17,22 +17,28 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.engine.native import NativeBatch, parse_batch
 from pequod_server.batches.batch import BegunBatch, command_error
+from pequod_server.batches.columns import CommandJudge
 from pequod_server.batches.executor import Executor, Step, Steps
 
 _NO_ROWS: Final = Rows([], [])
 
 
-def run_quick(executor: Executor, message: bytes) -> QuickBatch | None:
-    """Run a batch where no database is behind the engine and the caller may do everything.
+def run_quick(executor: Executor, message: bytes, judges: Sequence[CommandJudge] = ()) -> QuickBatch | None:
+    """Run a batch whose commands all pass the judges, when no commit of a database is half applied.
 
     Returns:
         None if the batch is not for the native core: nothing of it has run.
+
+    Raises:
+        UnauthenticatedError: The caller is not known any more.
     """
     if executor.engine.is_timed:
         return None
     reply_bytes_max = executor.piece_bytes_max()
     batch = parse_batch(message, executor.commands_max, executor.rows_max, reply_bytes_max)
-    return None if batch is None else QuickBatch(executor, batch, message, reply_bytes_max)
+    if batch is None or not all(judge.passes(batch) for judge in judges):
+        return None
+    return QuickBatch(executor, batch, message, reply_bytes_max, judges)
 
 
 class QuickBatch:
@@ -48,7 +54,14 @@ class QuickBatch:
 
     __slots__ = ("_batch", "errors", "reply", "reply_bytes", "rest")
 
-    def __init__(self, executor: Executor, batch: NativeBatch, message: bytes, reply_bytes_max: int) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        batch: NativeBatch,
+        message: bytes,
+        reply_bytes_max: int,
+        judges: Sequence[CommandJudge],
+    ) -> None:
         self._batch = batch
         self.errors: list[CommandError] = []
         self.reply: bytes | None = None
@@ -59,7 +72,7 @@ class QuickBatch:
             self.reply = batch.reply(executor.server_id, executor.engine.revision)
             return
         request = ExecuteRequest.FromString(message)
-        steps = executor.steps(request)
+        steps = executor.steps(request, judges)
         begun = BegunBatch(
             ExecuteReply.FromString(batch.reply(0, 0)),
             batch.index,

@@ -95,7 +95,8 @@ class ExecuteCalls:
                 if message is aio.EOF:
                     return
                 started_s = clock()
-                quick = None if judges else run_quick(self._executor, message)
+                is_half_applied = loader is not None and loader.gate.is_closed
+                quick = None if is_half_applied else run_quick(self._executor, message, judges)
                 if quick is not None and quick.reply is not None:
                     self._on_batch(quick, quick, NO_EARLIER_PIECES, clock() - started_s)
                     await _write_counted(self._admission, write, quick.reply, quick.reply_bytes)
@@ -104,7 +105,7 @@ class ExecuteCalls:
                     continue
                 if quick is None:
                     request = ExecuteRequest.FromString(message)
-                    if loader is not None and loader.gate.is_closed:
+                    if loader is not None and is_half_applied:
                         await _whole(loader, request)
                     steps = self._executor.steps(request, judges)
                     step = steps.run()
