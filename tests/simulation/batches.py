@@ -5,7 +5,7 @@ commands   get a, put b 1, count a..c   ->  columns  ->  Execute  ->  answers  b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 
-from tests.simulation.oracle import Ask
+from tests.simulation.levels import Level
 from tests.simulation.reads import Chunk, Count, Get
 
 
@@ -44,8 +44,8 @@ class BatchStream:
         self.replies.append(pb.ExecuteReply.FromString(reply) if isinstance(reply, bytes) else reply)
 
 
-def request_of(commands: Sequence[Command]) -> pb.ExecuteRequest:
-    """Return commands as columns."""
+def request_of(commands: Sequence[Command], level: Level, fresh: Mapping[int, Level]) -> pb.ExecuteRequest:
+    """Return commands as columns, with the level of all reads, and those of single ones by their numbers."""
     kinds, arguments, numbers = bytearray(), list[bytes](), list[int]()
     for command in commands:
         match command:
@@ -66,7 +66,15 @@ def request_of(commands: Sequence[Command]) -> pb.ExecuteRequest:
                 arguments += [first, last or b""]
                 if reverse or count is not None:
                     numbers.append(count or 0)
-    return pb.ExecuteRequest(kinds=bytes(kinds), arguments=arguments, numbers=numbers)
+    reads = [at for at in sorted(fresh) if not isinstance(commands[at], Put)]
+    return pb.ExecuteRequest(
+        kinds=bytes(kinds),
+        arguments=arguments,
+        numbers=numbers,
+        freshness=level.message(),
+        fresh_commands=reads,
+        fresh_levels=[fresh[at].message() or pb.Freshness() for at in reads],
+    )
 
 
 def answers_of(
@@ -91,12 +99,3 @@ def answers_of(
             case Put():
                 assert status in (OK, ABSENT)
                 yield command, None
-
-
-def reads_of(answers: Sequence[tuple[Command, object]]) -> list[tuple[Ask, object]]:
-    """Return the reads that were answered."""
-    return [
-        (command, answer)
-        for command, answer in answers
-        if not isinstance(command, Put) and not isinstance(answer, pb.CommandError)
-    ]

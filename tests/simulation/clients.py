@@ -1,25 +1,32 @@
 """What the clients of a simulated server do: calls of its handlers, whose answers the oracle judges.
 
-An answer is judged in the turn of the loop in which it was made: a handler computes it and returns without a pause. The
-only refusal that a healthy server may give is that the database does not answer.
+An answer is judged in the turn of the loop in which it was made: a handler computes it and returns without a pause. A
+healthy server may refuse a call only because the database does not answer, or because a level cannot be had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import Change
+from pequod_server.backing import BackingUnavailableError, Change
 from pequod_server.wire.handlers import CallEnded
 
-from pequod.errors import WatchCompactedError
-from tests.simulation.batches import BatchStream, Command, Put, answers_of, reads_of, request_of
+from pequod.errors import StaleError, TokenLostError, WatchCompactedError
+from pequod.freshness import Token
+from tests.simulation.batches import BatchStream, Command, Put, answers_of, request_of
 from tests.simulation.database import Database, Rows
+from tests.simulation.levels import Demand, Level, demand
 from tests.simulation.machine import NO_CONTEXT, Machine
-from tests.simulation.oracle import Oracle, WrongError
+from tests.simulation.moments import Moment
+from tests.simulation.oracle import Ask, Oracle, Since, State, WrongError, specs_of
 from tests.simulation.reads import Chunk, Count, Get, MultiGet
+from tests.simulation.sessions import Session
 
+T = TypeVar("T")
 #: Ends that a watch may come to: too many changes, or a join of its range that reports none.
 WATCH_ENDS = (WatchCompactedError,)
 
@@ -30,109 +37,199 @@ class Clients:
     def __init__(self, database: Database, oracle: Oracle) -> None:
         self._database = database
         self._oracle = oracle
-        #: Commands of batches that the database did not answer.
-        self.refused = 0
+        #: Calls, and commands of batches, that failed, by their errors.
+        self.refused: Counter[str] = Counter()
 
-    async def get(self, machine: Machine, key: bytes) -> None:
+    # Reads.
+
+    async def get(self, machine: Machine, reader: Reader, key: bytes) -> None:
         """Get a value."""
-        since = self._oracle.moment(machine)
-        reply = await machine.call("Get")(pb.GetRequest(key=key), NO_CONTEXT)
-        self._oracle.judge(machine, since, _value(reply), Get(key))
+        demanded = self._demand(reader)
+        request = pb.GetRequest(key=key, freshness=demanded.level.message())
+        reply = await self._reply(machine, reader, demanded, lambda: machine.call("Get")(request, NO_CONTEXT))
+        if reply is not None:
+            found = reply.value if reply.HasField("value") else None
+            self._judge(machine, reader, demanded, found, Get(key), reply.header)
 
-    async def multi_get(self, machine: Machine, keys: tuple[bytes, ...]) -> None:
+    async def multi_get(self, machine: Machine, reader: Reader, keys: tuple[bytes, ...]) -> None:
         """Get many values."""
-        since = self._oracle.moment(machine)
-        reply = await machine.call("MultiGet")(pb.MultiGetRequest(keys=keys), NO_CONTEXT)
-        pairs = zip(reply.values, reply.present, strict=True)
-        found = [value if is_present else None for value, is_present in pairs]
-        self._oracle.judge(machine, since, found, MultiGet(keys))
+        demanded = self._demand(reader)
+        request = pb.MultiGetRequest(keys=keys, freshness=demanded.level.message())
+        reply = await self._reply(machine, reader, demanded, lambda: machine.call("MultiGet")(request, NO_CONTEXT))
+        if reply is not None:
+            pairs = zip(reply.values, reply.present, strict=True)
+            found = [value if is_present else None for value, is_present in pairs]
+            self._judge(machine, reader, demanded, found, MultiGet(keys), reply.header)
 
-    async def count(self, machine: Machine, first: bytes, last: bytes | None) -> None:
+    async def count(self, machine: Machine, reader: Reader, first: bytes, last: bytes | None) -> None:
         """Count keys."""
-        since = self._oracle.moment(machine)
-        reply = await machine.call("Count")(pb.CountRequest(first=first, last=last), NO_CONTEXT)
-        self._oracle.judge(machine, since, reply.count, Count(first, last))
+        demanded = self._demand(reader)
+        request = pb.CountRequest(first=first, last=last, freshness=demanded.level.message())
+        reply = await self._reply(machine, reader, demanded, lambda: machine.call("Count")(request, NO_CONTEXT))
+        if reply is not None:
+            self._judge(machine, reader, demanded, reply.count, Count(first, last), reply.header)
 
-    async def scan(self, machine: Machine, first: bytes, last: bytes | None, *, reverse: bool) -> None:
+    async def scan(
+        self, machine: Machine, reader: Reader, first: bytes, last: bytes | None, *, reverse: bool = False
+    ) -> None:
         """Read a range; each chunk is an answer of its own."""
-        since = self._oracle.moment(machine)
-        request = pb.ScanRequest(first=first, last=last, reverse=reverse)
+        demanded = self._demand(reader)
+        request = pb.ScanRequest(first=first, last=last, reverse=reverse, freshness=demanded.level.message())
         async with aclosing(machine.call("Scan")(request, NO_CONTEXT)) as replies:
-            async for reply in replies:
+            while True:
+                reply = await self._reply(machine, reader, demanded, lambda: anext(replies, None))
+                if reply is None:
+                    return
                 found = list(zip(reply.keys, reply.values, strict=True))
                 has_more = reply.HasField("resume_key")
                 chunk = Chunk(first, last, reverse, len(found) if has_more else None)
-                self._oracle.judge(machine, since, found, chunk)
+                self._judge(machine, reader, demanded, found, chunk, reply.header)
                 if has_more:
                     first, last = (first, reply.resume_key) if reverse else (reply.resume_key, last)
-                since = self._oracle.moment(machine)
 
-    async def execute(self, machine: Machine, commands: Sequence[Command]) -> None:
-        """Send a batch."""
-        since = self._oracle.moment(machine)
-        began = self._database.timeline, self._database.position
-        stream = BatchStream(request_of(commands))
+    async def execute(self, machine: Machine, reader: Reader, commands: Sequence[Command], fresh: Fresh) -> None:
+        """Send a batch.
+
+        Args:
+            fresh: The level of single commands that is not that of the batch.
+        """
+        demanded = self._demand(reader)
+        demands = [demand(fresh[at], self._database) if at in fresh else demanded for at in range(len(commands))]
+        since = Since(machine.moment(), specs_of(machine))
+        began = self._database.moment
+        stream = BatchStream(request_of(commands, demanded.level, fresh))
         with suppress(CallEnded):
             await machine.call("Execute")(None, stream)
-        answers = list(answers_of(commands, stream.replies))
-        self._oracle.judge_in_order(machine, since, reads_of(answers))
-        for command, answer in answers:
+        answers: list[tuple[Demand, Ask, object]] = []
+        written: list[Change] = []
+        for demanded_here, (command, answer) in zip(demands, answers_of(commands, stream.replies), strict=True):
             match command, answer:
-                case _, pb.CommandError(reason="BackingUnavailableError"):
-                    self.refused += 1
-                case Put(key, value), None:
-                    self._judge_write(machine, began, Change(key, value))
+                case _, pb.CommandError():
+                    self._judge_error(machine, demanded_here, answer.reason)
+                    if answer.reason == TokenLostError.__name__ and isinstance(reader, Session):
+                        reader.begin_anew()
+                case Put(key, value), _:
+                    written.append(Change(key, value))
+                case _:
+                    answers.append((demanded_here, command, answer))
+        state = _state(machine, stream.replies[0])
+        self._oracle.judge_in_order(machine, answers, since, state)
+        moments = [self._judge_write(machine, began, change, state) for change in written]
+        if isinstance(reader, Session):
+            if answers:
+                reader.answered(demanded.level, state.token, state.moment)
+            reader.wrote(state.token, moments)
 
-    async def put(self, machine: Machine, rows: dict[bytes, bytes]) -> None:
+    # Writes.
+
+    async def put(self, machine: Machine, session: Session, rows: dict[bytes, bytes]) -> None:
         """Write rows through a server."""
-        began = self._database.timeline, self._database.position
         if len(rows) == 1:
             (row,) = rows.items()
-            await machine.call("Put")(pb.PutRequest(key=row[0], value=row[1]), NO_CONTEXT)
+            request = pb.PutRequest(key=row[0], value=row[1])
+            await self._write(machine, session, [Change(*row)], lambda: machine.call("Put")(request, NO_CONTEXT))
         else:
-            await machine.call("MultiPut")(pb.MultiPutRequest(keys=rows.keys(), values=rows.values()), NO_CONTEXT)
-        for key, value in rows.items():
-            self._judge_write(machine, began, Change(key, value))
+            many = pb.MultiPutRequest(keys=rows.keys(), values=rows.values())
+            changes = [Change(*row) for row in rows.items()]
+            await self._write(machine, session, changes, lambda: machine.call("MultiPut")(many, NO_CONTEXT))
 
-    async def remove(self, machine: Machine, key: bytes) -> None:
+    async def remove(self, machine: Machine, session: Session, key: bytes) -> None:
         """Remove a key through a server."""
-        began = self._database.timeline, self._database.position
-        await machine.call("Remove")(pb.RemoveRequest(key=key), NO_CONTEXT)
-        self._judge_write(machine, began, Change(key, None))
+        request = pb.RemoveRequest(key=key)
+        await self._write(machine, session, [Change(key, None)], lambda: machine.call("Remove")(request, NO_CONTEXT))
 
-    async def remove_range(self, machine: Machine, first: bytes, last: bytes) -> None:
+    async def remove_range(self, machine: Machine, session: Session, first: bytes, last: bytes) -> None:
         """Remove the keys of a range through a server."""
-        await machine.call("RemoveRange")(pb.RemoveRangeRequest(first=first, last=last), NO_CONTEXT)
+        request = pb.RemoveRangeRequest(first=first, last=last)
+        await self._write(machine, session, [], lambda: machine.call("RemoveRange")(request, NO_CONTEXT))
 
-    def _judge_write(self, machine: Machine, began: tuple[int, int], change: Change) -> None:
-        """See that an acknowledged write is in the database, and has landed at the server."""
-        timeline, position = began
-        if self._database.timeline != timeline or machine.store.timelines != (timeline,):
-            # A failover: acknowledged writes may be lost with the end of the log.
+    async def _write(
+        self, machine: Machine, session: Session, changes: list[Change], call: Callable[[], Awaitable[object]]
+    ) -> None:
+        began = self._database.moment
+        try:
+            reply = await call()
+        except BackingUnavailableError as error:
+            self.refused[type(error).__name__] += 1
             return
-        written = self._database.positions_of(change, timeline, position)
-        if not written:
-            raise WrongError(f"{machine.name} acknowledged {change}, and the database has not got it")
-        if machine.landing.position < written[0]:
-            raise WrongError(f"{machine.name} acknowledged {change} before it landed")
+        state = _state(machine, reply.header)  # type: ignore[attr-defined]
+        session.wrote(state.token, [self._judge_write(machine, began, change, state) for change in changes])
 
-    async def watch(self, machine: Machine, first: bytes, last: bytes | None, watched: list[Watched]) -> None:
+    def _judge_write(self, machine: Machine, began: Moment, change: Change, state: State) -> Moment:
+        """See that an acknowledged write is in the database and in the reply's token, and return where it is."""
+        return self._oracle.judge_write(machine, change, state, self._database.committed(change, began))
+
+    # Watches.
+
+    async def watch(
+        self, machine: Machine, reader: Reader, first: bytes, last: bytes | None, watched: list[Watched]
+    ) -> None:
         """Follow a range until the task is cancelled or the watch ends."""
-        request, rows = pb.WatchRequest(first=first, last=last, rows=True), Rows()
-        following = Watched(machine, first, last, rows)
+        demanded = self._demand(reader)
+        request = pb.WatchRequest(first=first, last=last, rows=True, freshness=demanded.level.message())
+        following, chunk = Watched(machine, first, last, Rows()), Chunk(first, last, reverse=False, count=None)
         try:
             async with aclosing(machine.call("Watch")(request, NO_CONTEXT)) as replies:
-                async for reply in replies:
-                    rows.update(zip(reply.keys, reply.values, strict=True))
-                    if reply.ready:
-                        watched.append(following)
+                while True:
+                    reply = await self._reply(machine, reader, demanded, lambda: anext(replies, None))
+                    if reply is None:
+                        return
+                    following.rows.update(zip(reply.keys, reply.values, strict=True))
                     for change in reply.changes:
                         _follow(following, change)
+                    if reply.ready:
+                        watched.append(following)
+                        self._judge(machine, reader, demanded, sorted(following.rows.items()), chunk, reply.header)
         except WATCH_ENDS:
             pass
         finally:
             if following in watched:
                 watched.remove(following)
+
+    # Pieces.
+
+    def _demand(self, reader: Reader) -> Demand:
+        if isinstance(reader, Session):
+            return demand(reader.next_level, self._database, tuple(reader.seen))
+        return demand(reader, self._database)
+
+    async def _reply(
+        self, machine: Machine, reader: Reader, demanded: Demand, call: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Return the reply of a call, None if it was refused with reason."""
+        try:
+            return await call()
+        except (BackingUnavailableError, StaleError, TokenLostError) as error:
+            self._judge_error(machine, demanded, type(error).__name__)
+            if isinstance(error, TokenLostError) and isinstance(reader, Session):
+                reader.begin_anew()
+            return None
+
+    def _judge_error(self, machine: Machine, demanded: Demand, reason: str) -> None:
+        self.refused[reason] += 1
+        match reason:
+            case StaleError.__name__:
+                self._oracle.judge_stale(machine, demanded)
+            case TokenLostError.__name__:
+                self._oracle.judge_lost(machine, demanded)
+            case BackingUnavailableError.__name__:
+                pass
+            case _:
+                raise WrongError(f"{machine.name} refused a command with {reason}")
+
+    def _judge(
+        self, machine: Machine, reader: Reader, demanded: Demand, found: object, ask: Ask, header: pb.Header
+    ) -> None:
+        state = _state(machine, header)
+        self._oracle.judge(machine, demanded, found, ask, state)
+        if isinstance(reader, Session):
+            reader.answered(demanded.level, state.token, state.moment)
+
+
+#: Who reads: a session, or a client that asks for a level of its own.
+Reader = Session | Level
+#: The level of single commands of a batch, by their numbers.
+Fresh = dict[int, Level]
 
 
 class Watched:
@@ -159,5 +256,8 @@ def _follow(watched: Watched, change: pb.Change) -> None:
         watched.rows[change.key] = new
 
 
-def _value(reply: pb.GetReply) -> bytes | None:
-    return reply.value if reply.HasField("value") else None
+def _state(machine: Machine, header: pb.Header | pb.ExecuteReply) -> State:
+    """Return what a reply says of its state."""
+    token = header.token or machine.loader.followed.token
+    age_s = header.age_ms / 1000 if header.HasField("age_ms") else None
+    return State(Token.parse(token), age_s)

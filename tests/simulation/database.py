@@ -12,6 +12,7 @@ All that ever was committed is kept, for the checks.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Sequence
 from random import Random
 from typing import Final
@@ -21,6 +22,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import SequenceHorizon
 
 from tests.simulation.links import ConnectionLostError, End, Network
+from tests.simulation.moments import Moment
 
 Rows = dict[bytes, bytes]
 #: The name of its machine.
@@ -55,8 +57,12 @@ class Database:
         self._visible = 0
         self._down_until_s = 0.0
         self._stalled_until_s = 0.0
+        #: By machines that reach a primary that was replaced: its timeline, and until when.
+        self._old: dict[str, tuple[int, float]] = {}
         #: The feed has forgotten the log before this position.
         self._kept_from = 0
+        #: Since when the database has been at its moments.
+        self._moments: list[tuple[float, Moment]] = [(0.0, Moment(0, 0))]
         self._moved = asyncio.Event()
         network.listen(DATABASE, self._serve)
 
@@ -64,6 +70,16 @@ class Database:
     def position(self) -> int:
         """The position of the last commit."""
         return len(self._logs[-1])
+
+    @property
+    def moment(self) -> Moment:
+        """The moment of the last commit."""
+        return Moment(self.timeline, self.position)
+
+    def moment_at(self, time_s: float) -> Moment:
+        """Return the moment at which the database was at some time."""
+        at = bisect_right(self._moments, time_s, key=lambda entry: entry[0])
+        return self._moments[max(at - 1, 0)][1]
 
     @property
     def rows(self) -> Rows:
@@ -87,10 +103,14 @@ class Database:
         self._move()
         return self.position
 
-    def positions_of(self, change: Change, timeline: int, after: int) -> list[int]:
-        """Return the positions above ``after`` whose commits have this change."""
-        log = self._logs[timeline]
-        return [position for position in range(after + 1, len(log) + 1) if change in log[position - 1]]
+    def committed(self, change: Change, after: Moment) -> list[Moment]:
+        """Return the moments after one whose commits have a change, also those that are lost."""
+        found = []
+        for timeline in range(after.timeline, self.timeline + 1):
+            start = after.position if timeline == after.timeline else self.forks[timeline]
+            log = self._logs[timeline]
+            found += [Moment(timeline, at) for at in range(start + 1, len(log) + 1) if change in log[at - 1]]
+        return found
 
     def _show(self, timeline: int, position: int) -> None:
         if timeline == self.timeline:
@@ -98,6 +118,8 @@ class Database:
             self._move()
 
     def _move(self) -> None:
+        if self._moments[-1][1] != self.moment:
+            self._moments.append((asyncio.get_running_loop().time(), self.moment))
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -111,37 +133,58 @@ class Database:
         """Forget how far the feeds were: they begin anew."""
         self._kept_from = self.position + 1
 
-    def fail_over(self, lost: int, down_s: float) -> None:
-        """Go on as another timeline, without the last ``lost`` commits, after a while in which nothing answers."""
-        fork = max(self.position - lost, 0)
+    def fail_over(self, lost: int, down_s: float, cut_off: Sequence[str] = (), cut_off_s: float = 0.0) -> None:
+        """Go on as another timeline, without the last ``lost`` commits, after a while in which nothing answers.
+
+        Args:
+            cut_off: Machines that reach the old primary for a while: it answers, and cannot commit any more.
+        """
+        # A standby of this timeline has at least what the timeline began with.
+        fork = max(self.position - lost, self.forks[-1])
+        loop = asyncio.get_running_loop()
+        for machine in cut_off:
+            self._old[machine] = self._timeline_for(machine), loop.time() + cut_off_s
+        loop.call_later(cut_off_s, self._move)
         self.states.append(self.states[-1][: fork + 1])
         self._logs.append(self._logs[-1][:fork])
         self.forks.append(fork)
         self.timeline += 1
         self._visible = fork
         self._kept_from = 0
-        self._down_until_s = asyncio.get_running_loop().time() + down_s
+        self._down_until_s = loop.time() + down_s
         self._move()
+
+    def _timeline_for(self, machine: str) -> int:
+        """Return the timeline of the primary that a machine reaches."""
+        timeline, until_s = self._old.get(machine, (self.timeline, 0.0))
+        return timeline if asyncio.get_running_loop().time() < until_s else self.timeline
 
     # What it answers.
 
     async def _serve(self, end: End) -> None:
         match await end.receive(REQUEST_S):
             case ("load", ranges):
-                self._be_up()
+                self._be_up(end)
                 await self._take_a_while(self._load_s)
-                loaded = self._load(ranges)
+                loaded = self._load(ranges, self._timeline_for(end.there))
                 await self._take_a_while(self._load_s)
-                self._be_up()
+                self._be_up(end)
                 end.send(loaded)
             case ("write", changes):
-                self._be_up()
+                self._be_up(end)
+                await self._be_primary(end)
                 end.send(await self._write(changes))
+            case ("latest",):
+                self._be_up(end)
+                await self._be_primary(end)
+                # A commit without changes: what was replaced cannot do this.
+                end.send((self.timeline, self.commit([])))
             case ("position",):
-                self._be_up()
-                end.send((self.timeline, self.position))
+                self._be_up(end)
+                timeline = self._timeline_for(end.there)
+                end.send((timeline, len(self._logs[timeline])))
             case ("feed", since, timeline):
-                self._be_up()
+                self._be_up(end)
                 await self._feed(end, since, timeline)
             case message:
                 raise AssertionError(f"the database does not know {message!r}")
@@ -150,14 +193,25 @@ class Database:
         if most_s:
             await asyncio.sleep(most_s * self._random.random() ** 2)
 
-    def _be_up(self) -> None:
-        if asyncio.get_running_loop().time() < self._down_until_s:
+    def _be_up(self, end: End) -> None:
+        is_down = asyncio.get_running_loop().time() < self._down_until_s
+        if is_down and self._timeline_for(end.there) == self.timeline:
             raise ConnectionLostError("the database is down")
 
-    def _load(self, ranges: Sequence[KeyRange]) -> tuple[int, Loaded]:
-        clip = Clip(ranges)
-        found = sorted(row for row in self.states[-1][self._visible].items() if clip.holds(row[0]))
-        return self.timeline, Loaded(tuple(found), SequenceHorizon(self._visible, self._visible))
+    async def _be_primary(self, end: End) -> None:
+        """Return if the machine reaches the primary; one that was replaced waits for a standby that has left it."""
+        if self._timeline_for(end.there) != self.timeline:
+            while self._timeline_for(end.there) != self.timeline:
+                await self._moved.wait()
+            raise ConnectionLostError("the database was replaced")
+
+    def _load(self, ranges: Sequence[KeyRange], timeline: int) -> tuple[int, Loaded]:
+        clip, visible = Clip(ranges), self._visible_of(timeline)
+        found = sorted(row for row in self.states[timeline][visible].items() if clip.holds(row[0]))
+        return timeline, Loaded(tuple(found), SequenceHorizon(visible, visible))
+
+    def _visible_of(self, timeline: int) -> int:
+        return self._visible if timeline == self.timeline else len(self._logs[timeline])
 
     async def _write(self, changes: Sequence[Change]) -> tuple[int, int]:
         timeline, position = self.timeline, self.commit(changes)
@@ -171,41 +225,48 @@ class Database:
             raise ConnectionLostError("the database has failed over")
 
     async def _feed(self, end: End, since: int | None, timeline: int) -> None:
-        if since is not None and (timeline != self.timeline or since < self._kept_from):
+        machine = end.there
+        present = self._timeline_for(machine)
+        log = self._logs[present]
+        if since is not None and (timeline != present or since < self._kept_from):
             end.send(("lost", "the log has no such position any more"))
             return
-        timeline, position = self.timeline, self.position if since is None else since
-        if since is None:
+        timeline, position = present, len(log) if since is None else since
+        if since is None and timeline == self.timeline:
             # As a new slot waits for the transactions that are open: what a load does not see has to be delivered.
             await self._be_visible(timeline, position)
             self._kept_from = min(self._kept_from, position)
-        end.send(("stands", timeline, position, tuple(self.forks)))
+        end.send(("stands", timeline, position, tuple(self.forks[: timeline + 1])))
         while not end.is_lost:
-            await self._be_unstalled(end, position)
-            if timeline != self.timeline:
+            await self._be_unstalled(end, timeline, position)
+            if timeline != self._timeline_for(machine):
                 raise ConnectionLostError("the database has failed over")
-            if position < self.position:
+            if position < len(log):
                 await self._take_a_while(self._trickle_s)
-                if timeline != self.timeline:
+                if timeline != self._timeline_for(machine):
                     continue
                 position += 1
-                changes = self._logs[-1][position - 1]
-                end.send(Changes(position, position, changes, are_seen=position <= self._visible))
+                is_seen = position <= self._visible_of(timeline)
+                end.send(Changes(position, position, log[position - 1], are_seen=is_seen))
                 continue
-            end.send(self._progress(position))
+            end.send(self._progress(timeline, position))
             try:
                 async with asyncio.timeout(PROGRESS_S):
                     await self._moved.wait()
             except TimeoutError:
                 continue
 
-    async def _be_unstalled(self, end: End, position: int) -> None:
+    async def _be_unstalled(self, end: End, timeline: int, position: int) -> None:
         """Wait for the end of a stall; a stalled feed still says that it is there."""
         loop = asyncio.get_running_loop()
         while loop.time() < self._stalled_until_s:
-            end.send(self._progress(position))
+            end.send(self._progress(timeline, position))
             await asyncio.sleep(min(PROGRESS_S, self._stalled_until_s - loop.time()))
 
-    def _progress(self, position: int) -> Progress:
+    def _progress(self, timeline: int, position: int) -> tuple[str, Progress, float | None]:
+        """Return the message that the feed has come to a position, and since when that is everything, if it is."""
         # Not `seen` beyond the feed's own position: it is about changes that the feed delivered.
-        return Progress(position, SequenceHorizon(self._visible, self._visible))
+        visible = self._visible_of(timeline)
+        is_all = position == len(self._logs[timeline])
+        fresh_s = asyncio.get_running_loop().time() if is_all else None
+        return "progress", Progress(position, SequenceHorizon(visible, visible)), fresh_s

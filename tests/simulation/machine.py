@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, cast
 
-from pequod_server.backing import BackingUnavailableError, Landing
+from pequod_server.backing import BackingUnavailableError
 from pequod_server.calls.service import PequodService
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
@@ -16,8 +17,11 @@ from pequod_server.ops.snapshots import Snapshots
 from pequod_server.wire.handlers import Context
 
 from pequod.engine import Engine
+from pequod.freshness import Token
 from tests.simulation.database import DATABASE
+from tests.simulation.history import moments_of
 from tests.simulation.links import Network
+from tests.simulation.moments import Moment
 from tests.simulation.store import TABLES, SimulatedStore
 
 #: The handlers of the simulated calls have no use for gRPC's context.
@@ -41,6 +45,10 @@ class Machine:
 
     def _create(self) -> None:
         """Make the parts of a server that knows nothing yet."""
+        #: The moment of the last reply; None before the first one.
+        self.told: Moment | None = None
+        #: Since when the server has been at its moments.
+        self._moments: list[tuple[float, Moment]] = []
         self.engine = Engine(backed=TABLES)
         self.store = SimulatedStore(self._network, self.name, self._after_event)
         self.loader = Loader(
@@ -52,8 +60,22 @@ class Machine:
         snapshots = Snapshots(None, self.engine, self.loader)
         config = ServerConfig(chunk_bytes=64)
         self.service = PequodService(self.engine, config, lambda *_: None, snapshots, self.loader)
+        # Its clock was chosen before the simulation replaced the clocks.
+        self.service._batches._executor.clock = lambda: time.monotonic()  # noqa: PLW0108
+
+    def moment(self) -> Moment:
+        """Return the moment of the server's rows."""
+        (moment,) = moments_of(Token.parse(self.loader.followed.token))
+        return moment
+
+    def recent(self, age_s: float) -> list[Moment]:
+        """Return the moments at which the server has been for so long."""
+        oldest_s = asyncio.get_running_loop().time() - age_s
+        since = bisect_left(self._moments, (oldest_s,))
+        return [moment for _, moment in self._moments[max(since - 1, 0) :]]
 
     def _after_event(self) -> None:
+        self._moments.append((asyncio.get_running_loop().time(), self.moment()))
         if self.is_up:
             self.after_event()
 
@@ -91,11 +113,6 @@ class Machine:
         self.engine.add_joins(joins)
         await asyncio.sleep(down_s)
         await self.start()
-
-    @property
-    def landing(self) -> Landing:
-        """What the server knows to have landed."""
-        return self.loader._intake.landing
 
     def call(self, name: str) -> Any:
         """Return the handler of a call."""

@@ -22,6 +22,7 @@ WEIGHTS: Final = {
     "put": 8,
     "remove": 3,
     "remove_range": 1,
+    "hand_on": 2,
     "evict": 8,
     "invalidate": 3,
     "add_join": 5,
@@ -41,6 +42,7 @@ FAULTS: Final = (
     "stall",
     "lose feed",
     "fail over",
+    "fail over, and cut off",
     "restart",
     "clock",
 )
@@ -64,6 +66,10 @@ class Mix:
     trickle_s: float
     #: The share of a feed's events after each of which somebody reads at once.
     read_after_event: float
+    #: The share of reads by sessions.
+    session_share: float
+    #: Whether some joins are snapshots.
+    has_snapshots: bool
 
 
 def draw_mix(random: Random) -> Mix:
@@ -79,4 +85,6 @@ def draw_mix(random: Random) -> Mix:
         load_s=random.choice([0.0, 0.0, 0.05, 0.5]),
         trickle_s=random.choice([0.0, 0.0, 0.02, 0.3]),
         read_after_event=random.choice([0.0, 0.2, 0.7]),
+        session_share=random.choice([0.2, 0.5, 0.9]),
+        has_snapshots=random.random() < 0.3,
     )

@@ -1,26 +1,32 @@
-"""What a server may answer: what the naive model says of the database at some position.
+"""What a server may answer: what the naive model makes of the database as of the reply's token, and not too early.
 
-    strict    the database as of one position, from the one that the server knew to have landed when the read began to
-              the database's last one
-    tolerant  the database as of the feed's position, but for ranges whose load saw further: these are as of their load
-              until the feed has passed it
-
-Today's server keeps the second promise, not the first: a part that was evicted and loaded again may show commit 6
-beside rows as of commit 5. Levels of freshness will need the first.
+answer    the joins evaluated over the database at the token's moment; rows of snapshot joins may be older by T
+level     the moment holds the token that the read was sent with, or the last commit before a `latest`, or every
+          commit that is older than a bound; so does the age that the reply tells
+session   it holds what the session saw and wrote before, whatever its token says
+server    the moments of one server never go back, but with the database
+error     TokenLostError if, and only if, a failover lost what the token names; StaleError in time
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pequod_server.backing.rows import Clip
-from pequod_server.backing.store import Horizon
+from pequod_server.backing import Change
 
-from pequod.engine import JoinSpec
+from pequod.engine import JoinSpec, Snapshot
 from pequod.engine.testing import NaiveModel
+from pequod.freshness import Token
 from tests.simulation.database import Database, Rows
+from tests.simulation.history import holds, is_lost, moments_of, shared
+from tests.simulation.levels import Demand
 from tests.simulation.machine import Machine
+from tests.simulation.moments import Moment
+
+#: Times that servers tell are cut to milliseconds, and clocks are read a little later than the wire.
+_SLACK_S = 0.002
 
 
 class WrongError(AssertionError):
@@ -28,145 +34,250 @@ class WrongError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What a server knew to have landed: a position of a timeline."""
+class State:
+    """What a reply says of the state that it shows."""
 
-    timeline: int
-    position: int
+    token: Token
+    age_s: float | None
+
+    @property
+    def moment(self) -> Moment:
+        """The moment of the one database."""
+        (moment,) = moments_of(self.token)
+        return moment
+
+
+@dataclass(frozen=True)
+class Since:
+    """What a server had when a batch began."""
+
+    moment: Moment
+    joins: tuple[JoinSpec, ...]
 
 
 class Oracle:
-    """Judges answers.
+    """Judges answers."""
 
-    Args:
-        strict: Hold the servers to the strict promise.
-    """
-
-    def __init__(self, database: Database, *, strict: bool) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._strict = strict
         #: Rows by what they are evaluated from; one entry is often asked for again.
         self._evaluated: dict[object, Rows] = {}
         self.checked = 0
-        #: Answers while a server had not heard of a failover: its rows may be of both timelines.
+        #: Answers of which nothing can be said: over snapshot joins, or while joins came or went.
         self.unchecked = 0
 
-    def moment(self, machine: Machine) -> Moment:
-        """Return what the server knows to have landed now."""
-        return Moment(machine.store.timelines[0], machine.landing.position)
+    # Answers.
 
-    def judge(self, machine: Machine, since: Moment, found: object, ask: Ask) -> None:
+    def judge(self, machine: Machine, demanded: Demand, found: object, ask: Ask, state: State) -> None:
         """Compare an answer that was made in this turn of the loop with the database.
-
-        Args:
-            since: What the server knew when the read began.
 
         Raises:
             WrongError: The answer may not be.
         """
-        self._judge_position(machine, since)
-        specs = tuple(join.spec for join in machine.engine.joins())
-        present = [ask(self._at(moment, specs)) for moment in self._present(machine)]
-        if self._strict:
-            allowed = [ask(self._at(moment, specs)) for moment in self._moments(since)]
-        elif machine.store.timelines != (self._database.timeline,):
-            self.unchecked += 1
-            return
-        else:
-            allowed = [ask(self._ahead(machine, specs))]
+        self._judge_state(machine, state)
+        self._judge_level(machine, demanded, state.moment, asyncio.get_running_loop().time())
         self.checked += 1
-        if found not in allowed:
-            feed = self._present(machine)
-            raise WrongError(
-                f"{machine.name} answered {found!r} to {ask}\n  at {feed}, begun at {since}, the database is at "
-                f"{self._database.timeline}/{self._database.position}; as of the feed it is {present!r}\n"
-                f"  allowed: {allowed[-3:]!r}\n  joins: {'; '.join(map(str, specs))}"
-            )
+        if not self._is_right(machine, demanded, found, ask, state.moment):
+            raise WrongError(self._told(machine, demanded, found, ask, state.moment))
 
-    def judge_in_order(self, machine: Machine, since: Moment, answers: Sequence[tuple[Ask, object]]) -> None:
+    def judge_in_order(
+        self, machine: Machine, answers: Sequence[tuple[Demand, Ask, object]], since: Since, state: State
+    ) -> None:
         """Compare the answers of a batch, which may have waited between two of its reads.
 
+        Args:
+            since: What the server had before the batch.
+
         Raises:
-            WrongError: They are not of moments, one after another, since the batch began.
+            WrongError: They are not of moments, one after another, up to the one that the reply names.
         """
-        self._judge_position(machine, since)
-        if not self._strict:
-            # The loads that had seen further while the batch ran are not known any more.
+        self._judge_state(machine, state)
+        if since.joins != specs_of(machine):
+            # Some of the reads were answered by other joins.
             self.unchecked += len(answers)
             return
-        specs = tuple(join.spec for join in machine.engine.joins())
-        moments = iter(self._moments(since))
+        moments = self._moments(since.moment, state.moment)
         moment = next(moments)
-        for ask, found in answers:
+        for demanded, ask, found in answers:
+            self._judge_level(machine, demanded, state.moment, demanded.begun_s)
             self.checked += 1
-            while found != ask(self._at(moment, specs)):
+            while not (self._meets(demanded, moment) and self._is_right(machine, demanded, found, ask, moment)):
                 following = next(moments, None)
                 if following is None:
-                    raise WrongError(
-                        f"{machine.name} answered {found!r} to {ask} in a batch of {len(answers)} reads\n"
-                        f"  begun at {since}, and the database is at {self._database.timeline}/"
-                        f"{self._database.position}\n  joins: {'; '.join(map(str, specs))}"
-                    )
+                    told = self._told(machine, demanded, found, ask, state.moment)
+                    raise WrongError(f"in a batch of {len(answers)} reads begun at {since.moment}, {told}")
                 moment = following
 
     def judge_at_rest(self, machine: Machine, found: object, ask: Ask) -> None:
         """Compare an answer with the database as it is."""
-        specs = tuple(join.spec for join in machine.engine.joins())
-        expected = ask(self._at(Moment(self._database.timeline, self._database.position), specs))
+        moment = Moment(self._database.timeline, self._database.position)
+        expected = ask(self._at(moment, specs_of(machine)))
         if found != expected:
             raise WrongError(f"at rest {machine.name} answers {found!r} to {ask}, and the database has {expected!r}")
 
-    def _judge_position(self, machine: Machine, since: Moment) -> None:
-        now = self.moment(machine)
-        if now.timeline == since.timeline and now.position < since.position:
-            raise WrongError(f"{machine.name} went back from {since} to {now}")
-        if all(moment.position >= len(self._database.states[moment.timeline]) for moment in self._present(machine)):
-            raise WrongError(f"{machine.name} is at {now}, beyond the database")
+    def judge_rows(self, machine: Machine, rows: Rows, ask: Ask, state: State) -> None:
+        """Compare what somebody who follows a range has with the database at a token."""
+        self._judge_state(machine, state)
+        self.checked += 1
+        found, expected = sorted(rows.items()), ask(self._at(state.moment, specs_of(machine)))
+        if found != expected:
+            raise WrongError(f"a watch at {machine.name} leads to {found!r} at {state.moment}, not {expected!r}")
 
-    @staticmethod
-    def _present(machine: Machine) -> list[Moment]:
-        return [Moment(timeline, machine.landing.position) for timeline in machine.store.timelines]
+    def judge_write(self, machine: Machine, change: Change, state: State, moments: Sequence[Moment]) -> Moment:
+        """See that an acknowledged write is in the database and in the reply's token, and return where it is.
 
-    def _moments(self, since: Moment) -> list[Moment]:
-        """Return the moments since one, on its timeline and on those that followed."""
-        moments, position = [], since.position
-        for timeline in range(since.timeline, self._database.timeline + 1):
+        Args:
+            moments: Where such a change was committed since the call began. Others may have committed the same, even at
+                a place that is lost.
+        """
+        self._judge_state(machine, state)
+        if not moments:
+            raise WrongError(f"{machine.name} acknowledged {change}, and the database has not got it")
+        told = [moment for moment in moments if holds(self._database, state.moment, moment)]
+        if not told:
+            raise WrongError(f"{machine.name} acknowledged {change} at {state.moment}, and it is at {moments}")
+        return min(told)
+
+    # Errors.
+
+    def judge_lost(self, machine: Machine, demanded: Demand) -> None:
+        """See that TokenLostError is told with reason."""
+        after = demanded.level.after
+        if after is None or not any(is_lost(self._database, moment) for moment in moments_of(after)):
+            raise WrongError(f"{machine.name} has lost {demanded.level}, and the database has not")
+
+    def judge_stale(self, machine: Machine, demanded: Demand) -> None:
+        """See that StaleError is told in time, and only to those who asked for a level."""
+        if demanded.level.is_any:
+            raise WrongError(f"{machine.name} told StaleError without a level")
+        now_s = asyncio.get_running_loop().time()
+        if now_s > demanded.error_by_s:
+            raise WrongError(f"{machine.name} told StaleError after {now_s - demanded.begun_s:.3f} s: {demanded.level}")
+
+    # The laws.
+
+    def _judge_state(self, machine: Machine, state: State) -> None:
+        """See that the moment exists, that the server did not go back to it, and that its age is true."""
+        moment, database = state.moment, self._database
+        if moment.timeline > database.timeline or moment.position >= len(database.states[moment.timeline]):
+            raise WrongError(f"{machine.name} is at {moment}, beyond the database")
+        before = machine.told
+        if before is not None and moment < before:
+            raise WrongError(f"{machine.name} went back from {before} to {moment}")
+        machine.told = moment
+        if state.age_s is not None:
+            now_s = asyncio.get_running_loop().time()
+            self._judge_age(machine, moment, now_s - state.age_s - _SLACK_S, f"tells an age of {state.age_s} s")
+
+    def _judge_level(self, machine: Machine, demanded: Demand, moment: Moment, answered_s: float) -> None:
+        for seen in demanded.seen:
+            if not holds(self._database, moment, seen):
+                raise WrongError(f"{machine.name} answered {demanded.level} at {moment}, without {seen}")
+        if demanded.latest is not None and not self._holds_what_is_kept(moment, demanded.latest):
+            raise WrongError(f"{machine.name} answered at {moment}, and the latest was {demanded.latest}")
+        if demanded.level.max_age_s is not None:
+            before_s = answered_s - demanded.level.max_age_s - _SLACK_S
+            self._judge_age(machine, moment, before_s, f"answered {demanded.level}")
+
+    def _judge_age(self, machine: Machine, moment: Moment, before_s: float, does: str) -> None:
+        then = self._database.moment_at(before_s)
+        # A primary that was replaced, and does not know it, tells the age of what it has.
+        if moment.timeline == then.timeline and not self._holds_what_is_kept(moment, then):
+            raise WrongError(f"{machine.name} {does} at {moment}, and at {before_s:.3f} s the database was at {then}")
+
+    def _meets(self, demanded: Demand, moment: Moment) -> bool:
+        return all(holds(self._database, moment, seen) for seen in demanded.seen) and (
+            demanded.latest is None or self._holds_what_is_kept(moment, demanded.latest)
+        )
+
+    def _holds_what_is_kept(self, state: Moment, part: Moment) -> bool:
+        """Return whether a state has a moment, but for what a failover has lost."""
+        fork = shared(self._database, state.timeline, part.timeline)
+        if fork is not None and state.timeline > part.timeline:
+            part = Moment(part.timeline, min(part.position, fork))
+        return holds(self._database, state, part)
+
+    # What the joins make of a moment.
+
+    def _is_right(self, machine: Machine, demanded: Demand, found: object, ask: Ask, moment: Moment) -> bool:
+        specs = specs_of(machine)
+        if found == ask(self._at(moment, specs)):
+            return True
+        ages = [float(spec.maintenance.age_s) for spec in specs if isinstance(spec.maintenance, Snapshot)]
+        if not ages:
+            return False
+        # Snapshots of snapshots add their ages up.
+        recent = [at for at in machine.recent(sum(ages)) if self._meets(demanded, at)]
+        plausible = ask.plausible(found, [self._at(at, specs) for at in (*recent, moment)], Timed(specs))
+        self.unchecked += plausible is None
+        return plausible is not False
+
+    def _moments(self, since: Moment, upto: Moment) -> Iterator[Moment]:
+        """Yield the moments from one to another, on its timeline and on those that followed."""
+        position = since.position
+        for timeline in range(since.timeline, upto.timeline + 1):
             if timeline > since.timeline:
                 position = min(position, self._database.forks[timeline])
-            moments += [Moment(timeline, at) for at in range(position, len(self._database.states[timeline]))]
-        return moments
+            end = upto.position + 1 if timeline == upto.timeline else len(self._database.states[timeline])
+            for at in range(position, end):
+                yield Moment(timeline, at)
 
     def _at(self, moment: Moment, specs: tuple[JoinSpec, ...]) -> Rows:
-        states = self._database.states[moment.timeline]
-        # While a reload is taken in, the position may be of the other timeline alone.
-        return self._evaluate((moment, specs), states[min(moment.position, len(states) - 1)], specs)
-
-    def _ahead(self, machine: Machine, specs: tuple[JoinSpec, ...]) -> Rows:
-        """Return what the tolerant promise allows: rows of loads that saw further than the feed has come."""
-        (timeline,) = machine.store.timelines
-        states = self._database.states[timeline]
-        landed: list[tuple[Clip, Horizon]] = list(machine.landing._landed)
-        position = machine.landing.position
-        keys = {key for state in states[position:] for key in state}
-        base = {}
-        for key in keys:
-            seen = [horizon.position for clip, horizon in landed if clip.holds(key)]
-            # A load of the timeline before may have seen further than this one has come; its rows are forgotten.
-            value = states[min(max([position, *seen[-1:]]), len(states) - 1)].get(key)
-            if value is not None:
-                base[key] = value
-        return self._evaluate((tuple(sorted(base.items())), specs), base, specs)
-
-    def _evaluate(self, name: object, base: Rows, specs: tuple[JoinSpec, ...]) -> Rows:
+        name = moment, specs
         if name not in self._evaluated:
             if len(self._evaluated) > 200:
                 self._evaluated.clear()
             model = NaiveModel()
-            model.base = base
+            model.base = self._database.states[moment.timeline][moment.position]
             for spec in specs:
                 model.add(spec)
             self._evaluated[name] = model.evaluate()
         return self._evaluated[name]
+
+    def _told(self, machine: Machine, demanded: Demand, found: object, ask: Ask, moment: Moment) -> str:
+        specs = specs_of(machine)
+        return (
+            f"{machine.name} answered {found!r} to {ask} at {moment}, and the database had "
+            f"{ask(self._at(moment, specs))!r}\n  begun at {demanded.begun_s:.3f} s with {demanded.level}; now it is "
+            f"{asyncio.get_running_loop().time():.3f} s, and the database is at {self._database.timeline}/"
+            f"{self._database.position}\n  joins: {'; '.join(map(str, specs))}"
+        )
+
+
+def specs_of(machine: Machine) -> tuple[JoinSpec, ...]:
+    """Return the joins of a server."""
+    return tuple(join.spec for join in machine.engine.joins())
+
+
+class Timed:
+    """Which keys snapshot joins compute."""
+
+    def __init__(self, specs: tuple[JoinSpec, ...]) -> None:
+        self._specs = specs
+        self._outputs = {_table(spec.output.literal_prefix) for spec in specs}
+
+    def may_be_old(self, key: bytes) -> bool | None:
+        """Return whether a row may be older than the token; None if it may mix moments, so that nothing is known.
+
+        Joins over snapshots mix moments, and so do a snapshot and another join that compute one key.
+        """
+        computing = [spec for spec in self._specs if _computes(spec, key)]
+        timed = [spec for spec in computing if isinstance(spec.maintenance, Snapshot)]
+        if any(_table(source.pattern.literal_prefix) in self._outputs for spec in computing for source in spec.sources):
+            return None
+        if timed and len(computing) > 1:
+            return None
+        return bool(timed)
+
+
+def _table(prefix: bytes) -> bytes:
+    return prefix.partition(b"|")[0]
+
+
+def _computes(spec: JoinSpec, key: bytes) -> bool:
+    model = NaiveModel()
+    model.add(spec)
+    return model.computes(key)
 
 
 @dataclass(frozen=True)
@@ -176,3 +287,22 @@ class Ask:
     def __call__(self, rows: Rows) -> object:
         """Return the answer that these rows give."""
         raise NotImplementedError
+
+    def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
+        """Return whether each row was so in one of some states, the last of which is the present one.
+
+        Rows that no snapshot join computes must be as in the last state. None: it cannot be told.
+        """
+        raise NotImplementedError
+
+
+def plausible_rows(found: Rows, absent: Sequence[bytes], states: Sequence[Rows], timed: Timed) -> bool:
+    """Compare rows, and keys that have none, one by one; see `Ask.plausible`."""
+    values: dict[bytes, bytes | None] = {**found, **dict.fromkeys(absent)}
+    for key, value in values.items():
+        may_be_old = timed.may_be_old(key)
+        if may_be_old is None:
+            continue
+        if value not in [state.get(key) for state in (states if may_be_old else states[-1:])]:
+            return False
+    return True

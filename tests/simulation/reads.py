@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from pequod.engine.testing import select
 from tests.simulation.database import Rows
-from tests.simulation.oracle import Ask
+from tests.simulation.oracle import Ask, Timed, plausible_rows
+
+Values = list[bytes | None]
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,9 @@ class Get(Ask):
     def __call__(self, rows: Rows) -> object:
         return rows.get(self.key)
 
+    def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
+        return MultiGet((self.key,)).plausible([found], states, timed)
+
 
 @dataclass(frozen=True)
 class MultiGet(Ask):
@@ -27,6 +34,11 @@ class MultiGet(Ask):
 
     def __call__(self, rows: Rows) -> object:
         return [rows.get(key) for key in self.keys]
+
+    def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
+        pairs = dict(zip(self.keys, cast("Values", found), strict=True))
+        rows = {key: value for key, value in pairs.items() if value is not None}
+        return plausible_rows(rows, [key for key in pairs if key not in rows], states, timed)
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,9 @@ class Count(Ask):
 
     def __call__(self, rows: Rows) -> object:
         return len(select(rows, self.first, self.last))
+
+    def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -52,3 +67,11 @@ class Chunk(Ask):
 
     def __call__(self, rows: Rows) -> object:
         return select(rows, self.first, self.last, limit=self.count, reverse=self.reverse)
+
+    def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
+        pairs = cast("list[tuple[bytes, bytes]]", found)
+        rows, first, last = dict(pairs), self.first, self.last
+        if self.count is not None and len(pairs) == self.count:
+            first, last = (pairs[-1][0], last) if self.reverse else (first, pairs[-1][0])
+        known = {key for state in states for key, _ in select(state, first, last)}
+        return plausible_rows(rows, [key for key in sorted(known) if key not in rows], states, timed)

@@ -8,6 +8,7 @@ rest     all links work, the feeds catch up; then every server must answer as th
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,22 +17,26 @@ from random import Random
 from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import BackingUnavailableError, Change
+from pequod_server.backing import Change
 
 from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
 from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
 from tests.simulation.batches import Command, Put
-from tests.simulation.clients import Clients, Watched
+from tests.simulation.clients import Clients, Reader, Watched
 from tests.simulation.database import DATABASE, Database
+from tests.simulation.levels import ANY, draw_level
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT, Machine
 from tests.simulation.mix import FAULTS, Mix
 from tests.simulation.oracle import Oracle
 from tests.simulation.reads import Chunk, Count, Get
+from tests.simulation.sessions import Session
 from tests.simulation.store import TABLES
 
+#: Whether servers answer to levels.
+HAS_LEVELS: Final = False
 #: Joins of one server; more make the naive model slow and the engine no more interesting.
 _JOINS_MAX: Final = 4
 #: How long the rest may take: a write waits 30 s for its feed.
@@ -43,7 +48,6 @@ class Told:
     """What a schedule did."""
 
     steps: int = 0
-    refused: int = 0
     by_step: dict[str, int] = field(default_factory=dict)
 
 
@@ -68,6 +72,7 @@ class Schedule:
         self._machines = machines
         self._oracle = oracle
         self._clients = Clients(database, oracle)
+        self._sessions = [Session(f"session {number}") for number in range(3)]
         self._watched: list[Watched] = []
         self._watches: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,6 +83,11 @@ class Schedule:
         self.told = Told()
         for machine in machines:
             machine.after_event = partial(self._after_event, machine)
+
+    @property
+    def refused(self) -> Counter[str]:
+        """The calls, and commands of batches, that were refused, by their errors."""
+        return self._clients.refused
 
     async def carry_out(self, steps: int) -> None:
         """Take steps, come to rest, and compare all servers with the database."""
@@ -107,37 +117,46 @@ class Schedule:
             if self._random.random() < 0.3:
                 self._evict(machine)
             if self._random.random() < 0.5:
-                self._begin(machine, self._clients.scan(machine, key, key + b"\0", reverse=False))
+                self._begin(machine, self._clients.scan(machine, self._reader(), key, key + b"\0", reverse=False))
 
     def _get(self, machine: Machine) -> None:
-        self._begin(machine, self._clients.get(machine, self._bounds(machine)[0]))
+        self._begin(machine, self._clients.get(machine, self._reader(), self._bounds(machine)[0]))
 
     def _multi_get(self, machine: Machine) -> None:
         keys = tuple(self._bounds(machine)[0] or b"s" for _ in range(self._random.randint(1, 4)))
-        self._begin(machine, self._clients.multi_get(machine, keys))
+        self._begin(machine, self._clients.multi_get(machine, self._reader(), keys))
 
     def _count(self, machine: Machine) -> None:
-        self._begin(machine, self._clients.count(machine, *self._bounds(machine)))
+        self._begin(machine, self._clients.count(machine, self._reader(), *self._bounds(machine)))
 
     def _scan(self, machine: Machine) -> None:
-        self._begin(machine, self._clients.scan(machine, *self._bounds(machine), reverse=self._random.random() < 0.3))
+        self._begin(
+            machine,
+            self._clients.scan(machine, self._reader(), *self._bounds(machine), reverse=self._random.random() < 0.3),
+        )
 
     def _put(self, machine: Machine) -> None:
         count = self._random.choice([1, 1, 3])
         self._begin(
-            machine, self._clients.put(machine, {self._key(): self._random.choice(VALUES) for _ in range(count)})
+            machine,
+            self._clients.put(
+                machine, self._session(), {self._key(): self._random.choice(VALUES) for _ in range(count)}
+            ),
         )
 
     def _remove(self, machine: Machine) -> None:
-        self._begin(machine, self._clients.remove(machine, self._key()))
+        self._begin(machine, self._clients.remove(machine, self._session(), self._key()))
 
     def _remove_range(self, machine: Machine) -> None:
         key = self._key()
-        self._begin(machine, self._clients.remove_range(machine, key, key + b"}"))
+        self._begin(machine, self._clients.remove_range(machine, self._session(), key, key + b"}"))
 
     def _execute(self, machine: Machine) -> None:
         commands = [self._command(machine) for _ in range(self._random.choice([1, 2, 2, 5]))]
-        self._begin(machine, self._clients.execute(machine, commands))
+        fresh = {
+            at: draw_level(self._random) for at in range(len(commands)) if HAS_LEVELS and self._random.random() < 0.1
+        }
+        self._begin(machine, self._clients.execute(machine, self._reader(), commands, fresh))
 
     def _command(self, machine: Machine) -> Command:
         first, last = self._bounds(machine)
@@ -153,6 +172,13 @@ class Schedule:
             case kind:
                 return Chunk(first, last, reverse=kind == "down", count=self._random.choice([None, 1, 3]))
 
+    def _hand_on(self, _machine: Machine) -> None:
+        """Have one session take the token of another, or a new client one of them."""
+        taker, giver = self._random.sample(range(len(self._sessions)), 2)
+        if self._random.random() < 0.5:
+            self._sessions[taker] = Session(f"session {self.told.steps}")
+        self._sessions[taker].take_over(self._sessions[giver])
+
     # What happens at a server.
 
     def _evict(self, machine: Machine) -> None:
@@ -163,7 +189,7 @@ class Schedule:
 
     def _add_join(self, machine: Machine) -> None:
         if len(machine.engine.joins()) < _JOINS_MAX:
-            spec = draw_join(self._random)
+            spec = draw_join(self._random, snapshots=self._mix.has_snapshots)
             with suppress(JoinError):
                 machine.engine.add_joins([spec])
 
@@ -172,7 +198,9 @@ class Schedule:
             machine.engine.drop_join(self._random.choice(joins).name)
 
     def _watch(self, machine: Machine) -> None:
-        self._watches.append(self._begin(machine, self._clients.watch(machine, *self._bounds(machine), self._watched)))
+        self._watches.append(
+            self._begin(machine, self._clients.watch(machine, self._reader(), *self._bounds(machine), self._watched))
+        )
 
     def _unwatch(self, _machine: Machine) -> None:
         if self._watches:
@@ -200,6 +228,11 @@ class Schedule:
                 database.fail_over(random.choice([0, 0, 1, 3]), random.random())
                 for one in self._machines:
                     network.reset(one.name, DATABASE)
+            case "fail over, and cut off":
+                database.fail_over(random.choice([0, 1, 3]), random.random(), [machine.name], random.random() * 5)
+                for one in self._machines:
+                    if one is not machine:
+                        network.reset(one.name, DATABASE)
             case "restart":
                 self._restart(machine)
             case "clock":
@@ -227,7 +260,7 @@ class Schedule:
         self._raise_failures()
         for machine in self._machines:
             machine.engine._check()
-            machine.landing._check()
+            machine.loader._intake.landing._check()
             reply = [reply async for reply in machine.call("Scan")(pb.ScanRequest(), NO_CONTEXT)]
             rows = [row for one in reply for row in zip(one.keys, one.values, strict=True)]
             self._oracle.judge_at_rest(machine, rows, Chunk(b"", None, reverse=False, count=None))
@@ -241,14 +274,24 @@ class Schedule:
         """Wait until each server follows the present timeline and has all of it."""
         for machine in self._machines:
             while not (  # noqa: ASYNC110 - virtual time costs nothing
-                machine.store.timelines == (self._database.timeline,)
-                and machine.loader.position == machine.landing.position == self._database.position
+                machine.is_up and machine.moment() == self._database.moment
             ):
                 await asyncio.sleep(0.1)
         # Watches settle in a turn of their own, and load what they lack.
         await asyncio.sleep(10.0)
 
     # Pieces.
+
+    def _session(self) -> Session:
+        """Draw a session, and how long its next read waits."""
+        session = self._random.choice(self._sessions)
+        session.wait_s = self._random.choice([None, None, 0.0, 0.2, 5.0])
+        return session
+
+    def _reader(self) -> Reader:
+        if not HAS_LEVELS:
+            return ANY
+        return self._session() if self._random.random() < self._mix.session_share else draw_level(self._random)
 
     def _after_event(self, machine: Machine) -> None:
         """Read when a server has taken in an event, before its next one."""
@@ -284,12 +327,8 @@ class Schedule:
         return task
 
     async def _called(self, call: Coroutine[Any, Any, None]) -> None:
-        try:
+        with suppress(NotWatchableError, LimitExceededError):
             await call
-        except BackingUnavailableError:
-            self.told.refused += 1
-        except (NotWatchableError, LimitExceededError):
-            pass
 
     def _raise_failures(self) -> None:
         """Raise what a call failed with."""

@@ -32,6 +32,8 @@ from tests.simulation.links import ConnectionLostError, Network
 
 #: The tables of the database.
 TABLES: Final = (b"s", b"p", b"q")
+#: Names the database in tokens.
+HISTORY_NAME: Final = b"simu"
 _EVERYTHING: Final = tuple(KeyRange(table + b"|", table + b"}") for table in TABLES)
 
 
@@ -82,8 +84,9 @@ class SimulatedStore:
         return Place(timeline + 1, position)
 
     async def latest(self) -> Place:
-        """Return the position of the last commit."""
-        return await self.position()
+        """Return the position of a commit that is made for it."""
+        timeline, position = await self._ask(("latest",))
+        return Place(timeline + 1, position)
 
     def hurry(self, position: int) -> None:
         """Do nothing: the feed comes as fast as its link."""
@@ -133,15 +136,16 @@ class SimulatedStore:
                     case ("stands", timeline, position, forks):
                         self._feed_timeline = timeline
                         # Databases count their timelines from 1 on, and these are counted from 0 on.
-                        history = History(b"simu", timeline + 1, dict(enumerate(forks[1:], 1)))
+                        history = History(HISTORY_NAME, timeline + 1, dict(enumerate(forks[1:], 1)))
                         yield Progress(position, history=history)
+                        self._health.stands(None)
                     case Changes() as event:
                         yield self._wanted(event)
-                    case Progress() as event:
+                    case ("progress", Progress() as event, fresh_s):
                         yield event
+                        self._health.stands(fresh_s, 0)
                     case message:
                         raise AssertionError(f"the feed does not know {message!r}")
-                self._health.stands(self._health.now(), 0)
         except ConnectionLostError as error:
             raise FeedBrokenError(str(error), is_lost=False) from error
         finally:

@@ -20,20 +20,18 @@ SUITE_SCHEDULES = 25
 FAULT_SCHEDULES = 20
 
 
-def first_wrong(*, strict: bool = False) -> Report | None:
-    reports = (simulate(seed, strict=strict) for seed in range(FAULT_SCHEDULES))
-    return next((report for report in reports if report.wrong), None)
+def first_wrong() -> Report | None:
+    return next((report for report in map(simulate, range(FAULT_SCHEDULES)) if report.wrong), None)
 
 
-def test_every_answer_is_what_the_database_has_or_had_since_the_read_began() -> None:
-    # Rows of loaded ranges may be ahead of the feed's position until the feed passes it: `oracle.py`.
+def test_every_answer_is_what_the_database_had_at_the_moment_that_the_reply_names() -> None:
     reports = [simulate(seed) for seed in range(SUITE_SCHEDULES)]
     for report in reports:
         assert not report.wrong, report
         assert report.steps == 200
     # Much was compared, and little was not.
-    assert sum(report.checked for report in reports) > 100 * SUITE_SCHEDULES
-    assert sum(report.unchecked for report in reports) < 60 * SUITE_SCHEDULES
+    assert sum(report.checked for report in reports) > 200 * SUITE_SCHEDULES
+    assert sum(report.unchecked for report in reports) < 10 * SUITE_SCHEDULES
     assert any(report.refused for report in reports)
 
 
@@ -42,9 +40,7 @@ def test_a_load_that_sees_further_than_the_feed_and_lands_at_once_is_found() -> 
         return is_under_way()
 
     with patch.object(Intake, "_come_to", landing_at_once):
-        wrong = first_wrong(strict=True)
-    assert wrong is not None
-    assert not simulate(wrong.seed, strict=True).wrong
+        assert first_wrong() is not None
 
 
 def test_a_horizon_off_by_one_is_found() -> None:
