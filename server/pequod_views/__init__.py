@@ -1,0 +1,21 @@
+"""Views that live in databases: tables of PostgreSQL or SQLite that are kept equal to ranges of a Pequod server.
+
+docs/views.md tells how to use them, docs/architecture/views.md how they work.
+"""
+
+from pequod_views.definition import DurableView, ViewFile, parse_views
+from pequod_views.errors import PartLostError, TargetAwayError, TargetRefusedError, ViewFileError
+from pequod_views.manager import Manager
+from pequod_views.targets import open_target
+
+__all__ = [
+    "DurableView",
+    "Manager",
+    "PartLostError",
+    "TargetAwayError",
+    "TargetRefusedError",
+    "ViewFile",
+    "ViewFileError",
+    "open_target",
+    "parse_views",
+]

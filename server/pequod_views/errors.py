@@ -1,0 +1,50 @@
+"""What goes wrong with durable views."""
+
+from __future__ import annotations
+
+from pequod.errors import PequodError
+
+
+class ViewFileError(PequodError):
+    """A file of views is malformed."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        #: The view, or the place in the file.
+        self.place = place
+        self.reason = reason
+
+
+class UnfitError(PequodError):
+    """A row of the server does not fit into the columns of a view."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class TargetAwayError(PequodError):
+    """The target database does not answer; it may come back."""
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"{target} does not answer: {reason}")
+        self.target = target
+        self.reason = reason
+
+
+class TargetRefusedError(PequodError):
+    """The target database refuses a statement: a table is not what the view needs, or a constraint is in the way."""
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"{target} refuses: {reason}")
+        self.target = target
+        self.reason = reason
+
+
+class PartLostError(PequodError):
+    """Another manager has taken the part; nothing was written."""
+
+    def __init__(self, view: str, first: bytes) -> None:
+        super().__init__(f"the part of {view} from {first!r} has been taken by another manager")
+        self.view = view
+        self.first = first

@@ -1,0 +1,113 @@
+"""Make the tables of views, and compare them with their definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pequod.client import AsyncClient
+from pequod_views.definition import KEY_COLUMN, DurableView, names_of
+from pequod_views.errors import TargetRefusedError
+from pequod_views.ledger import PartLedger
+from pequod_views.targets import Target, TargetDialect, TargetTransaction
+from pequod_views.targets.target import quoted
+
+
+async def install(
+    target: Target, client: AsyncClient, views: Sequence[DurableView], *, recut: bool = False
+) -> list[str]:
+    """Make what views need in a database, in one transaction; return a line for each thing that was done.
+
+    A view whose definition is the same as before keeps its table, parts and positions. One with another definition
+    begins anew: its rows are replaced by what differs.
+
+    Args:
+        client: Asked where to cut views of several parts.
+        recut: Cut all views again, so that their parts are of equal size.
+
+    Raises:
+        TargetRefusedError: A table is there and has other columns.
+        TargetAwayError: The database does not answer.
+        PequodError: The server refuses, or does not answer.
+    """
+    ledger, done = PartLedger(target), list[str]()
+    splits = {view.name: await _splits(client, view) for view in views if view.part_count > 1}
+    async with target.transaction() as transaction:
+        for statement in ledger.statements():
+            await transaction.fetch(statement)
+        problems = list[str]()
+        for view in views:
+            if not await transaction.table_columns(view.table):
+                await transaction.fetch(table_statement(target.dialect, view))
+                done.append(f"{view.name}: made the table {view.table}")
+            problems += await _problems(transaction, target.dialect, view)
+        if problems:
+            raise TargetRefusedError(target.name, "; ".join(problems))
+        for view in views:
+            before = await ledger.fingerprint(transaction, view)
+            if before == view.fingerprint and not recut:
+                continue
+            await _delete_outside(transaction, view)
+            bounds = splits.get(view.name, [])
+            await ledger.cut(transaction, view, bounds)
+            why = "is new" if before is None else "is cut anew" if before == view.fingerprint else "has changed"
+            done.append(f"{view.name}: {why}; its range has {len(bounds) + 1} parts")
+    return done
+
+
+async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
+    """Return what is wrong with the tables of views; nothing if all is well.
+
+    Raises:
+        TargetAwayError: The database does not answer.
+    """
+    ledger, problems = PartLedger(target), list[str]()
+    async with target.transaction() as transaction:
+        if not await transaction.table_columns(f"{target.dialect.prefix}parts"):
+            return ["nothing is installed; run `pequod views install`"]
+        for view in views:
+            problems += await _problems(transaction, target.dialect, view)
+            before = await ledger.fingerprint(transaction, view)
+            if before is None:
+                problems.append(f"{view.name}: it is not installed; run `pequod views install`")
+            elif before != view.fingerprint:
+                problems.append(
+                    f"{view.name}: it is installed with another definition; run `pequod views install`, "
+                    "which keeps the table and replaces what differs"
+                )
+    return problems
+
+
+def table_statement(dialect: TargetDialect, view: DurableView) -> str:
+    """Return the statement that makes the table of a view."""
+    columns = [f"{quoted(column.name)} {dialect.column_type(column.kind)}" for column in view.columns]
+    key = f"{KEY_COLUMN} {dialect.bytes_type} PRIMARY KEY NOT NULL"
+    return f"CREATE TABLE {quoted(view.table)} ({', '.join([key, *columns])})"
+
+
+async def _problems(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> list[str]:
+    found = await transaction.table_columns(view.table)
+    if not found:
+        return [f"{view.name}: there is no table {view.table}; run `pequod views install`"]
+    types = [dialect.bytes_type, *(dialect.column_type(column.kind) for column in view.columns)]
+    problems = []
+    for name, kind in zip(names_of(view.columns), types, strict=True):
+        if name not in found:
+            problems.append(f"{view.name}: the table {view.table} has no column {name} ({kind})")
+        elif found[name].lower() != kind.lower():
+            problems.append(f"{view.name}: {view.table}.{name} is of type {found[name]}, and should be {kind}")
+    return problems
+
+
+async def _delete_outside(transaction: TargetTransaction, view: DurableView) -> None:
+    """Delete the rows that an earlier definition had outside the present range."""
+    table = quoted(view.table)
+    await transaction.fetch(f"DELETE FROM {table} WHERE {KEY_COLUMN} < $1", view.first)
+    if view.last is not None:
+        await transaction.fetch(f"DELETE FROM {table} WHERE {KEY_COLUMN} >= $1", view.last)
+
+
+async def _splits(client: AsyncClient, view: DurableView) -> list[bytes]:
+    # Rows that were not computed yet do not count.
+    await client.count(view.first, view.last)
+    found = await client.splits(view.part_count, view.first, view.last)
+    return [split for split in found if view.first < split and (view.last is None or split < view.last)]

@@ -1,0 +1,35 @@
+"""Databases that views live in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pequod_views.errors import TargetRefusedError, ViewFileError
+from pequod_views.targets.sqlite import SqliteTarget
+from pequod_views.targets.target import Target, TargetDialect, TargetTransaction
+
+__all__ = ["Target", "TargetDialect", "TargetTransaction", "open_target"]
+
+_POSTGRES: Final = ("postgresql://", "postgres://")
+
+
+def open_target(database: str) -> Target:
+    """Return a database by its name; it is connected to when it is first used.
+
+    Args:
+        database: sqlite:PATH or postgresql://USER:PASSWORD@HOST/NAME.
+
+    Raises:
+        ViewFileError: It is neither.
+        TargetRefusedError: The package for PostgreSQL is not installed.
+    """
+    if database.startswith("sqlite:") and len(database) > len("sqlite:"):
+        return SqliteTarget(Path(database.removeprefix("sqlite:")))
+    if not database.startswith(_POSTGRES):
+        raise ViewFileError("database", f"{database!r} is none; write sqlite:PATH or postgresql://...")
+    try:
+        from pequod_views.targets.postgres import PostgresTarget  # noqa: PLC0415 - SQLite does without asyncpg
+    except ImportError as error:
+        raise TargetRefusedError("PostgreSQL", f"it needs {error.name}: pip install 'pequod[views]'") from error
+    return PostgresTarget(database)

@@ -1,0 +1,154 @@
+"""Views in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
+
+from pequod_views.definition import DurableView, TableRow, names_of
+from pequod_views.errors import TargetAwayError, TargetRefusedError
+from pequod_views.targets.target import TargetDialect, quoted
+from pequod_views.targets.waiting_sql import FUNCTIONS
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+#: Errors of a database that is away, stops, starts, or is full for the moment; all others are its refusals.
+_AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.ObjectInUseError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+_CONNECT_S: Final = 5.0
+_STATEMENT_S: Final = 60.0
+#: A transaction whose manager is silent for this time is rolled back, so that a dead machine keeps no locks.
+_IDLE_MS: Final = 20_000
+_CONNECTIONS_MAX: Final = 4
+
+_DIALECT: Final = TargetDialect(
+    prefix="pequod_views.",
+    now_s="extract(epoch FROM clock_timestamp())::float8",
+    bytes_type="bytea",
+    seconds_type="double precision",
+    number_type="bigint",
+    skip_locked=" FOR UPDATE SKIP LOCKED",
+    column_type=lambda kind: kind.postgres,
+    before=("CREATE SCHEMA IF NOT EXISTS pequod_views",),
+    after=FUNCTIONS,
+)
+
+
+class PostgresTarget:
+    """A PostgreSQL that holds views."""
+
+    dialect = _DIALECT
+
+    def __init__(self, dsn: str) -> None:
+        scheme, _, rest = dsn.partition("://")
+        self.name = f"{scheme}://{rest.rpartition('@')[2]}"
+        self._dsn = dsn
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PostgresTransaction]:
+        """Begin a transaction."""
+        try:
+            pool = await self._open()
+            async with pool.acquire(timeout=_CONNECT_S) as connection, connection.transaction():
+                yield PostgresTransaction(connection)
+        except _AWAY as error:
+            raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
+        except asyncpg.PostgresError as error:
+            raise TargetRefusedError(self.name, str(error)) from error
+
+    async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._dsn,
+                    min_size=0,
+                    max_size=_CONNECTIONS_MAX,
+                    timeout=_CONNECT_S,
+                    command_timeout=_STATEMENT_S,
+                    server_settings={
+                        "application_name": "pequod views",
+                        "idle_in_transaction_session_timeout": str(_IDLE_MS),
+                    },
+                )
+        return self._pool
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._pool is not None:
+            self._pool.terminate()
+
+
+class PostgresTransaction:
+    """A transaction of PostgreSQL."""
+
+    def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+        self._connection = connection
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        return [tuple(row) for row in await self._connection.fetch(statement, *arguments)]
+
+    async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
+        """Write rows by their keys."""
+        names = [quoted(name) for name in names_of(view.columns)]
+        types = ["bytea", *(column.kind.postgres for column in view.columns)]
+        arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, 1))
+        table = quoted(view.table)
+        conflict = "NOTHING"
+        if len(names) > 1:
+            old = ", ".join(f"{table}.{name}" for name in names[1:])
+            new = ", ".join(f"excluded.{name}" for name in names[1:])
+            sets = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
+            conflict = f"UPDATE SET {sets} WHERE ({old}) IS DISTINCT FROM ({new})"
+        await self._connection.execute(
+            f"INSERT INTO {table} ({', '.join(names)}) SELECT * FROM unnest({arrays})"
+            f" ON CONFLICT ({names[0]}) DO {conflict}",
+            *map(list, zip(*rows, strict=True)),
+        )
+
+    async def delete(self, view: DurableView, keys: Sequence[bytes]) -> None:
+        """Delete the rows of keys."""
+        await self._connection.execute(
+            f"DELETE FROM {quoted(view.table)} WHERE pequod_key = ANY($1::bytea[])", list(keys)
+        )
+
+    async def delete_others(self, view: DurableView, first: bytes, last: bytes | None, keys: Sequence[bytes]) -> None:
+        """Delete the rows of a range but those of some keys."""
+        await self._connection.execute(
+            f"DELETE FROM {quoted(view.table)} AS old"
+            " WHERE pequod_key >= $1 AND ($2::bytea IS NULL OR pequod_key < $2)"
+            " AND NOT EXISTS (SELECT FROM unnest($3::bytea[]) AS kept (key) WHERE kept.key = old.pequod_key)",
+            first,
+            last,
+            list(keys),
+        )
+
+    async def table_columns(self, table: str) -> dict[str, str]:
+        """Return the columns of a table with their types."""
+        rows = await self.fetch(
+            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute"
+            " WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
+            quoted(table),
+        )
+        # The short name is the one that the table is made with.
+        return {name: "timestamptz" if kind == "timestamp with time zone" else kind for name, kind in rows}

@@ -1,0 +1,188 @@
+"""Views in a SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from pequod_views.definition import DurableView, TableRow, names_of
+from pequod_views.errors import TargetAwayError, TargetRefusedError
+from pequod_views.kinds import Cell
+from pequod_views.targets.target import TargetDialect, quoted
+
+T = TypeVar("T")
+
+#: How long a transaction waits for that of another process: SQLite has one writer at a time.
+_BUSY_S: Final = 5.0
+#: Errors that say what is wrong with a statement; all others are about the file.
+_REFUSALS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError, OverflowError)
+_REFUSED_WORDS: Final = (
+    "no such",
+    "has no column",
+    "syntax error",
+    "already exists",
+    "cannot modify",
+    "unknown database",
+)
+
+_DIALECT: Final = TargetDialect(
+    prefix="pequod_views_",
+    now_s="((julianday('now') - 2440587.5) * 86400.0)",
+    bytes_type="BLOB",
+    seconds_type="REAL",
+    number_type="INTEGER",
+    skip_locked="",
+    column_type=lambda kind: kind.sqlite,
+    before=(),
+    after=(),
+)
+
+
+class SqliteTarget:
+    """A SQLite file that holds views: one connection in one thread, one transaction at a time."""
+
+    dialect = _DIALECT
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"sqlite:{path}"
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, "pequod-views-sqlite")
+        self._turn = asyncio.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SqliteTransaction]:
+        """Begin a transaction."""
+        async with self._turn:
+            try:
+                # At once for writing: a transaction that wanted to write later could fail then.
+                await self._run(lambda: self._open().execute("BEGIN IMMEDIATE"))
+                yield SqliteTransaction(self)
+                await self._run(lambda: self._open().commit())
+            except sqlite3.Error as error:
+                await self._rollback()
+                is_refusal = isinstance(error, _REFUSALS) or any(word in str(error) for word in _REFUSED_WORDS)
+                raise (TargetRefusedError if is_refusal else TargetAwayError)(self.name, str(error)) from error
+            except OverflowError as error:
+                await self._rollback()
+                raise TargetRefusedError(self.name, str(error)) from error
+            except OSError as error:
+                await self._rollback()
+                raise TargetAwayError(self.name, str(error)) from error
+            except BaseException:
+                await self._rollback()
+                raise
+
+    async def execute(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a part of the present transaction in the thread."""
+        return await self._run(lambda: work(self._open()))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _rollback(self) -> None:
+        def rollback() -> None:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                # Closing rolls back, too, and a file that was replaced is opened anew.
+                connection.close()
+
+        await asyncio.shield(self._run(rollback))
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            found = self._path.stat()
+            if (found.st_dev, found.st_ino) != self._file:
+                raise sqlite3.OperationalError("the file has been replaced")
+            return self._connection
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
+        try:
+            # Readers see the state before a transaction while it runs, and do not wait.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        found = self._path.stat()
+        self._file = found.st_dev, found.st_ino
+        self._connection = connection
+        return connection
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._rollback()
+        self._thread.shutdown(wait=False)
+
+
+class SqliteTransaction:
+    """A transaction of SQLite."""
+
+    def __init__(self, target: SqliteTarget) -> None:
+        self._execute = target.execute
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        named = {str(number): argument for number, argument in enumerate(arguments, 1)}
+        return await self._execute(lambda connection: connection.execute(statement, named).fetchall())
+
+    async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
+        """Write rows by their keys."""
+        names = [quoted(name) for name in names_of(view.columns)]
+        conflict = "NOTHING"
+        if len(names) > 1:
+            changed = " OR ".join(f"{name} IS NOT excluded.{name}" for name in names[1:])
+            conflict = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names[1:])} WHERE {changed}"
+        statement = (
+            f"INSERT INTO {quoted(view.table)} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+            f" ON CONFLICT ({names[0]}) DO {conflict}"
+        )
+        cells = [tuple(map(_cell, row)) for row in rows]
+        await self._execute(lambda connection: connection.executemany(statement, cells))
+
+    async def delete(self, view: DurableView, keys: Sequence[bytes]) -> None:
+        """Delete the rows of keys."""
+        statement = f"DELETE FROM {quoted(view.table)} WHERE pequod_key = ?"
+        await self._execute(lambda connection: connection.executemany(statement, [(key,) for key in keys]))
+
+    async def delete_others(self, view: DurableView, first: bytes, last: bytes | None, keys: Sequence[bytes]) -> None:
+        """Delete the rows of a range but those of some keys."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            connection.execute("CREATE TEMP TABLE IF NOT EXISTS pequod_kept (key BLOB PRIMARY KEY) WITHOUT ROWID")
+            connection.execute("DELETE FROM pequod_kept")
+            connection.executemany("INSERT INTO pequod_kept VALUES (?)", [(key,) for key in keys])
+            connection.execute(
+                f"DELETE FROM {quoted(view.table)} WHERE pequod_key >= $1 AND ($2 IS NULL OR pequod_key < $2)"
+                " AND pequod_key NOT IN (SELECT key FROM pequod_kept)",
+                {"1": first, "2": last},
+            )
+
+        await self._execute(delete)
+
+    async def table_columns(self, table: str) -> dict[str, str]:
+        """Return the columns of a table with their types."""
+        rows = await self.fetch("SELECT name, type FROM pragma_table_info($1)", table)
+        return {name: kind.lower() for name, kind in rows}
+
+
+def _cell(cell: Cell) -> bytes | str | int | float | None:
+    """Return a cell as SQLite keeps it."""
+    match cell:
+        case Decimal():
+            return format(cell, "f")
+        case datetime():
+            # One width for all, so that the texts sort as the moments do.
+            return cell.replace(tzinfo=None).isoformat(" ", "microseconds") + "Z"
+        case UUID():
+            return str(cell)
+        case _:
+            return cell

@@ -1,0 +1,93 @@
+"""What views need of a database: transactions, statements, and three ways to write rows in sets.
+
+Everything else (parts, leases, positions) is SQL that both databases understand, in ledger.py; what differs between
+their words is in a `TargetDialect`. A further database needs these two classes and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pequod_views.definition import DurableView, TableRow
+from pequod_views.kinds import CellKind
+
+
+@dataclass(frozen=True, slots=True)
+class TargetDialect:
+    """The words in which databases differ."""
+
+    #: What stands before the names of the tables beside the views: a schema, or the beginning of a name.
+    prefix: str
+    #: The present moment by the database's clock, in seconds, so that the clocks of managers do not matter.
+    now_s: str
+    #: The types of keys, of seconds and of large numbers.
+    bytes_type: str
+    seconds_type: str
+    number_type: str
+    #: Behind a SELECT: lock the rows, and leave out those that another transaction has locked.
+    skip_locked: str
+    column_type: Callable[[CellKind], str]
+    #: Statements that make what the tables of the ledger and the functions for readers need, before and after them.
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class TargetTransaction(Protocol):
+    """One transaction: all of it or nothing."""
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Run a statement with arguments $1, $2, ... and return its rows.
+
+        Raises:
+            TargetAwayError, TargetRefusedError: As everything here.
+        """
+        ...
+
+    async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
+        """Write rows by their keys; those that are equal are left alone."""
+        ...
+
+    async def delete(self, view: DurableView, keys: Sequence[bytes]) -> None:
+        """Delete the rows of keys."""
+        ...
+
+    async def delete_others(self, view: DurableView, first: bytes, last: bytes | None, keys: Sequence[bytes]) -> None:
+        """Delete the rows of ``[first, last)`` but those of ``keys``."""
+        ...
+
+    async def table_columns(self, table: str) -> dict[str, str]:
+        """Return the columns of a table with their types, in lower case; nothing if there is no such table."""
+        ...
+
+
+class Target(Protocol):
+    """A database that holds views."""
+
+    #: Without its password, for messages.
+    name: str
+    dialect: TargetDialect
+
+    def transaction(self) -> AbstractAsyncContextManager[TargetTransaction]:
+        """Begin a transaction; it is committed at the end of the context, and rolled back at an exception.
+
+        Raises:
+            TargetAwayError: The database does not answer; whether the transaction was committed is not known.
+            TargetRefusedError: It refuses a statement; nothing was written.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def quoted(name: str) -> str:
+    """Return a name, or a schema and a name, as SQL has it.
+
+    >>> print(quoted("public.votes"))
+    "public"."votes"
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))

@@ -1,0 +1,48 @@
+"""Databases that views live in, and a server in this loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from pequod_server import ServerConfig
+
+from pequod import AsyncClient
+from tests.backing.conftest import Postgres, started
+from tests.server.serving import serving
+from tests.views.sites import PostgresSite, Site, SqliteSite
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Postgres]:
+    with started(Postgres) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def sqlite_site(tmp_path: Path) -> SqliteSite:
+    return SqliteSite(tmp_path / "live.db")
+
+
+@pytest.fixture
+async def postgres_site(cluster: Postgres) -> PostgresSite:
+    site = PostgresSite(cluster)
+    await site.clear()
+    return site
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def site(request: pytest.FixtureRequest) -> Site:
+    found: Site = request.getfixturevalue(f"{request.param}_site")
+    return found
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[AsyncClient]:
+    """A client of a server of its own."""
+    async with (
+        serving(ServerConfig(listen="127.0.0.1:0", drain_s=0.5)) as port,
+        AsyncClient(f"127.0.0.1:{port}") as one,
+    ):
+        yield one

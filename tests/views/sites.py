@@ -1,0 +1,186 @@
+"""Databases for views, and the server's rows as a table should have them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from pequod_views import DurableView, Manager, open_target
+from pequod_views.definition import names_of
+from pequod_views.errors import UnfitError
+from pequod_views.follower import FollowerSettings
+from pequod_views.install import install
+from pequod_views.targets.sqlite import _cell
+from pequod_views.targets.target import quoted
+
+from pequod import AsyncClient
+from tests.backing.conftest import Postgres
+
+SETTINGS = FollowerSettings(lease_s=0.8, progress_s=0.05)
+WAIT_S = 30.0
+
+
+class Site(ABC):
+    """A database that views live in, read by a connection of the test's own."""
+
+    database: str
+    #: Of the tables beside the views.
+    prefix: str
+
+    @abstractmethod
+    async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement."""
+
+    @abstractmethod
+    def cell(self, cell: Any) -> Any:
+        """Return a cell as the database gives it back."""
+
+    async def rows(self, view: DurableView) -> list[tuple[Any, ...]]:
+        """Return the rows of a view's table by key."""
+        names = ", ".join(quoted(name) for name in names_of(view.columns))
+        return await self.fetch(f"SELECT {names} FROM {quoted(view.table)} ORDER BY pequod_key")
+
+
+class SqliteSite(Site):
+    """A SQLite file."""
+
+    prefix = "pequod_views_"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.database = f"sqlite:{path}"
+
+    async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+        try:
+            return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
+
+    def cell(self, cell: Any) -> Any:
+        return _cell(cell)
+
+
+class PostgresSite(Site):
+    """A database in a PostgreSQL of the tests' own."""
+
+    prefix = "pequod_views."
+
+    def __init__(self, cluster: Postgres) -> None:
+        self.cluster = cluster
+        self.database = cluster.dsn("postgres")
+
+    async def clear(self) -> None:
+        await self.fetch("DROP SCHEMA IF EXISTS pequod_views CASCADE")
+        await self.fetch("DROP SCHEMA public CASCADE")
+        await self.fetch("CREATE SCHEMA public")
+
+    async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(self.database)
+        try:
+            return [tuple(row) for row in await connection.fetch(statement)]
+        finally:
+            await connection.close()
+
+    def cell(self, cell: Any) -> Any:
+        return cell
+
+
+async def expected(site: Site, client: AsyncClient, view: DurableView) -> list[tuple[Any, ...]]:
+    """Return the rows that the table should have, from a scan."""
+    found = []
+    for key, value in await client.scan(view.first, view.last):
+        try:
+            row = view.row(key, value)
+        except UnfitError:
+            continue
+        if row is not None:
+            found.append(tuple(site.cell(cell) for cell in row))
+    return found
+
+
+async def equal(site: Site, client: AsyncClient, *views: DurableView, wait_s: float = WAIT_S) -> None:
+    """Wait until tables are equal to scans, while nothing is written."""
+    end_s = time.monotonic() + wait_s
+    for view in views:
+        wanted = await expected(site, client, view)
+        while (found := await site.rows(view)) != wanted:
+            assert time.monotonic() < end_s, f"{view.name}: {found} is not {wanted}"
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def managing(
+    site: Site,
+    client: AsyncClient,
+    views: Sequence[DurableView],
+    settings: FollowerSettings = SETTINGS,
+    name: str = "m",
+) -> AsyncIterator[Manager]:
+    """Run a manager in this loop; it leaves in order."""
+    target = open_target(site.database)
+    manager = Manager(client, target, views, settings, name=name)
+    task = asyncio.create_task(manager.run())
+    try:
+        yield manager
+        assert not task.done()
+    finally:
+        task.cancel()
+        outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+        await target.close()
+    assert isinstance(outcome, asyncio.CancelledError), outcome
+
+
+async def installed(site: Site, client: AsyncClient, *views: DurableView) -> list[str]:
+    """Install views."""
+    target = open_target(site.database)
+    try:
+        return await install(target, client, views)
+    finally:
+        await target.close()
+
+
+async def until(holds: Any, wait_s: float = WAIT_S) -> None:
+    """Wait until a condition holds."""
+    end_s = time.monotonic() + wait_s
+    while not holds():
+        assert time.monotonic() < end_s, "it does not come true"
+        await asyncio.sleep(0.01)
+
+
+async def reached(site: Site, view: DurableView, revision: int) -> None:
+    """Wait until the position of a view of one part is at a revision."""
+    end_s = time.monotonic() + WAIT_S
+    while True:
+        ((present,),) = await site.fetch(f"SELECT revision FROM {site.prefix}parts WHERE view = '{view.name}'")
+        if present >= revision:
+            return
+        assert time.monotonic() < end_s, f"it is at {present}, not {revision}"
+        await asyncio.sleep(0.01)
+
+
+async def check_log(site: Site, view: DurableView) -> int:
+    """Judge the log of applied revisions: each step begins where the one before ended; return how many there are."""
+    steps = await site.fetch(
+        "SELECT first, from_server, from_revision, server_id, revision, epoch, replaced"
+        f" FROM {site.prefix}log WHERE view = '{view.name}' ORDER BY first, epoch, at"
+    )
+    last: dict[bytes, tuple[str, int]] = {}
+    epochs: dict[bytes, int] = {}
+    for first, from_server, from_revision, server_id, revision, epoch, replaced in steps:
+        assert (from_server, from_revision) == last.get(first, ("", 0)), "a gap, or applied twice"
+        assert epoch >= epochs.get(first, 0)
+        assert replaced or (from_server == server_id and revision >= from_revision), "it goes back"
+        last[first], epochs[first] = (server_id, revision), epoch
+    for first, server_id, revision in await site.fetch(
+        f"SELECT first, server_id, revision FROM {site.prefix}parts WHERE view = '{view.name}'"
+    ):
+        assert (server_id, revision) == last.get(first, ("", 0))
+    return len(steps)
