@@ -124,6 +124,11 @@ class Index:
             count, _ = self.misfits.get(misfit, (0, b""))
             self.misfits[misfit] = count + 1, key
 
+    @property
+    def misfit_count(self) -> int:
+        """How many of the rows that were looked at had no plain rows for a reason that is counted."""
+        return sum(count for count, _ in self.misfits.values())
+
     def build(self, read_number: int) -> Table | None:
         """Make the rows, unless memory is too short for them.
 
