@@ -32,6 +32,7 @@ LONG_FUNCTIONS = {
 #: Names of two classes, and why each is right on its side.
 SHARED_NAMES = {
     "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
+    "MaxAge": "a level of freshness: of reads of servers, and of reads of a lake, which stands alone",
 }
 #: Phrases that make readers guess: who, what or how many is meant?
 RIDDLES = re.compile(r"\b(tells? whether|what of it is|so many|somebody|whoever)\b", re.IGNORECASE)

@@ -131,6 +131,7 @@ class Batch:
     argument_at: int
     number_at: int
     room: int
+    freshness: bytes
     row_count: int
     @property
     def kinds(self) -> bytes: ...

@@ -657,6 +657,19 @@ class Engine(HotEngine):
         self.revision += bool(count)
         return count
 
+    def drop_snapshots(self, first: bytes, last: bytes | None, since_s: float) -> int:
+        """Have the next read of a range take the snapshots anew that were taken before a moment.
+
+        Returns:
+            How many there were; contexts that depend on them were dropped as well.
+
+        Cost:
+            O(contexts in the range + those with snapshots below them).
+        """
+        if last is not None and first >= last:
+            return 0
+        return self._catalog.drop_snapshots(first, last, since_s)
+
     def invalidate_join(self, name: str) -> int:
         """Drop everything that a join computed, as `invalidate` does.
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 9
+_INTERFACE: Final = 8
 
 
 #: Where ranges of keys start, and where they end.
@@ -43,6 +43,10 @@ class NativeBatch(Protocol):
     @property
     def number_at(self) -> int:
         """Where its number is."""
+
+    @property
+    def freshness(self) -> bytes:
+        """How fresh the reads have to be, as bytes; empty: as the server's settings say."""
 
     @property
     def room(self) -> int:

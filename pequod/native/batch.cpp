@@ -98,6 +98,8 @@ struct Batch {
     PyObject* message;
     uint64_t number;
     Piece kinds;
+    // How fresh the reads have to be, a message of its own; empty: as the server's settings say.
+    Piece freshness;
     Piece* arguments;
     size_t argument_count;
     uint64_t* numbers;
@@ -175,6 +177,11 @@ Parsed parse_message(Batch* batch, Piece message) {
                 }
                 break;
             }
+            case FRESHNESS:
+                // Of two such fields, protobuf makes one.
+                reader.is_right = !batch->freshness.size;
+                if (reader.is_right) batch->freshness = reader.piece();
+                break;
             default:
                 reader.is_right = false;
         }
@@ -199,7 +206,7 @@ PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     batch->message = Py_NewRef(arguments[0]);
     batch->room = piece_bytes_max;
     batch->rows_max = rows_max;
-    batch->kinds = {"", 0};
+    batch->kinds = batch->freshness = {"", 0};
     const Parsed parsed = parse_message(batch, piece_of(arguments[0]));
     if (parsed == Parsed::RIGHT && Py_ssize_t(batch->kinds.size) <= commands_max && piece_bytes_max > 0) {
         batch->statuses = static_cast<char*>(PyMem_Calloc(batch->kinds.size + 1, 1));
@@ -635,6 +642,11 @@ PyObject* first_argument(PyObject* self, PyObject*) {
     return Py_BuildValue("(y#)", batch->arguments[0].start, Py_ssize_t(batch->arguments[0].size));
 }
 
+PyObject* get_freshness(PyObject* self, void*) {
+    const Batch* batch = batch_of(self);
+    return PyBytes_FromStringAndSize(batch->freshness.start, Py_ssize_t(batch->freshness.size));
+}
+
 PyObject* get_kinds(PyObject* self, void*) {
     const Batch* batch = batch_of(self);
     return PyBytes_FromStringAndSize(batch->kinds.start, Py_ssize_t(batch->kinds.size));
@@ -685,6 +697,7 @@ PyMemberDef members[] = {
 };
 
 PyGetSetDef getters[] = {
+    {"freshness", get_freshness, nullptr, "How fresh the reads have to be, as bytes.", nullptr},
     {"kinds", get_kinds, nullptr, "The kinds of the commands.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

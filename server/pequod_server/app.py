@@ -188,6 +188,7 @@ class PequodServer:
     async def _end(self) -> None:
         await self._keeper.stop()
         await self._admission.pressure.stop()
+        self.service.levels.stop()
         if self.loader is not None:
             await self.loader.stop()
         await self.instruments.stop()

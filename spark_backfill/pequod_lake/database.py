@@ -46,15 +46,8 @@ class LakeDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read as of one moment.
-
-        Raises:
-            LakeError: The file cannot be read.
-        """
-        try:
-            yield from self._transaction("BEGIN")
-        except sqlite3.OperationalError as error:
-            raise LakeError(f"the catalog {self.path} cannot be read: {error}") from error
+        """Read as of one moment."""
+        yield from self._transaction("BEGIN")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -122,7 +122,7 @@ async def test_a_reader_that_goes_away_does_not_cancel_the_load_of_others() -> N
         async with setting.store.held("load"):
             scan = setting.server.engine.scan
             reads = [
-                asyncio.create_task(loader.read(lambda: scan(b"p|bob|", b"p|bob}"), b"p|bob|", b"p|bob}"))
+                asyncio.create_task(loader.read(lambda: scan(b"p|bob|", b"p|bob}"), [(b"p|bob|", b"p|bob}")]))
                 for _ in range(2)
             ]
             await until(lambda: bool(setting.store.loads))

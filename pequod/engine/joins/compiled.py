@@ -17,7 +17,7 @@ from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
 from pequod.language.records import RecordView, plain_join
 from pequod.language.slots import number_slots
-from pequod.language.spec import JoinSpec, Operator
+from pequod.language.spec import JoinSpec, Operator, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,12 @@ class CompiledJoin:
         self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
         #: Whether every output key has at most one contribution, a copy: then no aggregate state is needed.
         self.is_unique = spec.is_unique
+
+    @property
+    def snapshot_age_s(self) -> float | None:
+        """How long rows may be returned after they were computed, if it is a snapshot; None otherwise."""
+        maintenance = self.spec.maintenance
+        return float(maintenance.age_s) if isinstance(maintenance, Snapshot) else None
 
     def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes]:
         """Return the part of ``[first, last)`` in which output keys lie; empty if it ends at or below its first key."""

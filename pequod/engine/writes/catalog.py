@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from pequod.engine.base.table import Cut, Table
 from pequod.engine.joins.compiled import JoinInfo
+from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.indexes import Index, RecordParser
 from pequod.engine.joins.installed import InstalledJoin, Site
 from pequod.engine.joins.projections import Projection, Reader
@@ -108,6 +110,39 @@ class Catalog:
         Cost:
             O(frames of what is dropped).
         """
+        found = self._shown(first, last)
+        doomed = dict.fromkeys(found)
+        while found:
+            found += [up for up in found.pop().upstreams if up not in doomed]
+            doomed.update(dict.fromkeys(found))
+        for context in doomed:
+            self._writer.drop(context, Reason.INVALIDATED)
+        return len(doomed)
+
+    def drop_snapshots(self, first: bytes, last: bytes | None, since_s: float) -> int:
+        """Drop the snapshots taken before a moment that reads of a range may show; return how many there were.
+
+        Cost:
+            O(contexts in the range + those with snapshots below them).
+        """
+        # What was computed from a snapshot expires with it.
+        todo = [context for context in self._shown(first, last) if context.expires_s < inf]
+        seen = dict.fromkeys(todo)
+        while todo:
+            ups = [up for up in todo.pop().upstreams if up.expires_s < inf and up not in seen]
+            seen.update(dict.fromkeys(ups))
+            todo += ups
+        count = 0
+        for context in seen:
+            age = context.join.snapshot_age_s
+            # Another one may have taken it along.
+            if age is not None and context.is_live and context.expires_s - age < since_s:
+                self._writer.drop(context, Reason.EXPIRED)
+                count += 1
+        return count
+
+    def _shown(self, first: bytes, last: bytes | None) -> list[Context]:
+        """Return the contexts whose rows reads of a range may show."""
         joins = dict.fromkeys(self.over(first, last))
         found = [status.context for join in joins for status in join.coverage.over(*join.clip(first, last))]
         # A join that keeps nothing shows rows of its sources.
@@ -116,13 +151,7 @@ class Catalog:
             for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
                 found += [status.context for status in upstream.coverage]
                 todo += [upstream] if upstream.is_pull else []
-        doomed = dict.fromkeys(found)
-        while found:
-            found += [up for up in found.pop().upstreams if up not in doomed]
-            doomed.update(dict.fromkeys(found))
-        for context in doomed:
-            self._writer.drop(context, Reason.INVALIDATED)
-        return len(doomed)
+        return found
 
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         output = self._related_to(spec.output)

@@ -225,7 +225,7 @@ class PostgresSession:
                         await proven_place(connection)
                 self.on_hurry()
         except (BackingUnavailableError, SchemaError):
-            # Whoever waits for the feed is told by the feed.
+            # The feed finds it out, too, and those who wait are told by it.
             return
         finally:
             self._pushing, self._wanted = None, 0

@@ -46,8 +46,6 @@ from pequod_server.backing.store import (
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import decompose
 
-#: Notes of changes that are kept for a feed that comes back.
-_KEPT: Final = 100_000
 #: In place of a mapping's name among the changes.
 _MARK: Final = "mark"
 #: Notes that are read at a time, and ranges in one statement.
@@ -138,7 +136,7 @@ class SqliteStore:
 
         def load(connection: sqlite3.Connection) -> Loaded:
             with transaction(connection):
-                seq = _seq(connection)
+                seq = sqlite_schema.position_of(connection)
                 rows = self._read(connection, ranges)
             # In steps here, too: while a list is sorted, no other thread can run Python.
             return Loaded(tuple(result_of(sorted_in_steps(rows.items()))), SequenceHorizon(seq, seq))
@@ -178,13 +176,13 @@ class SqliteStore:
                     self._check_written(connection, written)
                 except sqlite3.IntegrityError as error:
                     raise WriteRefusedError(self._name, str(error)) from error
-                return _seq(connection)
+                return sqlite_schema.position_of(connection)
 
         return Place(1, await self._writes.run(write))
 
     async def position(self) -> Place:
         """Return the number of the last change."""
-        return Place(1, await self._loads.run(_seq))
+        return Place(1, await self._loads.run(sqlite_schema.position_of))
 
     async def latest(self) -> Place:
         """Return the number of the last change: a file that can be read is the database."""
@@ -201,7 +199,7 @@ class SqliteStore:
             note = secrets.token_hex(8)
             with transaction(connection, "IMMEDIATE"):
                 connection.execute(f"INSERT INTO {CHANGES} (mapping, slots) VALUES (?, ?)", (_MARK, note))
-                return f"{_seq(connection)} {_schema_version(connection)} {note}"
+                return f"{sqlite_schema.position_of(connection)} {sqlite_schema.schema_version(connection)} {note}"
 
         return await self._writes.run(mark)
 
@@ -210,7 +208,7 @@ class SqliteStore:
 
         def knows(connection: sqlite3.Connection) -> bool:
             with transaction(connection):
-                self._schema = _schema_version(connection)
+                self._schema = sqlite_schema.schema_version(connection)
                 row = connection.execute(
                     f"SELECT max(seq), slots FROM {CHANGES} WHERE mapping = ?", (_MARK,)
                 ).fetchone()
@@ -247,7 +245,7 @@ class SqliteStore:
         version = None
         while not self._closing.is_set():
             asked_s = self._health.now()
-            seen = await self._feed.run(_data_version)
+            seen = await self._feed.run(sqlite_schema.data_version)
             if seen != version:
                 # Read before the batch, so that a commit in between is noticed the next time.
                 version = seen
@@ -255,7 +253,7 @@ class SqliteStore:
                 if event.position > position:
                     yield event
                 position = event.position
-                await self._feed.run(_forget, position)
+                await self._feed.run(sqlite_schema.forget_changes, position)
             self._health.stands(asked_s, 0)
             await self._pause()
 
@@ -268,7 +266,7 @@ class SqliteStore:
 
     def _start(self, connection: sqlite3.Connection) -> tuple[int, int, int, int]:
         with transaction(connection):
-            schema = _schema_version(connection)
+            schema = sqlite_schema.schema_version(connection)
             sqlite_schema.check_schema(connection, self._name, self.mappings)
             sqlite_schema.check_triggers(connection, self._name, self.mappings)
             is_named = connection.execute(SQLITE_STATE).fetchone()[0] is not None
@@ -277,7 +275,7 @@ class SqliteStore:
             with transaction(connection, "IMMEDIATE"):
                 connection.execute(sqlite_schema.NAME_DATABASE)
         with transaction(connection):
-            now = _seq(connection)
+            now = sqlite_schema.position_of(connection)
             (oldest,) = connection.execute(f"SELECT min(seq) - 1 FROM {CHANGES}").fetchone()
             (file_id, _) = connection.execute(SQLITE_STATE).fetchone()
             return now if oldest is None else int(oldest), now, schema, file_id
@@ -304,10 +302,10 @@ class SqliteStore:
 
     def _begin(self, connection: sqlite3.Connection, position: int, schema: int) -> tuple[int, sqlite3.Cursor]:
         connection.execute("BEGIN")
-        if _schema_version(connection) != schema:
+        if sqlite_schema.schema_version(connection) != schema:
             # A trigger may have been missing for a while.
             raise FeedBrokenError("the schema has changed", is_lost=True)
-        seq = _seq(connection)
+        seq = sqlite_schema.position_of(connection)
         return seq, connection.execute(f"SELECT DISTINCT mapping, slots FROM {CHANGES} WHERE seq > ?", (position,))
 
     def _noted_keys(self, _connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> list[tuple[str, bytes]]:
@@ -389,23 +387,3 @@ class SqliteStore:
                 raise WriteRefusedError(
                     self._name, f"the row of key {shown(key)} would not meet the condition of {mapping.pattern}"
                 )
-
-
-def _seq(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (CHANGES,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _schema_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA schema_version").fetchone()[0])
-
-
-def _data_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA data_version").fetchone()[0])
-
-
-def _forget(connection: sqlite3.Connection, position: int) -> None:
-    """Delete notes that no feed will need, in large pieces."""
-    (oldest,) = connection.execute(f"SELECT min(seq) FROM {CHANGES}").fetchone()
-    if oldest is not None and position - oldest > 2 * _KEPT:
-        connection.execute(f"DELETE FROM {CHANGES} WHERE seq <= ?", (position - _KEPT,))

@@ -24,6 +24,8 @@ NAME_DATABASE: Final = (
     f"INSERT INTO sqlite_sequence (name, seq) SELECT '{DATABASE}', abs(random() / 2) "
     f"WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{DATABASE}')"
 )
+#: Notes of changes that are kept for a feed that comes back.
+KEPT: Final = 100_000
 CREATE_CHANGES: Final = (
     f"CREATE TABLE IF NOT EXISTS {CHANGES} "
     "(seq INTEGER PRIMARY KEY AUTOINCREMENT, mapping TEXT NOT NULL, slots TEXT NOT NULL)"
@@ -216,3 +218,26 @@ def _indexes(connection: sqlite3.Connection, name: str) -> list[tuple[bool, list
         if not partial and None not in columns:
             found.append((bool(unique), columns))
     return sorted(found)
+
+
+def position_of(connection: sqlite3.Connection) -> int:
+    """Return the number of the last change."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (CHANGES,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """Return the version of the schema, which each change of it raises."""
+    return int(connection.execute("PRAGMA schema_version").fetchone()[0])
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """Return a number that is another one after commits of other connections."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+def forget_changes(connection: sqlite3.Connection, position: int) -> None:
+    """Delete notes that no feed will need, in large pieces."""
+    (oldest,) = connection.execute(f"SELECT min(seq) FROM {CHANGES}").fetchone()
+    if oldest is not None and position - oldest > 2 * KEPT:
+        connection.execute(f"DELETE FROM {CHANGES} WHERE seq <= ?", (position - KEPT,))

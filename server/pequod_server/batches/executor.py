@@ -23,6 +23,8 @@ from pequod.language.ranges import united
 from pequod_server.backing import Change
 from pequod_server.batches.batch import BatchRun, BegunBatch
 from pequod_server.batches.columns import REFUSED, CommandJudge
+from pequod_server.batches.leveled import BatchLevels
+from pequod_server.database.levels import Levels
 from pequod_server.database.write_through import TOGETHER_MAX
 
 #: How many commands behind one that waits are looked at.
@@ -52,11 +54,12 @@ class Executor:
     """Begins batches on one engine.
 
     Args:
+        levels: Knows how fresh reads have to be, and names the states that answer.
         piece_bytes_max: Returns how many bytes the next piece of a reply may have; without it, ``reply_bytes_max``.
         clock: Returns the time in seconds. The engine has no clock; it judges by this one how old snapshots are.
     """
 
-    __slots__ = ("clock", "commands_max", "engine", "piece_bytes_max", "rows_max", "server_id")
+    __slots__ = ("clock", "commands_max", "engine", "levels", "piece_bytes_max", "rows_max", "server_id")
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class Executor:
         rows_max: int,
         piece_bytes_max: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        levels: BatchLevels | None = None,
     ) -> None:
         self.engine = engine
         self.server_id = server_id
@@ -75,6 +79,7 @@ class Executor:
         self.piece_bytes_max = piece_bytes_max or (lambda: reply_bytes_max)
         self.rows_max = rows_max
         self.clock = clock
+        self.levels = levels or BatchLevels(Levels(engine, None, server_id), None)
 
     def execute(self, request: ExecuteRequest) -> list[ExecuteReply]:
         """Run a batch where no database is behind the engine, and return the pieces of its reply; see `steps`."""
@@ -197,7 +202,9 @@ class Steps:
         if batch.lacking_bytes:
             return Room(batch.lacking_bytes)
         self.piece_bytes = batch.piece_bytes
-        return batch.reply(self._executor.server_id)
+        reply = batch.reply(self._executor.server_id)
+        reply.MergeFromString(self._executor.levels.tail())
+        return reply
 
     def _writes_ahead(self) -> list[Change]:
         """Return the write that waits, and those right behind it that the database owns, too, and that may run."""

@@ -15,7 +15,6 @@ from pequod.engine.native import NativeBatch
 from pequod.errors import PermissionDeniedError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
-from pequod_server.backing import BackingStaleError
 from pequod_server.batches.columns import Command, reads
 from pequod_server.database.loader import Loader
 
@@ -87,9 +86,7 @@ class StalenessJudge:
         if not self._loader.is_stale:
             return refused
         for index, bounds in reads(commands):
-            try:
-                self._loader.refuse_stale(*bounds)
-            except BackingStaleError as error:
+            if (error := self._loader.stale_error(*bounds)) is not None:
                 refused[index] = error
         return refused
 

@@ -36,7 +36,7 @@ def run_quick(executor: Executor, message: bytes, judges: Sequence[CommandJudge]
         return None
     reply_bytes_max = executor.piece_bytes_max()
     batch = parse_batch(message, executor.commands_max, executor.rows_max, reply_bytes_max)
-    if batch is None or not all(judge.passes(batch) for judge in judges):
+    if batch is None or not executor.levels.passes(batch) or not all(judge.passes(batch) for judge in judges):
         return None
     return QuickBatch(executor, batch, message, reply_bytes_max, judges)
 
@@ -69,10 +69,11 @@ class QuickBatch:
         excess = self._run(executor)
         self.reply_bytes = reply_bytes_max - batch.room
         if excess is None:
-            self.reply = batch.reply(executor.server_id, executor.engine.revision)
+            self.reply = batch.reply(executor.server_id, executor.engine.revision, executor.levels.tail())
             return
         request = ExecuteRequest.FromString(message)
-        steps = executor.steps(request, judges)
+        fresh = executor.levels.of(request)
+        steps = executor.steps(request, judges if fresh is None else [fresh, *judges])
         begun = BegunBatch(
             ExecuteReply.FromString(batch.reply(0, 0)),
             batch.index,

@@ -22,7 +22,8 @@ from pequod.engine import BackedKeyError, MissingError, PequodError
 from pequod_server.access.guard import present_caller
 from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
 from pequod_server.batches.executor import Executor, Outcomes, Room, Step, Steps, Writes
-from pequod_server.batches.judges import RightsJudge, StalenessJudge
+from pequod_server.batches.judges import RightsJudge
+from pequod_server.batches.leveled import BatchLevels, LeveledReads
 from pequod_server.batches.quick import run_quick
 from pequod_server.calls.served import ServedEngine
 from pequod_server.database.loader import ROUNDS_MAX, Loader
@@ -57,6 +58,7 @@ class ExecuteCalls:
         self, served: ServedEngine, admission: Admission, through: WriteThrough | None, on_batch: BatchSink
     ) -> None:
         self._loader = served.loader
+        self._levels = BatchLevels(served.levels, served.loader)
         self._opened = served.opened
         self._admission = admission
         self._through = through
@@ -68,9 +70,9 @@ class ExecuteCalls:
             commands_max=served.config.batch_commands_max,
             reply_bytes_max=served.config.reply_bytes_max,
             rows_max=served.config.rows_max,
+            levels=self._levels,
             piece_bytes_max=admission.piece_bytes_max,
         )
-        self._judges: tuple[CommandJudge, ...] = () if self._loader is None else (StalenessJudge(self._loader),)
 
     def end(self) -> None:
         """End the streams: idle ones now, the others after the batch that they are at."""
@@ -84,7 +86,7 @@ class ExecuteCalls:
         task, idle = asyncio.current_task(), self._admission.pressure.streams
         assert task is not None
         caller = present_caller()
-        judges = self._judges if caller is None else (*self._judges, RightsJudge(caller))
+        judges: tuple[CommandJudge, ...] = () if caller is None else (RightsJudge(caller),)
         #: The first batch comes at once, so it waits for a place like the request of any call.
         receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, read)
         try:
@@ -105,9 +107,7 @@ class ExecuteCalls:
                     continue
                 if quick is None:
                     request = ExecuteRequest.FromString(message)
-                    if loader is not None and is_half_applied:
-                        await _whole(loader, request)
-                    steps = self._executor.steps(request, judges)
+                    steps = await self._begin(request, judges)
                     step = steps.run()
                 else:
                     assert quick.rest is not None
@@ -127,6 +127,22 @@ class ExecuteCalls:
         finally:
             idle.pop(task, None)
         end_call(stopping_status())
+
+    async def _begin(self, request: pb.ExecuteRequest, judges: tuple[CommandJudge, ...]) -> Steps:
+        """Return the steps of a batch, once its reads are as fresh as they have to be and no commit is half applied."""
+        loader = self._loader
+        check_columns(request.kinds, len(request.arguments), len(request.numbers))
+        fresh = self._levels.of(request)
+        leveled = fresh if isinstance(fresh, LeveledReads) else None
+        if leveled is not None:
+            await leveled.meet()
+        else:
+            self._levels.count_any()
+        if loader is not None and loader.gate.is_closed:
+            await _whole(loader, request)
+        if leveled is not None:
+            leveled.renew()
+        return self._executor.steps(request, judges if fresh is None else (fresh, *judges))
 
     def _refuse_cancelled(self, error: asyncio.CancelledError) -> None:
         """Return if a stream was cancelled since the server stops; raise what the stream ends with otherwise."""
@@ -183,9 +199,7 @@ class ExecuteCalls:
 
 async def _whole(loader: Loader, request: pb.ExecuteRequest) -> None:
     """Wait until no commit is half applied, if a batch reads what comes from the database."""
-    arguments = request.arguments[:]
-    check_columns(request.kinds, len(arguments), len(request.numbers))
-    await loader.whole([bounds for _, bounds in reads(commands(request.kinds, arguments))])
+    await loader.whole([bounds for _, bounds in reads(commands(request.kinds, request.arguments[:]))])
 
 
 async def _write_counted(

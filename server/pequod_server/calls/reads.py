@@ -7,6 +7,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.batches.batch import ROW_BYTES
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import range_of
+from pequod_server.wire.freshness import level_of
 from pequod_server.wire.handlers import Context
 
 
@@ -19,17 +20,18 @@ class ReadCalls:
 
     async def get(self, request: pb.GetRequest, _context: Context) -> pb.GetReply:
         """Get one value."""
-        key = request.key
-        value = await self._served.read(lambda now: self._engine.get(key, now=now), key, key + b"\0")
+        key, demand = request.key, self._served.levels.demand(level_of(request))
+        value = await self._served.read(lambda now: self._engine.get(key, now=now), key, key + b"\0", demand)
         return pb.GetReply(header=self._served.header(), value=value)
 
     async def multi_get(self, request: pb.MultiGetRequest, _context: Context) -> pb.MultiGetReply:
         """Get many values, as many as fit into a reply."""
         self._served.refuse_many(len(request.keys))
+        demand = self._served.levels.demand(level_of(request))
         room = self._served.config.reply_bytes_max
         values: list[bytes] = []
         present: list[bool] = []
-        for value in await self._served.read_keys(request.keys[:]):
+        for value in await self._served.read_keys(request.keys[:], demand):
             room -= len(value or b"") + ROW_BYTES
             if room < 0 and values:
                 break
@@ -39,8 +41,8 @@ class ReadCalls:
 
     async def count(self, request: pb.CountRequest, _context: Context) -> pb.CountReply:
         """Count the keys of a range."""
-        first, last = range_of(request)
-        count = await self._served.read(lambda now: self._engine.count(first, last, now=now), first, last)
+        (first, last), demand = range_of(request), self._served.levels.demand(level_of(request))
+        count = await self._served.read(lambda now: self._engine.count(first, last, now=now), first, last, demand)
         return pb.CountReply(header=self._served.header(), count=count)
 
     async def splits(self, request: pb.SplitsRequest, _context: Context) -> pb.SplitsReply:

@@ -11,8 +11,10 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Rows
 from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
+from pequod_server.database.levels import Demand
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.wire.bounds import Bounds, range_of
+from pequod_server.wire.freshness import level_of
 from pequod_server.wire.handlers import Context
 
 #: Rows that a scan reads before it knows how large they are.
@@ -32,6 +34,7 @@ class ScanCalls:
         A chunk is made when there is memory for it, and holds this memory until its client has taken the chunk.
         """
         config, bounds = self._served.config, range_of(request)
+        demand = self._served.levels.demand(level_of(request))
         # However much the request asks for: a chunk is in memory as a whole.
         chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
@@ -42,7 +45,7 @@ class ScanCalls:
             parts = self._admission
             async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * chunk_bytes) as room_bytes:
                 limit = wanted if remaining is None else min(remaining, wanted)
-                rows, count, size = await self._chunk(request, bounds, limit, room_bytes // COPIES)
+                rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes // COPIES)
                 if size > room_bytes // COPIES and not row_bytes:
                     row_bytes = size
                     del rows
@@ -65,7 +68,7 @@ class ScanCalls:
             await asyncio.sleep(0)
 
     async def _chunk(
-        self, request: pb.ScanRequest, bounds: Bounds, limit: int, bytes_max: int
+        self, request: pb.ScanRequest, bounds: Bounds, demand: Demand | None, limit: int, bytes_max: int
     ) -> tuple[Rows, int, int]:
         """Return the first rows of a range, one more than ``limit`` at most, how many fit, and their size on the wire.
 
@@ -75,6 +78,7 @@ class ScanCalls:
         found = await self._served.read(
             lambda now: scan(*bounds, limit=limit + 1, reverse=is_down, now=now),
             *bounds,
+            demand,
         )
         count, size = fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
         return found, count, size

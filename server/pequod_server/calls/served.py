@@ -12,6 +12,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Engine, LimitExceededError, MissingError, Range
 from pequod.language.ranges import united
 from pequod_server.config import ServerConfig
+from pequod_server.database.levels import Demand, Levels
 from pequod_server.database.loader import Loader
 
 Answer = TypeVar("Answer")
@@ -24,7 +25,7 @@ class ServedEngine:
     but those of batches gets its header here.
     """
 
-    __slots__ = ("config", "engine", "loader", "server_id")
+    __slots__ = ("config", "engine", "levels", "loader", "server_id")
 
     def __init__(self, engine: Engine, config: ServerConfig, loader: Loader | None = None) -> None:
         self.engine = engine
@@ -32,35 +33,47 @@ class ServedEngine:
         self.loader = loader
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
+        #: Decides when reads may be answered, and names the states that answer.
+        self.levels = Levels(engine, loader, self.server_id)
 
     def header(self, revision: int | None = None) -> pb.Header:
         """Return the header of a reply that shows the engine as of a revision, by default the present one."""
-        return pb.Header(server_id=self.server_id, revision=self.engine.revision if revision is None else revision)
+        levels = self.levels
+        return pb.Header(
+            server_id=self.server_id,
+            revision=self.engine.revision if revision is None else revision,
+            token=levels.token,
+            age_ms=levels.age_ms,
+        )
 
-    async def read(self, ask: Callable[[float], Answer], first: bytes, last: bytes | None) -> Answer:
-        """Answer a read of a range, once what the read needs of the database is loaded.
+    async def read(
+        self, ask: Callable[[float], Answer], first: bytes, last: bytes | None, demand: Demand | None
+    ) -> Answer:
+        """Answer a read of a range, once it is as fresh as demanded, and what it needs of the database is loaded.
 
         Args:
             ask: Asks the engine; its argument is the present moment, in seconds.
+            demand: See `Levels.demand`.
 
         Raises:
+            StaleError, TokenLostError: The level of freshness cannot be had.
             BackingUnavailableError: The database does not answer.
             BackingStaleError: The range depends on the database, whose feed is older than it may be.
             PequodError: What ``ask`` raises.
         """
-        if self.loader is None:
+        if self.loader is None and demand is None:
             return ask(time.monotonic())
-        return await self.loader.read(lambda: ask(time.monotonic()), first, last)
+        return await self.levels.read(lambda: ask(time.monotonic()), ((first, last),), demand)
 
-    async def read_keys(self, keys: Sequence[bytes]) -> list[bytes | None]:
+    async def read_keys(self, keys: Sequence[bytes], demand: Demand | None) -> list[bytes | None]:
         """Return the values of keys, None for those without one, once what the read needs is loaded.
 
         Raises:
-            BackingUnavailableError, BackingStaleError: As `read`.
+            StaleError, TokenLostError, BackingUnavailableError, BackingStaleError: As `read`.
         """
-        if self.loader is None:
+        if self.loader is None and demand is None:
             return self._get_all(keys)
-        return await self.loader.read_keys(lambda: self._get_all(keys), keys)
+        return await self.levels.read(lambda: self._get_all(keys), [(key, key + b"\0") for key in keys], demand)
 
     def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return many values; one MissingError names the ranges that all keys lack."""

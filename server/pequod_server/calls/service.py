@@ -58,6 +58,7 @@ class PequodService:
         admission = admission or Admission(config)
         through = None if loader is None or not loader.is_write_through else WriteThrough(engine, loader)
         self.server_id = served.server_id
+        self.levels = served.levels
 
         reads = ReadCalls(served)
         self.Get = reads.get

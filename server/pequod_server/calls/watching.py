@@ -17,6 +17,7 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
+from pequod_server.wire.freshness import level_of
 from pequod_server.wire.handlers import Context, end_call
 
 #: Rows that a watch looks at before it knows how large they are.
@@ -47,9 +48,10 @@ class WatchCalls:
         if request.rows and request.HasField("after"):
             raise BadRequestError("a watch that goes on has no use for the rows")
         bounds = request.first, last_of(request)
+        demand = self._served.levels.demand(level_of(request))
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
-        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds)
+        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds, demand)
         task = asyncio.current_task()
         assert task is not None
         self._streams.add(task)

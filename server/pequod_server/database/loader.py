@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from pequod.calls import BackingStatistics
@@ -195,25 +195,32 @@ class Loader:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def read(self, ask: Callable[[], T], first: bytes, last: bytes | None) -> T:
-        """Return what ``ask`` reads of a range, once all that it lacks is loaded.
+    async def read(self, ask: Callable[[], T], bounds: Sequence[tuple[bytes, bytes | None]]) -> T:
+        """Return what ``ask`` reads of ranges, once all that it lacks is loaded.
+
+        One MissingError of ``ask`` names the ranges that all of it lacks.
 
         Raises:
             BackingUnavailableError: The database does not answer.
-            BackingStaleError: The feed is older than it may be, and the range depends on the database.
+            BackingStaleError: The feed is older than it may be, and a range depends on the database.
         """
-        return await self._read(ask, ((first, last),))
 
-    async def read_keys(self, ask: Callable[[], T], keys: Sequence[bytes]) -> T:
-        """Do as `read` does for some keys; one MissingError of ``ask`` names the ranges that all of them lack."""
-        return await self._read(ask, [(key, key + b"\0") for key in keys])
-
-    async def _read(self, ask: Callable[[], T], bounds: Sequence[tuple[bytes, bytes | None]]) -> T:
-        for _ in range(ROUNDS_MAX):
+        async def ready() -> None:
             await self.whole(bounds)
             if self.is_stale:
                 for first, last in bounds:
                     self.refuse_stale(first, last)
+
+        return await self.read_when(ready, ask)
+
+    async def read_when(self, ready: Callable[[], Awaitable[None]], ask: Callable[[], T]) -> T:
+        """Return what ``ask`` reads, once all that it lacks is loaded.
+
+        Args:
+            ready: Waits until what comes from the database may be read. It is called before each attempt.
+        """
+        for _ in range(ROUNDS_MAX):
+            await ready()
             try:
                 return ask()
             except MissingError as error:
@@ -233,8 +240,14 @@ class Loader:
 
     def refuse_stale(self, first: bytes, last: bytes | None) -> None:
         """Raise BackingStaleError if a read of the range may show rows that are older than ``stale_max_s``."""
-        if self.is_stale and self.reads_backed(first, last):
-            raise BackingStaleError(self.age_s(), self._stale_max_s, self.store.status.error)
+        if (error := self.stale_error(first, last)) is not None:
+            raise error
+
+    def stale_error(self, first: bytes, last: bytes | None) -> BackingStaleError | None:
+        """Return the error of a read of the range if it may show rows that are older than ``stale_max_s``."""
+        if not (self.is_stale and self.reads_backed(first, last)):
+            return None
+        return BackingStaleError(self.age_s(), self._stale_max_s, self.store.status.error)
 
     async def load(self, ranges: Iterable[Range]) -> None:
         """Load ranges, together with all others that are asked for in this turn of the loop.

@@ -84,7 +84,7 @@ class WriteThrough:
         table_prefix = first.partition(DELIMITER)[0] + DELIMITER
         if within(table_prefix, first, last) != (first, last):
             raise MixedWriteError("the range")
-        keys = (await self._loader.read(lambda: self._engine.scan(first, last), first, last)).keys
+        keys = (await self._loader.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
         for at in range(0, len(keys), TOGETHER_MAX):
             try:
                 await self._loader.write([Change(key, None) for key in keys[at : at + TOGETHER_MAX]])
@@ -99,7 +99,8 @@ class WriteThrough:
     async def _were_there(self, changes: Sequence[Change]) -> list[bool]:
         """Return for each change whether its key is there before it; True for puts, whose result is not used."""
         doomed = list(dict.fromkeys(change.key for change in changes if change.value is None))
-        is_there = await self._loader.read_keys(lambda: self._known(doomed), doomed) if doomed else {}
+        bounds = [(key, key + b"\0") for key in doomed]
+        is_there = await self._loader.read(lambda: self._known(doomed), bounds) if doomed else {}
         found = []
         for change in changes:
             found.append(change.value is not None or is_there[change.key])

@@ -1,0 +1,158 @@
+"""The levels of freshness of a batch: each is met before the first command runs, or its reads are refused.
+
+kinds    GET   PUT   SCAN  GET        levels   of the batch: after T      of read 3: latest
+demands  T           T     latest     waits    T and latest, at the same time, and once each
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import PequodError
+from pequod.engine.native import NativeBatch
+from pequod.errors import BadRequestError, InvalidTokenError, StaleError, TokenLostError
+from pequod_server.batches.columns import Command, CommandJudge, commands, reads
+from pequod_server.batches.judges import StalenessJudge
+from pequod_server.database.levels import Demand, Levels
+from pequod_server.database.loader import Loader
+from pequod_server.wire.bounds import Bounds
+from pequod_server.wire.freshness import read_level
+
+_MOVED: Final = "the database has failed over meanwhile"
+
+
+class BatchLevels:
+    """What batches need to know of levels: whether one is met, the judges of reads, and the names of states."""
+
+    def __init__(self, levels: Levels, loader: Loader | None) -> None:
+        self._levels = levels
+        self._loader = loader
+        #: Fields of replies that name the present state, as bytes.
+        self.tail: Callable[[], bytes] = levels.tail
+        self._bound = None if loader is None else StalenessJudge(loader)
+
+    def passes(self, batch: NativeBatch) -> bool:
+        """Return whether the reads of a batch are as fresh as they have to be now, as far as that is seen at once."""
+        level = batch.freshness
+        if level:
+            return self._levels.has_at_once(level)
+        is_fresh = self._bound is None or self._bound.passes(batch)
+        self._levels.counters.reads["any"] += is_fresh
+        return is_fresh
+
+    def count_any(self) -> None:
+        """Count a batch that asks for no level."""
+        self._levels.counters.reads["any"] += 1
+
+    def of(self, request: pb.ExecuteRequest) -> CommandJudge | None:
+        """Return the judge of the reads of a batch; None if nothing can be wrong with them.
+
+        Raises:
+            BadRequestError: The columns of its levels do not fit.
+        """
+        if request.HasField("freshness") or request.fresh_commands or request.fresh_levels:
+            return LeveledReads(self._levels, self._loader, request)
+        return self._bound
+
+
+class _Group:
+    """The reads of a batch that ask for the same level."""
+
+    def __init__(self, levels: Levels, message: pb.Freshness | None) -> None:
+        self.demand: Demand | None = None
+        #: Why the level cannot be had.
+        self.error: PequodError | None = None
+        #: Their ranges, by their positions.
+        self.reads: dict[int, Bounds] = {}
+        try:
+            self.demand = levels.demand(None if message is None else read_level(message))
+        except InvalidTokenError as error:
+            self.error = error
+
+
+class LeveledReads:
+    """The reads of a batch that asks for levels; a judge of its commands.
+
+    Raises:
+        BadRequestError: The columns of the levels do not fit.
+    """
+
+    def __init__(self, levels: Levels, loader: Loader | None, request: pb.ExecuteRequest) -> None:
+        self._levels = levels
+        self._loader = loader
+        names, messages = request.fresh_commands[:], request.fresh_levels[:]
+        if len(names) != len(messages) or any(one >= other for one, other in pairwise(names)):
+            raise BadRequestError("fresh_commands have to ascend, and each needs one of fresh_levels")
+        own = dict(zip(names, messages, strict=True))
+        groups: dict[bytes | None, _Group] = {}
+        for position, bounds in reads(commands(request.kinds, request.arguments[:])):
+            message = own.pop(position, request.freshness if request.HasField("freshness") else None)
+            name = None if message is None else message.SerializeToString(deterministic=True)
+            if name not in groups:
+                groups[name] = _Group(levels, message)
+            groups[name].reads[position] = bounds
+        if own:
+            raise BadRequestError(f"command {next(iter(own))} of fresh_commands is no read of the batch")
+        self._groups = list(groups.values())
+        self._group_of = {position: group for group in self._groups for position in group.reads}
+
+    async def meet(self) -> None:
+        """Wait until the levels are met, or cannot be had."""
+        await asyncio.gather(*(self._meet(group) for group in self._groups))
+
+    async def _meet(self, group: _Group) -> None:
+        demand = group.demand
+        if demand is None:
+            return
+        try:
+            if self._loader is None:
+                self._levels.refuse(demand)
+            elif any(self._loader.reads_backed(*bounds) for bounds in group.reads.values()):
+                await self._levels.reach(demand)
+        except (StaleError, TokenLostError) as error:
+            group.error = error
+
+    def renew(self) -> None:
+        """Drop the snapshots that the reads may show and that are too old; call it before the first of them runs."""
+        for group in self._groups:
+            if group.demand is not None and group.error is None:
+                self._levels.renew(list(group.reads.values()), group.demand)
+
+    def basis(self) -> object:
+        """Return what is wrong with the levels."""
+        for group in self._groups:
+            if group.error is None and group.demand is not None and self._loader is not None:
+                self._look_again(group, group.demand)
+        return [group.error for group in self._groups], self._loader is not None and self._loader.is_stale
+
+    def _look_again(self, group: _Group, demand: Demand) -> None:
+        """See that a level is met still: a failover while the batch waits may have taken it away."""
+        try:
+            is_met = self._levels.is_met(demand)
+        except TokenLostError as error:
+            is_met, group.error = False, error
+        if not is_met and group.error is None:
+            group.error = self._levels.stale(demand, _MOVED)
+
+    def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
+        """Return the errors of the reads whose level cannot be had, by their positions."""
+        refused: dict[int, PequodError] = {}
+        for position, bounds in reads(commands):
+            group = self._group_of[position]
+            if isinstance(group.error, InvalidTokenError) or (group.error is not None and self._is_backed(bounds)):
+                refused[position] = group.error
+            elif group.demand is None and self._loader is not None and (error := self._loader.stale_error(*bounds)):
+                refused[position] = error
+        return refused
+
+    def passes(self, _batch: NativeBatch) -> bool:
+        """Return False: the reads are judged one by one."""
+        return False
+
+    def _is_backed(self, bounds: Bounds) -> bool:
+        return self._loader is None or self._loader.reads_backed(*bounds)

@@ -1,0 +1,103 @@
+"""Levels of freshness while the database fails over, the feed breaks, clients go away and servers stop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import GET
+
+from pequod.freshness import Token
+from tests.backing.test_levels import BOB, SOON, after, latest, plain, refusal
+from tests.backing.test_loader import until
+
+# Failovers.
+
+
+async def test_a_token_from_before_a_failover_holds_up_to_where_the_timeline_was_left() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        for number in range(5):
+            served.store.commit({BOB: b"%d" % number})
+        await served.setting.caught_up()
+        kept, lost = served.token(4), served.token(5)
+        served.store.fail_over(lost=2)
+        assert await served.get(BOB, latest()) == b"2"
+        assert await served.get(BOB, after(kept)) == b"2"
+        code, reason, facts = await refusal(served.get(BOB, after(lost)))
+        assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "TokenLostError")
+        assert "failed over" in facts["reason"]
+        header = (await served.reply(BOB)).header
+        assert Token.parse(header.token).positions == {served.store.history.mark: 4}
+
+
+async def test_who_waits_for_what_a_failover_loses_is_told() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        async with served.store.held("changes"):
+            served.store.commit({BOB: b"lost"})
+            reading = asyncio.create_task(refusal(served.get(BOB, after(served.token(2)))))
+            await asyncio.sleep(0.05)
+            served.store.fail_over(lost=1)
+        assert (await reading)[1] == "TokenLostError"
+
+
+async def test_a_token_of_a_timeline_that_is_not_known_yet_is_waited_for() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        async with served.store.held("changes"):
+            assert (await refusal(served.get(BOB, after(served.token(1, timeline=2), SOON))))[1] == "StaleError"
+            reading = asyncio.create_task(served.get(BOB, after(served.token(2, timeline=2))))
+            await asyncio.sleep(0.05)
+            served.store.fail_over()
+            served.store.commit({BOB: b"new"})
+        assert await reading == b"new"
+
+
+# Faults while a read waits.
+
+
+async def test_a_feed_that_breaks_while_a_read_waits_comes_back_for_it() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        async with served.store.held("changes"):
+            served.store.commit({BOB: b"new"})
+            reading = asyncio.create_task(served.get(BOB, after(served.token(2))))
+            await asyncio.sleep(0.02)
+            served.store.fail("changes", times=3)
+            served.store.break_feed("cut", is_lost=False)
+        assert await reading == b"new"
+
+
+async def test_a_client_that_goes_away_while_its_read_waits_leaves_nothing() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        async with served.store.held("changes"):
+            served.store.commit({BOB: b"new"})
+            call = served.stub.Get(pb.GetRequest(key=BOB, freshness=after(served.token(2), 60_000)))
+            batches = served.stub.Execute()
+            request = pb.ExecuteRequest(kinds=bytes([GET]), arguments=[BOB], freshness=after(served.token(2), 60_000))
+            await batches.write(request)
+            loader = served.setting.server.loader
+            assert loader is not None
+            followed = loader.followed
+            await until(lambda: followed._waiters == 2)
+            call.cancel()
+            batches.cancel()
+            await until(lambda: followed._waiters == 0)
+
+
+async def test_a_server_that_stops_while_reads_wait_ends_them() -> None:
+    async with plain(drain_s=0.2) as served:
+        await served.get(BOB)
+        async with served.store.held("changes"), served.store.held("latest"):
+            served.store.commit({BOB: b"new"})
+            levels = (after(served.token(2), 60_000), latest(60_000))
+            readings = [asyncio.create_task(served.get(BOB, level)) for level in levels]
+            await until(lambda: served.store.questions == 1)
+            async with asyncio.timeout(10):
+                await served.setting.server.stop()
+                found = await asyncio.gather(*readings, return_exceptions=True)
+        assert all(isinstance(one, aio.AioRpcError) for one in found)
