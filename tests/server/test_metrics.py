@@ -120,7 +120,7 @@ async def test_calls_that_are_cancelled_at_any_point_do_not_stay_open(observed: 
         stream = observed.stub.Execute()
         await stream.write(pb.ExecuteRequest(kinds=bytes([commands.GET]), arguments=[b"big|001"]))
         calls = [stream, observed.stub.Scan(pb.ScanRequest(first=b"big|")), observed.stub.Count(pb.CountRequest())]
-        for _ in range(chance.randrange(12)):
+        for _ in range(chance.randrange(40)):
             await asyncio.sleep(0)
         for call in calls:
             call.cancel()

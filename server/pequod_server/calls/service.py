@@ -25,17 +25,19 @@ from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink
 from pequod_server.ops.snapshots import Snapshots
-from pequod_server.wire.handlers import SERVICE_PATH
+from pequod_server.wire.handlers import SERVICE_PATH, Unregistered
 
 
 def add_service(service: PequodService, server: aio.Server) -> None:
-    """Let a server answer the calls of a service."""
+    """Let a server answer the calls of a service.
+
+    Requires:
+        The server registers no methods: see `Unregistered`.
+    """
     batches = {"Execute": handler_of_batches(service.Execute)}
-    name = SERVICE_PATH.strip("/")
-    # Of generic handlers gRPC takes the first, of registered ones, which newer versions ask before, the last.
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, batches),))
-    add_PequodServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-    server.add_registered_method_handlers(name, batches)
+    # Of several handlers gRPC takes the first.
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_PATH.strip("/"), batches),))
+    add_PequodServicer_to_server(service, Unregistered(server))  # type: ignore[no-untyped-call]
 
 
 class PequodService:

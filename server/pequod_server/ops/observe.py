@@ -19,7 +19,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -28,7 +28,7 @@ from grpc import aio
 from pequod_proto.pequod_pb2 import CommandError
 from structlog.contextvars import bind_contextvars
 
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, method_of
+from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of
 
 log = logging.getLogger("pequod.server")
 
@@ -123,6 +123,7 @@ class CallObserver(aio.ServerInterceptor):
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = tuple(sinks)
+        self._observed = Wrapped(self._observe)
         self._own_ids = map(f"{secrets.token_hex(4)}-%d".__mod__, itertools.count(1))
 
     async def intercept_service(
@@ -132,21 +133,27 @@ class CallObserver(aio.ServerInterceptor):
     ) -> Handler | None:
         """Wrap the method that a call goes to."""
         handler = await continuation(details)
-        metadata: Metadata = details.invocation_metadata or ()
         if handler is None:
+            metadata: Metadata = details.invocation_metadata or ()
             # gRPC answers by itself. The name is the caller's invention and not worth a line in the metrics.
             call = Call("unknown", metadata, self._request_id(metadata), is_open_ended=False)
             for sink in self._sinks:
                 sink.opened(call)(grpc.StatusCode.UNIMPLEMENTED, 0.0)
             return handler
-        call = Call(
-            # Methods of our own service go by their last name, others by `service/method`.
-            details.method.removeprefix(SERVICE_PATH).removeprefix("/"),
-            metadata,
-            self._request_id(metadata),
-            is_open_ended=handler.request_streaming or details.method.endswith(_WATCHES),
-        )
-        return _wrapped(handler, lambda context: _Observation(self._sinks, call, context))
+        return self._observed.around(details.method, handler)
+
+    def _observe(self, method: str, handler: Handler) -> Handler:
+        """Return a handler whose calls are observed."""
+        # Methods of our own service go by their last name, others by `service/method`.
+        name = method.removeprefix(SERVICE_PATH).removeprefix("/")
+        is_open_ended = handler.request_streaming or method.endswith(_WATCHES)
+
+        def observation(context: Context) -> _Observation:
+            metadata = tuple(context.invocation_metadata() or ())
+            call = Call(name, metadata, self._request_id(metadata), is_open_ended=is_open_ended)
+            return _Observation(self._sinks, call, context)
+
+        return _wrapped(handler, observation)
 
     def _request_id(self, metadata: Metadata) -> str:
         for key, value in metadata:
@@ -192,17 +199,10 @@ def _code(kind: type[BaseException] | None, context: Context) -> grpc.StatusCode
     return code or (grpc.StatusCode.OK if kind is None else grpc.StatusCode.UNKNOWN)
 
 
-@asynccontextmanager
-async def sealed(context: Context, call: Call) -> AsyncIterator[None]:
-    """End a call that meets a defect without its text, which gRPC would send: it may say anything."""
-    try:
-        yield
-    except aio.AbortError:
-        raise
-    except Exception:
-        log.exception("a defect ended a call")
-        text = f"a defect of the server; its log has it under the request {call.request_id}"
-        await context.abort(grpc.StatusCode.UNKNOWN, text)
+async def _end_by_defect(context: Context, call: Call) -> None:
+    """End a call that has met a defect without its text, which gRPC would send: it may say anything."""
+    text = f"a defect of the server; its log has it under the request {call.request_id}"
+    await context.abort(grpc.StatusCode.UNKNOWN, text)
 
 
 def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Handler:
@@ -214,14 +214,20 @@ def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Ha
             with observe(context) as call:
                 if not handler.request_streaming:
                     call.request = request
-                async with sealed(context, call), aclosing(behaviour(request, context)) as replies:
-                    async for reply in replies:
-                        call.rows += _row_count(reply)
-                        ready_s = time.perf_counter()
-                        try:
-                            yield reply
-                        finally:
-                            call.client_s += time.perf_counter() - ready_s
+                try:
+                    async with aclosing(behaviour(request, context)) as replies:
+                        async for reply in replies:
+                            call.rows += _row_count(reply)
+                            ready_s = time.perf_counter()
+                            try:
+                                yield reply
+                            finally:
+                                call.client_s += time.perf_counter() - ready_s
+                except aio.AbortError:
+                    raise
+                except Exception:
+                    log.exception("a defect ended a call")
+                    await _end_by_defect(context, call)
 
         observed: Any = generate
     elif inspect.iscoroutinefunction(behaviour):
@@ -230,8 +236,14 @@ def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Ha
             with observe(context) as call:
                 if not handler.request_streaming:
                     call.request = request
-                async with sealed(context, call):
+                try:
                     reply = await behaviour(request, context)
+                except aio.AbortError:
+                    raise
+                except Exception:
+                    log.exception("a defect ended a call")
+                    await _end_by_defect(context, call)
+                    raise
                 call.rows = _row_count(reply)
                 return reply
 

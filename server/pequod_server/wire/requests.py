@@ -20,7 +20,7 @@ from grpc import aio
 
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, method_of
+from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of
 
 
 class RequestReader(aio.ServerInterceptor):
@@ -30,7 +30,7 @@ class RequestReader(aio.ServerInterceptor):
     """
 
     def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+        self._reading = Wrapped(lambda _method, handler: _read_first(handler, admission))
 
     async def intercept_service(
         self,
@@ -41,7 +41,7 @@ class RequestReader(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or handler.request_streaming or not handler_call_details.method.startswith(SERVICE_PATH):
             return handler
-        return _read_first(handler, self._admission)
+        return self._reading.around(handler_call_details.method, handler)
 
 
 def _read_first(handler: Handler, admission: Admission) -> Handler:

@@ -10,6 +10,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 from pequod_proto import pequod_pb2
 
+from pequod_server.wire.handlers import Unregistered
+
 SERVICE: Final = pequod_pb2.DESCRIPTOR.services_by_name["Pequod"].full_name
 #: The names that health is asked for: the whole server, and the service.
 _NAMES: Final = ("", SERVICE)
@@ -19,16 +21,17 @@ class StandardServices:
     """Health and reflection on a server; not ready before `ready` is called."""
 
     def __init__(self, server: aio.Server, *, channelz: bool) -> None:
+        unregistered = Unregistered(server)
         self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, unregistered)
         names = [SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
         if channelz:
             # Figures of every connection are for those who ask for them by name.
             from grpc_channelz.v1 import channelz as service  # noqa: PLC0415
 
-            service.add_channelz_servicer(server)
+            service.add_channelz_servicer(unregistered)
             names.append("grpc.channelz.v1.Channelz")
-        reflection.enable_server_reflection(names, server)
+        reflection.enable_server_reflection(names, unregistered)
         _add_reflection_v1(names, server)
 
     async def starting(self) -> None:
