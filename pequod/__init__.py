@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pequod.embedded import open as open  # noqa: A004 - pequod.open
     from pequod.embedded import open_async
     from pequod.freshness import ANY, LATEST, Token, after, max_age
+    from pequod.language.numbers import decode_f64, decode_i64, encode_f64, encode_i64
     from pequod.language.ranges import prefix_end
     from pequod.written import token_of
 
@@ -29,6 +30,10 @@ __all__ = [
     "Token",
     "__version__",
     "after",
+    "decode_f64",
+    "decode_i64",
+    "encode_f64",
+    "encode_i64",
     "max_age",
     "open_async",
     "prefix_end",
@@ -42,6 +47,10 @@ def __getattr__(name: str) -> object:
         from pequod.language.ranges import prefix_end  # noqa: PLC0415 - as said
 
         return prefix_end
+    if name in ("decode_f64", "decode_i64", "encode_f64", "encode_i64"):
+        from pequod.language import numbers  # noqa: PLC0415 - as said
+
+        return getattr(numbers, name)
     if name == "token_of":
         from pequod.written import token_of  # noqa: PLC0415 - as said
 
