@@ -156,7 +156,7 @@ test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine 
 	rm -rf $(SANITISED) && mkdir -p $(SANITISED)
 	cp -r pequod grammar proto server bench tests pyproject.toml $(SANITISED)
 	cd $(SANITISED) && CXX=g++ \
-	    CXXFLAGS='-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
+	    CXXFLAGS='-g -O1 -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
 	    ../../$(BIN)/python pequod/native/build.py pequod/engine
 	cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \

@@ -30,12 +30,17 @@ def explain_join(
 
     READS is the part of the source's keys that is known at this step, for a read that fixes the first slot of the
     output (as a scan of one timeline does). The step reads all keys with this prefix, or fewer if the bounds of the
-    read narrow the slot that is named beside it.
+    read narrow the slot that is named beside it. Below are the indexes over the fields of records, and why values gave
+    no rows.
     """
     with in_session(target) as client:
         plan = client.explain_join(name)
     if json:
-        print(json_line(asdict(plan)))
+        found = asdict(plan)
+        for source in found["sources"]:
+            for misfit in source["misfits"]:
+                misfit["key"] = json_bytes(misfit["key"])
+        print(json_line(found))
     else:
         _print_plan(plan)
 
@@ -58,6 +63,12 @@ def _print_plan(plan: JoinExplanation) -> None:
             for source in plan.sources
         ),
     )
+    for source in plan.sources:
+        if source.index is not None:
+            made = f"{source.index.rows} rows, {source.index.bytes} bytes" if source.index.is_made else "not made yet"
+            print(f"index for {source.source}: {source.index.order}: {made}")
+        for misfit in source.misfits:
+            print(f"no row of {source.source}: {misfit.reason}, {misfit.count} times, such as {escaped(misfit.key)}")
     for warning in plan.warnings:
         print(f"warning: {warning}")
 
@@ -177,7 +188,7 @@ def _print_statistics(collected: ServerStatistics) -> None:
     limit = f" of {memory.limit_bytes}" if memory.limit_bytes else ""
     if memory.process_limit_bytes:
         limit += f" (process: {memory.process_bytes} of {memory.process_limit_bytes})"
-    kinds = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch")
+    kinds = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch", "index")
     print(f"memory: {memory.total_bytes} bytes{limit}; {memory.evictions} evictions, {memory.refusals} refusals")
     print("  " + ", ".join(f"{kind} {getattr(memory, f'{kind}_bytes')}" for kind in kinds))
     tables = {escaped(name): asdict(table) for name, table in collected.tables.items()}

@@ -17,7 +17,9 @@ from pequod.engine.memory.ledger import MemoryStatistics
 from pequod.engine.shown.explain import (
     CoverageExplanation,
     DroppedExplanation,
+    IndexExplanation,
     JoinExplanation,
+    MisfitExplanation,
     PartExplanation,
     PartState,
     RangeExplanation,
@@ -56,6 +58,8 @@ def join_explanation(message: pb.JoinExplanation) -> JoinExplanation:
                 binds=tuple(source.binds),
                 upkeep=Upkeep(source.upkeep),
                 computed_by=tuple(source.computed_by),
+                index=_index(source.index) if source.HasField("index") else None,
+                misfits=tuple(MisfitExplanation(one.reason, one.count, one.key) for one in source.misfits),
             )
             for source in message.sources
         ),
@@ -109,12 +113,17 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
                 log_applied=join.log_applied,
                 invalidations=join.invalidations,
                 not_a_number=join.not_a_number,
+                misfits=join.misfits,
             )
             for join in message.joins
         },
         memory=MemoryStatistics(*[getattr(message.memory, field.name) for field in fields(MemoryStatistics)]),
         backing=_backing(message.backing) if message.HasField("backing") else None,
     )
+
+
+def _index(message: pb.IndexExplanation) -> IndexExplanation:
+    return IndexExplanation(message.order, message.is_made, message.rows, message.bytes)
 
 
 def _backing(message: pb.BackingStatistics) -> BackingStatistics:

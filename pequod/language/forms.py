@@ -68,6 +68,14 @@ def getter(path: Path) -> Callable[[dict[str, object]], object]:
     if len(path.names) == 1:
         (name,) = path.names
         return lambda record: record.get(name, ABSENT)
+    if len(path.names) == 2:
+        outer, inner = path.names
+
+        def get_inner(record: dict[str, object]) -> object:
+            found = record.get(outer)
+            return found.get(inner, ABSENT) if isinstance(found, dict) else ABSENT
+
+        return get_inner
     names = path.names
 
     def get(record: dict[str, object]) -> object:
@@ -97,12 +105,10 @@ def slot_form(slot: Slot) -> FormOf:
 
 def _delimited(value: object) -> bytes | Misfit:
     if value.__class__ is str:
-        if not value:
-            return Misfit.EMPTY
-        text = value.encode()
-        if b"|" in text:
-            return Misfit.DELIMITED
-        return text if len(text) <= TEXT_BYTES_MAX else Misfit.TOO_LONG
+        text: bytes = value.encode()
+        if 0 < len(text) <= TEXT_BYTES_MAX and b"|" not in text:
+            return text
+        return Misfit.DELIMITED if b"|" in text else Misfit.TOO_LONG if text else Misfit.EMPTY
     if value.__class__ is int:
         return b"%d" % value
     if isinstance(value, float):

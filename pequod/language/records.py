@@ -270,6 +270,8 @@ def _compile_binds(binds: list[Bind], numbers: dict[str, int], bound: set[str]) 
 def _bind(bind: Bind, number: int | None) -> Check:
     """Compile the check that binds a slot; if the slot has a number, it is bound before, and must be equal."""
     get, form = getter(bind.path), slot_form(bind.slot)
+    if number is None and len(bind.path.names) == 1:
+        return _bind_first(bind.path.names[0], form)
 
     def check(record: Record, slots: list[bytes]) -> Misfit | None:
         text = form(get(record))
@@ -280,6 +282,19 @@ def _bind(bind: Bind, number: int | None) -> Check:
         elif slots[number] != text:
             return Misfit.NOT_SELECTED
         return None
+
+    return check
+
+
+def _bind_first(name: str, form: FormOf) -> Check:
+    """Compile the same for an outer field and a slot that is not bound before, which are the most frequent."""
+
+    def check(record: Record, slots: list[bytes]) -> Misfit | None:
+        text = form(record.get(name, ABSENT))
+        if text.__class__ is bytes:
+            slots.append(text)
+            return None
+        return text  # type: ignore[return-value]
 
     return check
 
@@ -295,8 +310,12 @@ def _compile_given(source: Source) -> Give:
     fields = [(name, getter(path)) for name, path in given.fields]
 
     def give(_value: bytes, record: Record) -> bytes | Misfit:
-        found = [(name, get(record)) for name, get in fields]
-        return json_text({name: field for name, field in found if field is not ABSENT})
+        found = {}
+        for name, get in fields:
+            field = get(record)
+            if field is not ABSENT:
+                found[name] = field
+        return json_text(found)
 
     return give
 

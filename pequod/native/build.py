@@ -18,7 +18,17 @@ import tempfile
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent
-_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-Wall", "-Wextra")
+_FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-DNDEBUG",
+    "-fPIC",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+)
 #: A shared library whose symbols of Python are those of the interpreter that loads it.
 _LINK = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
 _COMPILERS = ("c++", "g++", "clang++")

@@ -41,7 +41,7 @@ size_t place_of(const Frames* frames, size_t hash, Piece key) {
     size_t at = hash & (frames->place_count - 1);
     while (frames->places[at].waiting) {
         const FramePlace& place = frames->places[at];
-        if (place.hash == hash && is_equal(piece_of(place.waiting->key), key)) break;
+        if (place.hash == hash && is_equal(place.waiting->key(), key)) break;
         at = (at + 1) & (frames->place_count - 1);
     }
     return at;
@@ -60,24 +60,24 @@ bool resize(Frames* frames, size_t place_count) {
     FramePlace* former = std::exchange(frames->places, places);
     const size_t former_count = std::exchange(frames->place_count, place_count);
     for (size_t at = 0; at < former_count; ++at) {
-        if (former[at].waiting) places[place_of(frames, former[at].hash, piece_of(former[at].waiting->key))] = former[at];
+        if (former[at].waiting) places[place_of(frames, former[at].hash, former[at].waiting->key())] = former[at];
     }
     PyMem_Free(former);
     return true;
 }
 
 // The frame of a key, made if it is new; null: an error is set.
-Waiting* make_frame(Frames* frames, size_t hash, PyObject* key, long long* grown_bytes) {
-    if (Waiting* found = find(frames, hash, piece_of(key))) return found;
+Waiting* make_frame(Frames* frames, const FrameKey& key, long long* grown_bytes) {
+    if (Waiting* found = find(frames, key.hash, key.bytes)) return found;
     if (2 * (frames->size + 1) > frames->place_count &&
         !resize(frames, frames->place_count ? 2 * frames->place_count : 8)) {
         return nullptr;
     }
-    Waiting* made = waiting_of(waiting_type->tp_alloc(waiting_type, 0));
+    Waiting* made = waiting_of(waiting_type->tp_alloc(waiting_type, Py_ssize_t(key.bytes.size)));
     if (!made) return nullptr;
-    made->key = Py_NewRef(key);
+    std::memcpy(made->key_start, key.bytes.start, key.bytes.size);
     made->frames = frames;
-    frames->places[place_of(frames, hash, piece_of(key))] = {hash, made};
+    frames->places[place_of(frames, key.hash, key.bytes)] = {key.hash, made};
     ++frames->size;
     *grown_bytes += frames->frame_bytes;
     return made;
@@ -88,8 +88,7 @@ long long discard(Waiting* waiting) {
     Frames* frames = waiting->frames;
     if (!frames) return 0;
     const size_t mask = frames->place_count - 1;
-    const size_t hash = size_t(PyObject_Hash(waiting->key));
-    size_t free = place_of(frames, hash, piece_of(waiting->key));
+    size_t free = place_of(frames, hash_of(waiting->key()), waiting->key());
     // What stands behind moves up as far as it may, so that no look-up meets a gap before its key.
     for (size_t at = (free + 1) & mask; frames->places[at].waiting; at = (at + 1) & mask) {
         const size_t home = frames->places[at].hash & mask;
@@ -182,6 +181,57 @@ long long let_go(Hot* hot) {
     return grown_bytes;
 }
 
+namespace {
+
+// Fetch what some look-ups will meet. What is guessed here is used for nothing else.
+void look_ahead(const Frames* frames, const FrameKey* keys, size_t count) {
+    const Waiting* guessed[AHEAD];
+    if (!frames->size) return;
+    const size_t mask = frames->place_count - 1;
+    for (size_t at = 0; at < count; ++at) __builtin_prefetch(&frames->places[keys[at].hash & mask]);
+    for (size_t at = 0; at < count; ++at) {
+        guessed[at] = frames->places[keys[at].hash & mask].waiting;
+        __builtin_prefetch(guessed[at], 1);
+        __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]) + 63);
+    }
+    for (size_t at = 0; at < count; ++at) {
+        if (guessed[at]) __builtin_prefetch(reinterpret_cast<char*>(guessed[at]->holds + guessed[at]->count), 1);
+    }
+}
+
+// Whether a context waits nowhere among frames, so that only a key that occurs twice could be met again.
+bool is_new(const Frames* frames, const Hot* hot) {
+    if (hot->held_count > 4) return false;
+    for (uint32_t at = 0; at < hot->held_count; ++at) {
+        if (hot->held[at].waiting->frames == frames) return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+bool wait_at_all(Frames* frames, const FrameKey* keys, size_t count, Hot* hot, long long* grown_bytes) {
+    // Of a new context that waits at ascending keys it need not be asked whether it waits there already.
+    const bool may_skip = is_new(frames, hot);
+    bool is_ascending = true;
+    for (size_t start = 0; start < count; start += AHEAD) {
+        const size_t stop = count - start < AHEAD ? count : start + AHEAD;
+        look_ahead(frames, keys + start, stop - start);
+        for (size_t at = start; at < stop; ++at) {
+            is_ascending = is_ascending && (!at || compare(keys[at - 1].bytes, keys[at].bytes) < 0);
+            Waiting* waiting = make_frame(frames, keys[at], grown_bytes);
+            if (!waiting) return false;
+            if (!(may_skip && is_ascending) && hold_of(waiting, hot) >= 0) continue;
+            if (!wait_at(waiting, hot)) {
+                if (!waiting->count) *grown_bytes += discard(waiting);
+                return false;
+            }
+            *grown_bytes += frames->hold_bytes;
+        }
+    }
+    return true;
+}
+
 bool hand_over(Hot* from, Hot* to, long long* grown_bytes) {
     while (from->held_count) {
         const Held last = from->held[from->held_count - 1];
@@ -202,34 +252,11 @@ bool is_frame_key(PyObject* key) {
     return false;
 }
 
-// Exact bytes keep their hash; what a subclass says is its own affair.
-size_t hash_of(PyObject* key) {
-    if (PyBytes_CheckExact(key)) return size_t(PyObject_Hash(key));
-    return size_t(_Py_HashBytes(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)));
-}
-
 // get(key): who waits at a frame key, or None.
 PyObject* frames_get(PyObject* self, PyObject* key) {
     if (!is_frame_key(key)) return nullptr;
-    Waiting* found = find(frames_of(self), hash_of(key), piece_of(key));
+    Waiting* found = find(frames_of(self), hash_of(piece_of(key)), piece_of(key));
     return Py_NewRef(found ? reinterpret_cast<PyObject*>(found) : Py_None);
-}
-
-// Fetch what some look-ups will meet. What is guessed here is used for nothing else.
-void look_ahead(const Frames* frames, const size_t* hashes, size_t count) {
-    const Waiting* guessed[AHEAD];
-    if (!frames->size) return;
-    const size_t mask = frames->place_count - 1;
-    for (size_t at = 0; at < count; ++at) __builtin_prefetch(&frames->places[hashes[at] & mask]);
-    for (size_t at = 0; at < count; ++at) {
-        guessed[at] = frames->places[hashes[at] & mask].waiting;
-        __builtin_prefetch(guessed[at]);
-    }
-    for (size_t at = 0; at < count; ++at) {
-        if (!guessed[at]) continue;
-        __builtin_prefetch(guessed[at]->key);
-        __builtin_prefetch(reinterpret_cast<char*>(guessed[at]->holds + guessed[at]->count), 1);
-    }
 }
 
 // add_all(keys, context): let a context wait at frames; return by how many bytes that changes what the ledger has.
@@ -238,35 +265,19 @@ PyObject* frames_add_all(PyObject* self, PyObject* const* arguments, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "add_all takes a list of frame keys, and a context");
         return nullptr;
     }
-    Frames* frames = frames_of(self);
-    Hot* hot = hot_of(arguments[1]);
-    long long grown_bytes = 0;
-    size_t hashes[AHEAD];
     const size_t size = size_t(PyList_GET_SIZE(arguments[0]));
-    for (size_t start = 0; start < size; start += AHEAD) {
-        const size_t ahead = size - start < AHEAD ? size - start : AHEAD;
-        for (size_t at = 0; at < ahead; ++at) {
-            PyObject* key = PyList_GET_ITEM(arguments[0], Py_ssize_t(start + at));
-            if (!PyBytes_CheckExact(key)) {
-                PyErr_SetString(PyExc_TypeError, "frame keys are bytes");
-                return nullptr;
-            }
-            hashes[at] = size_t(PyObject_Hash(key));
-        }
-        look_ahead(frames, hashes, ahead);
-        for (size_t at = 0; at < ahead; ++at) {
-            PyObject* key = PyList_GET_ITEM(arguments[0], Py_ssize_t(start + at));
-            Waiting* waiting = make_frame(frames, hashes[at], key, &grown_bytes);
-            if (!waiting) return nullptr;
-            if (hold_of(waiting, hot) >= 0) continue;
-            if (!wait_at(waiting, hot)) {
-                if (!waiting->count) discard(waiting);
-                return nullptr;
-            }
-            grown_bytes += frames->hold_bytes;
-        }
+    FrameKey* keys = static_cast<FrameKey*>(PyMem_Malloc((size ? size : 1) * sizeof(FrameKey)));
+    if (!keys) return PyErr_NoMemory();
+    bool is_done = true;
+    for (size_t at = 0; is_done && at < size; ++at) {
+        PyObject* key = PyList_GET_ITEM(arguments[0], Py_ssize_t(at));
+        is_done = is_frame_key(key);
+        if (is_done) keys[at] = {piece_of(key), hash_of(piece_of(key))};
     }
-    return PyLong_FromLongLong(grown_bytes);
+    long long grown_bytes = 0;
+    is_done = is_done && wait_at_all(frames_of(self), keys, size, hot_of(arguments[1]), &grown_bytes);
+    PyMem_Free(keys);
+    return is_done ? PyLong_FromLongLong(grown_bytes) : nullptr;
 }
 
 // remove(key, context): let it no longer wait at a frame; return by how many bytes that changes what the ledger has.
@@ -276,7 +287,7 @@ PyObject* frames_remove(PyObject* self, PyObject* const* arguments, Py_ssize_t c
         return nullptr;
     }
     if (!is_frame_key(arguments[0])) return nullptr;
-    Waiting* waiting = find(frames_of(self), hash_of(arguments[0]), piece_of(arguments[0]));
+    Waiting* waiting = find(frames_of(self), hash_of(piece_of(arguments[0])), piece_of(arguments[0]));
     const int64_t at = waiting ? hold_of(waiting, hot_of(arguments[1])) : -1;
     return PyLong_FromLongLong(at < 0 ? 0 : leave(waiting, hot_of(arguments[1]), uint32_t(at)));
 }
@@ -339,7 +350,6 @@ void waiting_dealloc(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     // Nobody waits here: each context that does holds a reference.
     PyMem_Free(waiting->holds);
-    Py_XDECREF(waiting->key);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -408,7 +418,7 @@ PyType_Slot waiting_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec waiting_spec = {"pequod.engine._hot.Waiting", sizeof(Waiting), 0,
+PyType_Spec waiting_spec = {"pequod.engine._hot.Waiting", int(offsetof(Waiting, key_start)), 1,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
                             waiting_slots};
 

@@ -19,17 +19,25 @@ struct __attribute__((packed)) Hold {
     uint32_t at;
 };
 
-// Who waits at one frame key.
+// Who waits at one frame key, which lies behind the rest: a look-up that finds it has the key in the next cache line.
 struct Waiting {
-    PyObject_HEAD
+    PyObject_VAR_HEAD
     Hold* holds;
     uint32_t count;
     uint32_t room;
-    PyObject* key;
     // Null once the frames are gone.
     Frames* frames;
     // Tails that fan-outs from here made, one for all contexts.
     long long tail_bytes;
+    char key_start[1];
+
+    Piece key() const { return {key_start, size_t(Py_SIZE(this))}; }
+};
+
+// A frame key that is looked for.
+struct FrameKey {
+    Piece bytes;
+    size_t hash;
 };
 
 struct FramePlace {
@@ -60,6 +68,10 @@ long long let_go(Hot* hot);
 
 // Let another context wait where one does; false: an error is set, and what was handed over so far stays so.
 bool hand_over(Hot* from, Hot* to, long long* grown_bytes);
+
+// Let a context wait at frames; false: an error is set, and it waits at some of them. What the ledger has is changed by
+// `grown_bytes`.
+bool wait_at_all(Frames* frames, const FrameKey* keys, size_t count, Hot* hot, long long* grown_bytes);
 
 int add_frame_types(PyObject* module);
 

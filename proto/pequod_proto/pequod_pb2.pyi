@@ -392,20 +392,46 @@ class JoinExplanation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., maintenance: _Optional[str] = ..., is_unique: _Optional[bool] = ..., sources: _Optional[_Iterable[_Union[SourceExplanation, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SourceExplanation(_message.Message):
-    __slots__ = ("source", "reads", "narrowed_by", "binds", "upkeep", "computed_by")
+    __slots__ = ("source", "reads", "narrowed_by", "binds", "upkeep", "computed_by", "index", "misfits")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
     NARROWED_BY_FIELD_NUMBER: _ClassVar[int]
     BINDS_FIELD_NUMBER: _ClassVar[int]
     UPKEEP_FIELD_NUMBER: _ClassVar[int]
     COMPUTED_BY_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    MISFITS_FIELD_NUMBER: _ClassVar[int]
     source: str
     reads: str
     narrowed_by: str
     binds: _containers.RepeatedScalarFieldContainer[str]
     upkeep: str
     computed_by: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, source: _Optional[str] = ..., reads: _Optional[str] = ..., narrowed_by: _Optional[str] = ..., binds: _Optional[_Iterable[str]] = ..., upkeep: _Optional[str] = ..., computed_by: _Optional[_Iterable[str]] = ...) -> None: ...
+    index: IndexExplanation
+    misfits: _containers.RepeatedCompositeFieldContainer[MisfitExplanation]
+    def __init__(self, source: _Optional[str] = ..., reads: _Optional[str] = ..., narrowed_by: _Optional[str] = ..., binds: _Optional[_Iterable[str]] = ..., upkeep: _Optional[str] = ..., computed_by: _Optional[_Iterable[str]] = ..., index: _Optional[_Union[IndexExplanation, _Mapping]] = ..., misfits: _Optional[_Iterable[_Union[MisfitExplanation, _Mapping]]] = ...) -> None: ...
+
+class IndexExplanation(_message.Message):
+    __slots__ = ("order", "is_made", "rows", "bytes")
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    IS_MADE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    order: str
+    is_made: bool
+    rows: int
+    bytes: int
+    def __init__(self, order: _Optional[str] = ..., is_made: _Optional[bool] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class MisfitExplanation(_message.Message):
+    __slots__ = ("reason", "count", "key")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    count: int
+    key: bytes
+    def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class InvalidateRequest(_message.Message):
     __slots__ = ("join", "range")
@@ -528,7 +554,7 @@ class BackingStatistics(_message.Message):
     def __init__(self, mode: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., age_s: _Optional[float] = ..., loaded_ranges: _Optional[int] = ..., feed_failures: _Optional[int] = ..., reloads: _Optional[int] = ..., flights: _Optional[int] = ..., ranges: _Optional[int] = ..., rows: _Optional[int] = ..., changes: _Optional[int] = ..., changes_applied: _Optional[int] = ..., writes: _Optional[int] = ...) -> None: ...
 
 class MemoryStatistics(_message.Message):
-    __slots__ = ("limit_bytes", "total_bytes", "stored_bytes", "row_bytes", "context_bytes", "updater_bytes", "log_bytes", "state_bytes", "watch_bytes", "evictions", "refusals", "loaded_bytes", "process_bytes", "process_limit_bytes")
+    __slots__ = ("limit_bytes", "total_bytes", "stored_bytes", "row_bytes", "context_bytes", "updater_bytes", "log_bytes", "state_bytes", "watch_bytes", "evictions", "refusals", "loaded_bytes", "process_bytes", "process_limit_bytes", "index_bytes")
     LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -543,6 +569,7 @@ class MemoryStatistics(_message.Message):
     LOADED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_BYTES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
     limit_bytes: int
     total_bytes: int
     stored_bytes: int
@@ -557,7 +584,8 @@ class MemoryStatistics(_message.Message):
     loaded_bytes: int
     process_bytes: int
     process_limit_bytes: int
-    def __init__(self, limit_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., row_bytes: _Optional[int] = ..., context_bytes: _Optional[int] = ..., updater_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watch_bytes: _Optional[int] = ..., evictions: _Optional[int] = ..., refusals: _Optional[int] = ..., loaded_bytes: _Optional[int] = ..., process_bytes: _Optional[int] = ..., process_limit_bytes: _Optional[int] = ...) -> None: ...
+    index_bytes: int
+    def __init__(self, limit_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., row_bytes: _Optional[int] = ..., context_bytes: _Optional[int] = ..., updater_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watch_bytes: _Optional[int] = ..., evictions: _Optional[int] = ..., refusals: _Optional[int] = ..., loaded_bytes: _Optional[int] = ..., process_bytes: _Optional[int] = ..., process_limit_bytes: _Optional[int] = ..., index_bytes: _Optional[int] = ...) -> None: ...
 
 class TableStatistics(_message.Message):
     __slots__ = ("table", "keys", "key_bytes", "value_bytes", "groups")
@@ -574,7 +602,7 @@ class TableStatistics(_message.Message):
     def __init__(self, table: _Optional[bytes] = ..., keys: _Optional[int] = ..., key_bytes: _Optional[int] = ..., value_bytes: _Optional[int] = ..., groups: _Optional[int] = ...) -> None: ...
 
 class JoinStatistics(_message.Message):
-    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number", "age_s")
+    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number", "age_s", "misfits")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -589,6 +617,7 @@ class JoinStatistics(_message.Message):
     INVALIDATIONS_FIELD_NUMBER: _ClassVar[int]
     NOT_A_NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
+    MISFITS_FIELD_NUMBER: _ClassVar[int]
     join: str
     rows: int
     key_bytes: int
@@ -603,7 +632,8 @@ class JoinStatistics(_message.Message):
     invalidations: int
     not_a_number: int
     age_s: float
-    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ..., age_s: _Optional[float] = ...) -> None: ...
+    misfits: int
+    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ..., age_s: _Optional[float] = ..., misfits: _Optional[int] = ...) -> None: ...
 
 class SaveSnapshotRequest(_message.Message):
     __slots__ = ()

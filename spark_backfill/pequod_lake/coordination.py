@@ -1,7 +1,7 @@
 """Who does which step, and what uploads and ids have been given: Pequod's own tables in the catalog's database.
 
 A lease only keeps two workers from doing the same work. If both do it all the same, because one was slow for longer
-than its lease, `replace` of the catalog takes the first result and refuses the second.
+than its lease, or its lock was not seen, `replace` of the catalog takes the first result and refuses the second.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.ducklake import DuckLakeCatalog, taken_uploads
+from pequod_lake.locks import held_names
 from pequod_lake.runs import LakeStep
 
 #: Uploads are recognised for so long.
@@ -22,6 +23,7 @@ class Coordinator:
 
     def __init__(self, catalog: DuckLakeCatalog, clock: Clock = machine_clock) -> None:
         self._database = catalog.database
+        self._locks = catalog.folder / "locks"
         self._clock = clock
 
     def claim(self, steps: Sequence[LakeStep], worker: str, lease_s: float) -> LakeStep | None:
@@ -29,6 +31,8 @@ class Coordinator:
         if not steps:
             return None
         now = self._clock()
+        # A dead worker's lease need not run out: the kernel has released its lock.
+        alive = {name.removeprefix("w-") for name in held_names(self._locks)}
         with self._database.writing() as db:
             for step in steps:
                 marks = ", ".join("?" * len(step.ids))
@@ -37,11 +41,12 @@ class Coordinator:
                     step.ids,
                 ).fetchone()[0]
                 # A lease of an earlier start of the machine is of a worker that is gone.
-                taken = db.execute(
-                    f"SELECT count(*) FROM lake_lease WHERE run IN ({marks}) AND boot = ? AND until_s > ?",  # noqa: S608
+                owners = db.execute(
+                    f"SELECT worker FROM lake_lease WHERE run IN ({marks}) AND boot = ? AND until_s > ?",  # noqa: S608
                     (*step.ids, now.boot, now.elapsed_s),
-                ).fetchone()[0]
-                if there == len(step.ids) and not taken:
+                )
+                is_taken = any(owner in alive for (owner,) in owners.fetchall())
+                if there == len(step.ids) and not is_taken:
                     db.executemany(
                         "INSERT OR REPLACE INTO lake_lease VALUES (?, ?, ?, ?)",
                         [(run, worker, now.boot, now.elapsed_s + lease_s) for run in step.ids],

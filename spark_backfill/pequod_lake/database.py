@@ -46,8 +46,15 @@ class LakeDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read as of one moment."""
-        yield from self._transaction("BEGIN")
+        """Read as of one moment.
+
+        Raises:
+            LakeError: The file cannot be read.
+        """
+        try:
+            yield from self._transaction("BEGIN")
+        except sqlite3.OperationalError as error:
+            raise LakeError(f"the catalog {self.path} cannot be read: {error}") from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

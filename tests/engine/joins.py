@@ -21,6 +21,12 @@ NEWP = """
     page|<author>|<id>|k|<cid>|<commenter> = check comment|<author>|<id>|<cid>|<commenter> copy karma|<commenter>;
 """
 
+BY_AUTHOR = "by_author|<author>|<id> = copy article|<id> with author = <author> as {title, stats.votes}"
+REVIEW = (
+    "review|<item>|<date>|<id> = check item|<item> with visible = true "
+    "copy review|<id> with item = <item>, date = <date> as {subject, rating}"
+)
+
 
 def engine_with(joins: str) -> Engine:
     """Return an engine with joins installed."""

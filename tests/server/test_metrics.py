@@ -159,7 +159,15 @@ async def test_tables_and_joins_are_what_the_engine_says(observed: Observed) -> 
     assert (join.rows, join.hits, join.computed_ranges, join.log_entries) == (12, 2, 1, 1)
     for field in ("rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries"):
         assert found[f"pequod_join_{field}{{join=t}}"] == getattr(join, field), field
-    for field in ("hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number"):
+    for field in (
+        "hits",
+        "computed_ranges",
+        "rows_computed",
+        "log_applied",
+        "invalidations",
+        "not_a_number",
+        "misfits",
+    ):
         assert found[f"pequod_join_{field}_total{{join=t}}"] == getattr(join, field), field
     for name in ("s", "p"):
         table = statistics.tables[name.encode()]

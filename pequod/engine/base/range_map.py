@@ -96,6 +96,14 @@ class RangeMap(Generic[StretchT]):
         found: StretchT = self._by_first.peekitem(at - 1)[1]
         return found if key < found.last else None
 
+    def is_gap(self, first: bytes, last: bytes) -> bool:
+        """Return whether no stretch shares a key with ``[first, last)``; O(log stretches)."""
+        by_first = self._by_first
+        at = by_first.bisect_right(first)
+        if at and first < by_first.peekitem(at - 1)[1].last:
+            return False
+        return at == len(by_first) or last <= by_first.peekitem(at)[0]
+
     def over(self, first: bytes, last: bytes) -> list[StretchT]:
         """Return the stretches that share a key with ``[first, last)``, in order.
 

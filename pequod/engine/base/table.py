@@ -219,6 +219,11 @@ class Table(HotTable):
             return rows.everything()
         return rows.slice(prefix + first, None if last is None else prefix + last)
 
+    def group(self, prefix: bytes) -> SortedRows | None:
+        """Return the rows with a prefix, to be looked at alone; None if it is not the prefix of a group."""
+        rows = self.groups.get(prefix)
+        return _NO_GROUP if rows is None and self._group_of(prefix) == prefix else rows
+
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
         groups = self.groups
@@ -286,6 +291,7 @@ class Table(HotTable):
 
 
 _NO_ROWS: Final = Rows([], [])
+_NO_GROUP: Final = SortedRows()
 
 
 def _uncut(_key: bytes) -> bytes | None:

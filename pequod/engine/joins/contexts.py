@@ -320,6 +320,11 @@ class Frames:
         """Return whether any context waits here."""
         return bool(self._by_key)
 
+    @property
+    def native(self) -> dict[FrameKey, Updaters] | None:
+        """The native frames, None if these are not native."""
+        return self._by_key if self._is_native else None
+
     def get(self, frame_key: FrameKey) -> Updaters | None:
         """Return the updaters at a frame key; O(key length), for any number of frames."""
         return self._by_key.get(frame_key)

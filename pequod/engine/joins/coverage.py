@@ -78,6 +78,10 @@ class Coverage(RangeMap[StatusRange]):
         Requires:
             No status range overlaps ``[first, last)``.
         """
+        if not context.ranges:
+            # There are no neighbours of its own.
+            self._insert(first, last, context)
+            return
         below = self.below(first)
         above = self.beginning_at(last)
         if above is not None and above.context is context:
@@ -88,6 +92,9 @@ class Coverage(RangeMap[StatusRange]):
             below.last = last
             context.resize()
             return
+        self._insert(first, last, context)
+
+    def _insert(self, first: bytes, last: bytes, context: Context) -> None:
         status = StatusRange(first, last, context)
         self.insert(status)
         context.add_range(status)

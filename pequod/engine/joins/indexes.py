@@ -124,6 +124,11 @@ class Index:
             count, _ = self.misfits.get(misfit, (0, b""))
             self.misfits[misfit] = count + 1, key
 
+    @property
+    def misfit_count(self) -> int:
+        """How many of the rows that were looked at had no plain rows for a reason that is counted."""
+        return sum(count for count, _ in self.misfits.values())
+
     def build(self, read_number: int) -> Table | None:
         """Make the rows, unless memory is too short for them.
 
@@ -144,13 +149,15 @@ class Index:
         self.memory.enter(self, (_PRIORITY, read_number, 0))
         return rows
 
-    def set(self, key: bytes, value: bytes | None) -> None:
-        """Change a plain row."""
+    def change(self, before: Shown, after: Shown) -> None:
+        """Change the plain rows of one row of the table, if there are any here."""
         rows = self.rows
-        assert rows is not None
-        if value is None:
-            rows.remove(key)
-        else:
+        if rows is None:
+            return
+        for key in before:
+            if key not in after:
+                rows.remove(key)
+        for key, value in after.items():
             rows.put(key, value)
         self._weigh()
 
@@ -190,7 +197,7 @@ class Index:
         if rows is None:
             return 0
         own_bytes = rows.value_bytes if self.lens.has_own_values else -BYTES * rows.entry_count
-        return TABLE + rows.group_count * GROUP + rows.entry_count * ROW + rows.key_bytes + own_bytes
+        return TABLE + len(rows.groups) * GROUP + rows.entry_count * ROW + rows.key_bytes + own_bytes
 
     def _check(self) -> None:
         assert self._counted_bytes == self.count_bytes(), "invariant 2"

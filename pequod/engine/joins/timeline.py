@@ -142,7 +142,7 @@ class Around(NamedTuple):
 class Timeline:
     """The last two sources of a join: a check whose keys bind one slot each, and a copy of the rows under that slot."""
 
-    __slots__ = ("around", "depth", "is_whole", "number", "selecting", "splice")
+    __slots__ = ("_ending", "around", "depth", "is_whole", "number", "selecting", "splice")
 
     def __init__(
         self, depth: int, number: int, selecting: Builder, around: Around, splice: Splice, *, is_whole: bool
@@ -158,6 +158,20 @@ class Timeline:
         self.splice = splice
         #: Whether there are no other sources, and tails begin with the part of the key: then logs can be applied.
         self.is_whole = is_whole
+        parts = tuple([part if isinstance(part, bytes) else None for part in splice.tail_parts])
+        #: The ending of tails as a template, if no slot is in it that reads fix.
+        self._ending = parts if set(splice.tail_parts) <= {*parts, number} else None
+
+    def ending(self, env: Environment) -> tuple[bytes | None, ...]:
+        """Return what follows in a tail as a template: None stands for the value that a key of the check binds."""
+        if self._ending is not None:
+            return self._ending
+        return tuple(
+            [
+                part if isinstance(part, bytes) else None if part == self.number else env[part]
+                for part in self.splice.tail_parts
+            ]
+        )
 
     def select(self, keys: Sequence[bytes], known: int) -> tuple[list[bytes], list[bytes]]:
         """Return the values that the check's keys bind, and the prefixes of the copied rows, which are frame keys."""
@@ -349,13 +363,11 @@ if not TYPE_CHECKING and core is not None:
 
     def _fill(self, env, start, bounds, prefixes, groups, narrowed, lower, upper, room, rows):
         splice, number = self.splice, self.number
-        head, ending = [
-            tuple([part if isinstance(part, bytes) else None if part == number else env[part] for part in parts])
-            for parts in (splice.head_parts, splice.tail_parts)
-        ]
-        return core.fill(
-            start, bounds, prefixes, groups, *narrowed, head, splice.width, ending, lower, upper, room, *rows
+        head = tuple(
+            [part if isinstance(part, bytes) else None if part == number else env[part] for part in splice.head_parts]
         )
+        width, ending = splice.width, self.ending(env)
+        return core.fill(start, bounds, prefixes, groups, *narrowed, head, width, ending, lower, upper, room, *rows)
 
     Timeline.select, Timeline.fill = _select, _fill
     apply_write, in_order = core.apply_write, core.in_order

@@ -249,3 +249,5 @@ class MemoryStatistics:
     #: the rest of the process leaves of that.
     process_bytes: int = 0
     process_limit_bytes: int = 0
+    #: Indexes over the fields of records.
+    index_bytes: int = 0

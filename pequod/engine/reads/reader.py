@@ -23,6 +23,7 @@ from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.rows import Rows, SortedRows, merge_layers
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import combine, take_frames
+from pequod.engine.joins.collecting import bring_up
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
 from pequod.engine.joins.plan import Plan
@@ -375,13 +376,7 @@ class Reader:
                 continue
             kernel = context.plan.log_kernel
             if kernel is not None and context.upper is None and context.join.is_quiet:
-                selecting, copied = context.join.source_tables
-                came, went = kernel.apply_log(context, context.environment.copy(), context.log, selecting, copied)
-                frames = context.frames[1]
-                if came:
-                    frames.add_all(came, context)
-                for frame_key in went:
-                    frames.remove(frame_key, None, context)
+                bring_up(kernel, context)
                 self.writer.serial += 1
                 context.settle()
             else:

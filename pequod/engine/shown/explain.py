@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from pequod.engine.joins.contexts import StatusRange
+from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.memory.story import Dropped
 from pequod.language.slots import known_run
@@ -27,6 +28,29 @@ class Upkeep(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class IndexExplanation:
+    """The index through which a source reads records; other sources that see the same have the same one."""
+
+    #: The order of its rows: the pattern of their keys.
+    order: str
+    #: Whether it is there; the first read that needs it makes it.
+    is_made: bool
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MisfitExplanation:
+    """A reason for which values give a source no row."""
+
+    reason: str
+    #: How often a new value, or one that was read, was looked at and did not match.
+    count: int
+    #: The latest key with such a value.
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SourceExplanation:
     """One step of a plan, for a read that fixes the output's first slot."""
 
@@ -40,6 +64,9 @@ class SourceExplanation:
     upkeep: Upkeep
     #: Names of the joins that compute keys of this source.
     computed_by: tuple[str, ...]
+    #: None if it needs none, or cannot have one because joins compute its keys.
+    index: IndexExplanation | None = None
+    misfits: tuple[MisfitExplanation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +156,7 @@ def explain_join(join: InstalledJoin) -> JoinExplanation:
     sources = []
     for depth, source in enumerate(spec.sources):
         sources.append(_explain_source(join, depth, known))
-        known = known | {slot.name for slot in source.pattern.slots()}
+        known = known | {slot.name for slot in source.slots()}
     return JoinExplanation(
         name=join.info.name,
         text=str(spec),
@@ -150,19 +177,39 @@ def _maintenance(join: InstalledJoin) -> str:
 
 def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceExplanation:
     source = join.spec.sources[depth]
-    run = known_run(source.pattern.parts, known)
-    rest = source.pattern.parts[run:]
+    index = join.indexes[depth]
+    parts = join.plain.sources[depth].pattern.parts
+    if index is not None and index.lens.view.is_indexed and join.upstreams[depth]:
+        # It reads the source's own keys.
+        parts = source.pattern.parts
+    run = known_run(parts, known)
+    rest = parts[run:]
     output_rest = join.spec.output.parts[known_run(join.spec.output.parts, known) :]
     slot = rest[0] if rest else None
     is_narrowed = isinstance(slot, Slot) and bool(output_rest) and output_rest[0] == slot
     return SourceExplanation(
         source=str(source),
-        reads=str(Pattern(source.pattern.parts[:run])),
+        reads=str(Pattern(parts[:run])),
         narrowed_by=slot.name if is_narrowed and isinstance(slot, Slot) else None,
-        binds=tuple(dict.fromkeys(slot.name for slot in source.pattern.slots() if slot.name not in known)),
+        binds=tuple(dict.fromkeys(slot.name for slot in source.slots() if slot.name not in known)),
         upkeep=_upkeep(join, depth),
         computed_by=tuple(upstream.info.name for upstream in join.upstreams[depth]),
+        index=None if index is None or join.upstreams[depth] else _explain_index(index, parts),
+        misfits=() if index is None else _explain_misfits(index),
     )
+
+
+def _explain_index(index: Index, parts: tuple[bytes | Slot, ...]) -> IndexExplanation | None:
+    if not index.lens.view.is_indexed:
+        return None
+    rows = index.rows
+    return IndexExplanation(
+        str(Pattern(parts)), rows is not None, 0 if rows is None else rows.entry_count, index.count_bytes()
+    )
+
+
+def _explain_misfits(index: Index) -> tuple[MisfitExplanation, ...]:
+    return tuple(MisfitExplanation(misfit.value, count, key) for misfit, (count, key) in index.misfits.items())
 
 
 def _upkeep(join: InstalledJoin, depth: int) -> Upkeep:

@@ -47,6 +47,8 @@ class JoinStatistics:
     log_applied: int
     invalidations: int
     not_a_number: int
+    #: Values that were looked at and gave no row: they are no records, or a field is missing or does not fit.
+    misfits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStati
         updater_bytes=ledger.updater_bytes,
         log_bytes=ledger.log_bytes,
         state_bytes=ledger.state_bytes,
+        index_bytes=ledger.index_bytes,
         watch_bytes=ledger.watch_bytes,
         loaded_bytes=loaded_bytes,
         evictions=ledger.evictions,
@@ -155,6 +158,7 @@ def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None,
         log_applied=counters.log_applied,
         invalidations=counters.invalidations,
         not_a_number=join.aggregate.not_a_number,
+        misfits=sum(index.misfit_count for index in join.indexes if index is not None),
     )
 
 

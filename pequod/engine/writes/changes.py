@@ -110,16 +110,16 @@ class Writer:
             return
         index = projection.index
         before, after = index.look(key, old), index.look_at_new(key, new)
-        is_kept = is_base and index.rows is not None
-        for shown in before | after:
+        if before == after:
+            return
+        if is_base:
+            index.change(before, after)
+        for shown in before | after if before else after:
             was, value = before.get(shown), after.get(shown)
-            if was == value:
-                continue
-            if is_kept:
-                index.set(shown, value)
-            for sites in projection.readers:
-                for site in sites:
-                    self._apply(site, shown, was, value)
+            if was != value:
+                for sites in projection.readers:
+                    for site in sites:
+                        self._apply(site, shown, was, value)
 
     def _apply(self, site: Site, key: bytes, old: bytes | None, new: bytes | None) -> None:
         step = site.step

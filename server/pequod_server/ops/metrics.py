@@ -186,10 +186,11 @@ _JOIN_COUNTERS: Final = (
     ("log_applied", "Changes of source keys applied at a read."),
     ("invalidations", "Contexts dropped because something under them was."),
     ("not_a_number", "Contributions to a sum that were no number."),
+    ("misfits", "Values that were looked at and gave no row: no records, or a field is missing or does not fit."),
 )
 
 
-_MEMORY_KINDS: Final = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch")
+_MEMORY_KINDS: Final = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch", "index")
 
 
 class EngineCollector(Collector):

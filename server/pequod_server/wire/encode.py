@@ -31,6 +31,8 @@ def join_explanation(explained: JoinExplanation) -> pb.JoinExplanation:
                 binds=source.binds,
                 upkeep=source.upkeep,
                 computed_by=source.computed_by,
+                index=None if source.index is None else pb.IndexExplanation(**asdict(source.index)),
+                misfits=[pb.MisfitExplanation(**asdict(misfit)) for misfit in source.misfits],
             )
             for source in explained.sources
         ],
@@ -97,6 +99,7 @@ def statistics(collected: Statistics, header: pb.Header, backing: BackingStatist
                 log_applied=kept.log_applied,
                 invalidations=kept.invalidations,
                 not_a_number=kept.not_a_number,
+                misfits=kept.misfits,
             )
             for name, kept in collected.joins.items()
         ],

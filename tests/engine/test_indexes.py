@@ -1,0 +1,147 @@
+"""Indexes over records, and what is counted and shown of values that do not match."""
+
+import pytest
+
+from pequod.engine import Engine, IndexExplanation, MisfitExplanation
+from pequod.engine.joins import indexes
+from pequod.language import forms, records
+from tests.engine.joins import BY_AUTHOR, REVIEW, engine_with, put_all, scan
+
+
+class Parsed:
+    """Counts how often values are parsed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for module in (records, indexes):
+            monkeypatch.setattr(module, "parse_record", self)
+
+    def __call__(self, value: bytes) -> object:
+        self.count += 1
+        return ORIGINAL(value)
+
+
+ORIGINAL = records.parse_record
+
+
+def test_a_value_is_parsed_once_for_all_joins_and_not_for_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = Parsed(monkeypatch)
+    engine = engine_with(
+        f"{BY_AUTHOR}; by_title|<title>|<id> = copy article|<id> with title = <title>; n|<id> = copy p|<id>"
+    )
+    put_all(engine, {"article|1": '{"author": "bob", "title": "Hi"}', "p|1": "x"})
+    assert parsed.count == 0, "no join has read the table"
+    scan(engine, "by_author|bob|")
+    scan(engine, "by_title|Hi|")
+    scan(engine, "n|")
+    before = parsed.count
+    engine.put(b"article|2", b'{"author": "bob", "title": "Ho"}')
+    assert parsed.count == before + 1
+    engine.put(b"article|2", b'{"author": "bob", "title": "Hey"}')
+    assert parsed.count <= before + 3
+    engine.put(b"p|2", b"{}")
+    assert parsed.count <= before + 3
+
+
+def _indexes(engine: Engine) -> list[indexes.Index]:
+    return list({id(index): index for join in engine._catalog for index in join.indexes if index is not None}.values())
+
+
+def test_joins_that_see_the_same_share_one_index() -> None:
+    engine = engine_with(
+        "a|<x>|<id> = copy item|<id> with b = <x> as c; d|<y> = max item|<i> with b = <y> as c;"
+        "e|<x>|<id> = copy item|<id> with b = <x> as d"
+    )
+    assert len(_indexes(engine)) == 2
+    put_all(engine, {"item|1": '{"b": 1, "c": 2}'})
+    assert scan(engine, "a|1|") == {"a|1|1": "2"}
+    assert [index.rows is not None for index in _indexes(engine)] == [True, False]
+    assert scan(engine, "d|1") == {"d|1": "2"}
+    engine.drop_join("a")
+    assert engine.ledger.index_count == 1
+    engine.drop_join("d")
+    assert (engine.ledger.index_count, engine.ledger.index_bytes) == (0, 0)
+
+
+def test_no_index_is_made_where_the_key_leads() -> None:
+    engine = engine_with('t|<user>|<id> = copy p|<user>|<id> with kind = "x"; one|<id> = copy p|<id>|<x> with y exists')
+    put_all(engine, {"p|bob|1": '{"kind": "x"}', "p|bob|2": '{"kind": "y"}'})
+    assert list(scan(engine, "t|bob|")) == ["t|bob|1"]
+    assert not any(index.rows for index in _indexes(engine))
+
+
+def test_an_index_is_evicted_last_and_made_again() -> None:
+    engine = engine_with(BY_AUTHOR)
+    put_all(engine, {f"article|{number}": f'{{"author": "a{number}", "title": "t"}}' for number in range(50)})
+    for number in range(50):
+        scan(engine, f"by_author|a{number}|")
+    assert engine.evict(50) == 50
+    assert engine.ledger.index_count == 1
+    assert engine.evict(1) == 1
+    assert engine.ledger.index_count == 0
+    engine.put(b"article|x", b'{"author": "a7", "title": "t"}')
+    assert list(scan(engine, "by_author|a7|")) == ["by_author|a7|7", "by_author|a7|x"]
+
+
+def test_an_index_that_does_not_fit_is_not_made() -> None:
+    engine = engine_with("by|<a>|<id> = copy item|<id> with a = <a> as b")
+    put_all(
+        engine, {f"item|{number}": f'{{"a": {number % 7}, "b": 1, "rest": "{"x" * 150}"}}' for number in range(500)}
+    )
+    engine.weigh()
+    stored_bytes = engine.statistics().memory.stored_bytes
+    engine.limit_memory(stored_bytes + 40_000)
+    assert len(scan(engine, "by|3|")) == 71
+    assert engine.ledger.index_count == 0
+    engine.limit_memory(2 * stored_bytes)
+    assert len(scan(engine, "by|4|")) == 71
+    assert engine.ledger.index_count == 1
+
+
+def test_what_does_not_match_breaks_nothing_and_is_counted() -> None:
+    engine = engine_with(BY_AUTHOR)
+    scan(engine, "by_author|")
+    values = ["", "x", "[]", "{}", '{"author": null}', '{"author": {}}', '{"author": "a|b"}', '{"author": []}']
+    put_all(engine, {f"article|{number}": value for number, value in enumerate(values)})
+    assert scan(engine, "by_author|") == {}
+    (index,) = _indexes(engine)
+    assert index.misfits == {
+        forms.Misfit.NO_OBJECT: (3, b"article|2"),
+        forms.Misfit.MISSING: (1, b"article|3"),
+        forms.Misfit.NULL: (1, b"article|4"),
+        forms.Misfit.OBJECT: (1, b"article|5"),
+        forms.Misfit.DELIMITED: (1, b"article|6"),
+        forms.Misfit.ARRAY: (1, b"article|7"),
+    }
+
+
+def test_explain_shows_the_index_and_what_does_not_match() -> None:
+    engine = engine_with(REVIEW)
+    check, copy = engine.explain_join("review").sources
+    assert (check.reads, check.index, check.misfits) == ("item|<item>", None, ())
+    assert (copy.reads, copy.narrowed_by, copy.binds) == ("review|<item>|", "date", ("id", "date"))
+    assert copy.index == IndexExplanation("review|<item>|<date>|<id>", is_made=False)
+    put_all(
+        engine,
+        {
+            "item|tea": '{"visible": true}',
+            "review|1": '{"item": "tea", "date": "d1"}',
+            "review|2": '{"item": "tea"}',
+            "review|3": '{"item": null, "date": "d1"}',
+        },
+    )
+    assert len(scan(engine, "review|tea|")) == 1
+    put_all(engine, {"review|4": '{"item": "rum"}', "review|5": "text", "item|tea": '{"visible": 0}'})
+    check, copy = engine.explain_join("review").sources
+    index = copy.index
+    assert index is not None
+    assert (index.is_made, index.rows, index.bytes) == (True, 1, engine.ledger.index_bytes)
+    assert check.misfits == (MisfitExplanation("a field has another type than the literal", 1, b"item|tea"),)
+    assert set(copy.misfits) == {
+        MisfitExplanation("a field is missing", 2, b"review|4"),
+        MisfitExplanation("a field is null", 1, b"review|3"),
+        MisfitExplanation("the value is no JSON object", 1, b"review|5"),
+    }
+    statistics = engine.statistics()
+    assert statistics.joins["review"].misfits == 5
+    assert statistics.memory.index_bytes == engine.ledger.index_bytes > 0

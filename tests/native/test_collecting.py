@@ -1,0 +1,133 @@
+"""First checks and logs that are collected natively, beside the loops that any join takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pequod_grammar import parse
+
+from pequod.engine import Engine
+from pequod.engine.joins import collecting
+from pequod.engine.joins.timeline import general_way
+from pequod.engine.reads import execution
+from tests.native.core import hot
+
+assert hot.INTERFACE
+
+JOINS = {
+    "delimited": "t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>",
+    "fixed": "t|<user:1>|<time:2>|<poster:1> = check s|<user>|<poster> copy p|<poster>|<time>",
+    "poster in the middle": "t|<user>|<time:2>|by|<poster>|of|<user> = check s|<user>|<poster> copy p|<poster>|<time>",
+    "unlike prefix": "t|<user>|<time:2>|<poster> = check s|all|<user>|<poster> copy p|of|<poster>|<time>",
+}
+NAMES = st.sampled_from([b"a", b"b", b"c", b"ab", b"", b"a|b"])
+TIMES = st.sampled_from([b"00", b"01", b"05", b"09", b"1", b"100", b""])
+#: What it does, a user, a poster and a time; a second time for a check.
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["post", "post", "drop", "follow", "follow", "leave", "check", "check"])).flatmap(
+        lambda kind: st.tuples(st.just(kind[0]), NAMES, NAMES, TIMES, TIMES | st.none())
+    ),
+    max_size=40,
+)
+
+
+def take(engine: Engine, step: tuple[str, bytes, bytes, bytes, bytes | None], *, is_unlike: bool) -> object:
+    kind, user, poster, time, until = step
+    subscription = (b"s|all|%b|%b" if is_unlike else b"s|%b|%b") % (user, poster)
+    post = (b"p|of|%b|%b" if is_unlike else b"p|%b|%b") % (poster, time)
+    match kind:
+        case "post":
+            engine.put(post, poster * 2)
+            return None
+        case "drop":
+            return engine.remove(post)
+        case "follow":
+            engine.put(subscription, b"1")
+            return None
+        case "leave":
+            return engine.remove(subscription)
+    last = b"t|%b}" % user if until is None else b"t|%b|%b" % (user, until)
+    return engine.scan(b"t|%b|%b" % (user, time), last)
+
+
+def state(engine: Engine) -> object:
+    engine._check()
+    (join,) = engine._catalog
+    found = {}
+    for prefix, context in join.contexts.items():
+        rows = context.rows.everything()
+        found[prefix] = (rows, [(one.first, one.last) for one in context.ranges], context.updaters_count)
+    ledger = engine.ledger
+    return found, ledger.entry_count, ledger.context_count, ledger.range_count, ledger.log_bytes
+
+
+@pytest.mark.parametrize("name", JOINS)
+@given(steps=STEPS)
+def test_it_is_what_the_general_way_does(name: str, steps: list[tuple[str, bytes, bytes, bytes, bytes | None]]) -> None:
+    engines = [Engine(), Engine()]
+    for engine in engines:
+        engine.add_joins(parse(JOINS[name]))
+    is_unlike = name == "unlike prefix"
+    for step in steps:
+        native = take(engines[0], step, is_unlike=is_unlike)
+        with general_way():
+            general = take(engines[1], step, is_unlike=is_unlike)
+        assert native == general, step
+        assert state(engines[0]) == state(engines[1]), step
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The native calls that have done it, by their names."""
+    done: list[str] = []
+    for name in ("collect", "apply_log"):
+        native = getattr(hot, name)
+
+        def call(*arguments: object, name: str = name, native: object = native) -> object:
+            found = native(*arguments)  # type: ignore[operator]
+            done.append(name if found is not None else f"no {name}")
+            return found
+
+        monkeypatch.setattr(hot, name, call)
+    return done
+
+
+def test_plain_first_checks_and_logs_are_native(collected: list[str]) -> None:
+    engine = Engine()
+    engine.add_joins(parse(JOINS["delimited"]))
+    engine.put(b"s|a|b", b"1")
+    engine.put(b"p|b|01", b"Hi")
+    engine.put(b"p|c|02", b"Ho")
+    assert engine.scan(b"t|a|", b"t|a}").values == [b"Hi"]
+    engine.put(b"s|a|c", b"1")
+    assert engine.scan(b"t|a|", b"t|a}").values == [b"Hi", b"Ho"]
+    assert collected == ["collect", "apply_log"]
+    # A key that went is the kernel's in Python.
+    engine.remove(b"s|a|b")
+    assert engine.scan(b"t|a|", b"t|a}").values == [b"Ho"]
+    assert collected == ["collect", "apply_log", "no apply_log"]
+    engine._check()
+
+
+def test_many_rows_are_not_plain(collected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "ROWS_AT_A_TIME", 3)
+    engine = Engine()
+    engine.add_joins(parse(JOINS["delimited"]))
+    for poster in (b"b", b"c"):
+        engine.put(b"s|a|%b" % poster, b"1")
+        for time in range(2):
+            engine.put(b"p|%b|%02d" % (poster, time), b"Hi")
+    assert len(engine.scan(b"t|a|", b"t|a}").keys) == 4
+    assert collected == ["no collect"]
+    engine._check()
+
+
+def test_without_a_native_core_python_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    engine.add_joins(parse(JOINS["delimited"]))
+    engine.put(b"s|a|b", b"1")
+    engine.put(b"p|b|01", b"Hi")
+    monkeypatch.setattr(collecting, "core", None)
+    assert engine.scan(b"t|a|", b"t|a}").values == [b"Hi"]
+    engine.put(b"s|a|c", b"1")
+    assert engine.scan(b"t|a|", b"t|a}").values == [b"Hi"]
+    engine._check()
