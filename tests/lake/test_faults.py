@@ -12,6 +12,7 @@ import pytest
 from pequod_lake import IngestLimits, Lake, MergePolicy
 
 from tests.lake import faults
+from tests.lake.replay import check_snapshot, fill
 
 
 @pytest.mark.parametrize("seed", [0, 4])
@@ -37,14 +38,14 @@ def test_a_kill_at_each_named_step_leaves_all_tables_of_an_scu_or_none(point: st
         uploads = [faults.calls_of(0, name) for name, _ in sorted(taken.items(), key=lambda one: one[1])]
         with lake.snapshot() as snapshot:
             assert snapshot.scu == len(uploads)
-            faults.check_snapshot(snapshot, uploads)
+            check_snapshot(snapshot, uploads)
         worker = lake.worker()
         worker.compact()
         worker.close()
         lake.expire(0.0)
         assert (lake.verify(), lake.catalog.orphans()) == ([], [])
         with lake.snapshot("authority") as snapshot:
-            faults.check_snapshot(snapshot, uploads)
+            check_snapshot(snapshot, uploads)
 
 
 def _die_at(folder: Path, point: str) -> None:
@@ -57,7 +58,7 @@ def _die_at(folder: Path, point: str) -> None:
     ingestor = lake.ingestor(IngestLimits(scu_age_s=0.0))
     worker = lake.worker(MergePolicy(fan_in=2, authority_after_s=0.0 if point.startswith("authority") else 1e9))
     for at in range(4):
-        ingestor.take(faults.fill(ingestor.upload(f"0-{at}"), faults.calls_of(0, f"0-{at}")))
+        ingestor.take(fill(ingestor.upload(f"0-{at}"), faults.calls_of(0, f"0-{at}")))
     worker.drain()
 
 
