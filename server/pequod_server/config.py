@@ -215,7 +215,7 @@ class ServerConfig(BaseModel):
     joins: str = Field(default="", description="Joins to install at the start, with ; between.")
     join_files: Files = Field(default=(), description="Files of joins to install at the start, before `joins`.")
     backing: str = Field(
-        default="", description="The database behind the cache: sqlite:PATH or postgresql://USER@HOST/NAME."
+        default="", description="The database behind the cache: sqlite:PATH, lake:DIR or postgresql://USER@HOST/NAME."
     )
     backing_mapping: File = Field(
         default=None, description="Key patterns and the tables of the database that they come from, TOML."

@@ -152,6 +152,31 @@ class DuckLakeCatalog:
                 row = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
         return int(row[0])
 
+    def committed_files(self, scu: int) -> list[LakeFile]:
+        """Return the files of an SCU as it was committed; none if they are not kept."""
+        rows = self.database.connection.execute(
+            "SELECT path, table_name, view_name, f.row_count, size_bytes, crc, footer_crc, footer_bytes "
+            "FROM lake_file f JOIN lake_run USING (run) WHERE first_scu = ? AND last_scu = ? AND stage = ?",
+            (scu, scu, Stage.RAW.value),
+        )
+        return [LakeFile(*row) for row in rows]
+
+    @property
+    def name(self) -> str:
+        """What tells this lake from others."""
+        return str(self.database.connection.execute("SELECT value FROM lake_meta WHERE name = 'name'").fetchone()[0])
+
+    def mark(self) -> str:
+        """Return a text by which `knows` recognises the lake with its present history."""
+        (mark,) = self.database.connection.execute(f"{_MARK} ORDER BY scu DESC LIMIT 1").fetchone()
+        return f"{self.name} {mark}"
+
+    def knows(self, mark: str) -> bool:
+        """Return whether the history of the mark is the lake's own."""
+        name, _, at = mark.partition(" ")
+        row = self.database.connection.execute(f"{_MARK} WHERE scu = ?", (at.partition(" ")[0],)).fetchone()
+        return name == self.name and row is not None and row[0] == at
+
     def number_at(self, age_s: float, now: Stamp) -> int:
         """Return the last snapshot that is at least so old; the oldest that is kept if all are younger."""
         for number, *stamp in self.database.connection.execute(
@@ -286,6 +311,8 @@ class DuckLakeCatalog:
         return first
 
 
+#: An SCU with its moment: a copy of the catalog that went another way has other ones.
+_MARK: Final = "SELECT scu || ' ' || wall_us || ' ' || elapsed_s FROM lake_scu"
 _SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
 
 

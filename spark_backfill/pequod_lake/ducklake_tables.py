@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from importlib.resources import files as resources
 from pathlib import Path
@@ -70,7 +71,7 @@ def create_tables(folder: Path, schema: LakeSchema, now: Stamp) -> None:
     database.connection.executescript(_TABLES)
     with database.writing() as db:
         (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
-        meta = {"format": FORMAT, "schema": schema.text, "floor": number}
+        meta = {"format": FORMAT, "schema": schema.text, "floor": number, "name": secrets.token_hex(8)}
         db.executemany("INSERT INTO lake_meta VALUES (?, ?)", meta.items())
         db.execute("INSERT INTO lake_run VALUES (0, 0, 0, ?, 0, 0, ?, NULL)", (Stage.AUTHORITY.value, number))
         db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))

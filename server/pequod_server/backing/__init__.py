@@ -13,6 +13,7 @@ sql.py, rows.py   statements for many ranges; records to rows
 health.py         status, backoff, feeds that mend themselves
 fake.py           a store that follows a test's script
 sqlite*.py        the embedded store
+lake*.py          a lake, `pequod_lake`
 postgres.py       PostgreSQL: pg_schema (its tables), pg_install (what feeds need beside them),
                   pg_session (connections, reads of one moment), pg_slot (logical decoding: pg_stream, the connection;
                   pgoutput, its messages; pg_decoder, messages to events, with pg_rows and pg_judge; pg_lookout, what

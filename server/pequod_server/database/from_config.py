@@ -12,6 +12,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
 
 _SQLITE = "sqlite:"
+_LAKE = "lake:"
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -31,8 +32,14 @@ def make_store(config: ServerConfig) -> BackingStore | None:
     mappings = _mappings(config)
     if config.backing.startswith(_SQLITE):
         return SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
+    if config.backing.startswith(_LAKE):
+        if find_spec("duckdb") is None:
+            raise ImportError("a lake needs duckdb: pip install 'pequod[lake]'")
+        from pequod_server.backing.lake import LakeStore  # noqa: PLC0415 - needs the extra
+
+        return LakeStore(config.backing.removeprefix(_LAKE), mappings)
     if not config.backing.startswith(_POSTGRES):
-        raise SettingError("backing", "it is no database; write sqlite:PATH or postgresql://USER@HOST/NAME")
+        raise SettingError("backing", "it is no database; write sqlite:PATH, lake:DIR or postgresql://USER@HOST/NAME")
     for package in ("asyncpg", "psycopg2"):
         if find_spec(package) is None:
             raise ImportError(f"PostgreSQL needs {package}: pip install 'pequod[backing]'")

@@ -1,0 +1,223 @@
+"""A server before a lake: loads, the feed of SCUs, write-through, joins that are exact at the SCU."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pequod_lake import IngestLimits, Lake, MergePolicy
+from pequod_lake.ingest import Ingestor
+from pequod_server import PequodServer, ServerConfig
+from pequod_server.backing import Changes, Event, KeyRange, Progress, Reload, SchemaError, parse_mappings
+from pequod_server.backing.lake import LakeStore
+
+from pequod.client import AsyncClient
+from pequod.errors import PackError
+
+MAPPING = """
+[[mapping]]
+keys = "p|<poster>|<time:10>"
+table = "posts"
+slots.time = { column = "at", type = "integer" }
+value = "body"
+
+[[mapping]]
+keys = "s|<user>|<poster>"
+table = "follows"
+"""
+SCHEMA = """
+[[id]]
+name = "name"
+
+[[table]]
+name = "posts"
+key = ["poster", "at"]
+columns = { poster = "id:name", at = "int64", body = "text" }
+
+[[table]]
+name = "follows"
+key = ["user", "poster"]
+columns = { user = "id:name", poster = "id:name" }
+"""
+JOIN = "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
+USERS = [f"u{number}" for number in range(8)]
+EVERYTHING = [KeyRange(b"p|", b"p}"), KeyRange(b"s|", b"s}")]
+
+
+class Twip:
+    """Writes posts and subscriptions into a lake, and knows what timelines they make."""
+
+    def __init__(self, ingestor: Ingestor, seed: int) -> None:
+        self._ingestor = ingestor
+        self._dice = random.Random(seed)
+        self._count = 0
+        self.posts: dict[tuple[str, int], str] = {}
+        self.follows: set[tuple[str, str]] = set()
+
+    def write(self) -> int:
+        self._count += 1
+        upload = self._ingestor.upload(f"twip-{self._count}")
+        for _ in range(self._dice.randint(1, 4)):
+            user, other = self._dice.choices(USERS, k=2)
+            at = self._dice.randrange(30)
+            chance = self._dice.random()
+            if chance < 0.5:
+                self.posts[user, at] = f"post {self._count} {chance}"
+                upload.put("posts", {"poster": [user], "at": [at], "body": [self.posts[user, at]]})
+            elif chance < 0.65:
+                self.posts.pop((user, at), None)
+                upload.delete("posts", {"poster": [user], "at": [at]})
+            elif chance < 0.9:
+                self.follows.add((user, other))
+                upload.put("follows", {"user": [user], "poster": [other]})
+            else:
+                self.follows.discard((user, other))
+                upload.delete("follows", {"user": [user], "poster": [other]})
+        return self._ingestor.take(upload).scu
+
+    def rows(self) -> dict[bytes, bytes]:
+        posts = {f"p|{poster}|{at:010}".encode(): body.encode() for (poster, at), body in self.posts.items()}
+        return posts | {f"s|{user}|{poster}".encode(): b"" for user, poster in self.follows}
+
+    def timeline(self, user: str) -> list[tuple[bytes, bytes]]:
+        return sorted(
+            (f"t|{user}|{at:010}|{poster}".encode(), body.encode())
+            for (poster, at), body in self.posts.items()
+            if (user, poster) in self.follows
+        )
+
+
+@pytest.fixture
+def lake(make: Callable[[str], Lake]) -> Lake:
+    return make(SCHEMA)
+
+
+@asynccontextmanager
+async def serving(lake: Lake, tmp_path: Path, **settings: object) -> AsyncIterator[tuple[PequodServer, AsyncClient]]:
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text(MAPPING)
+    backing: dict[str, object] = {"backing": f"lake:{lake.folder}", "backing_mapping": mapping}
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", joins=JOIN, **backing, **settings))  # type: ignore[arg-type]
+    port = await server.start()
+    try:
+        async with AsyncClient(f"127.0.0.1:{port}") as client:
+            yield server, client
+    finally:
+        await server.stop()
+        server.engine._check()
+
+
+async def test_timelines_equal_a_recomputation_while_scus_come_and_are_merged(lake: Lake, tmp_path: Path) -> None:
+    with lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+        twip = Twip(ingestor, 1)
+        worker = lake.worker(MergePolicy(fan_in=3, authority_after_s=0.2))
+        for _ in range(20):
+            twip.write()
+        worker.drain()
+        async with serving(lake, tmp_path) as (server, client):
+            assert server.loader is not None
+            for turn in range(25):
+                await asyncio.to_thread(twip.write)
+                if turn % 3 == 0:
+                    await asyncio.to_thread(worker.step)
+                if turn % 5 == 0:
+                    await server.loader.caught_up()
+                    for user in USERS:
+                        expected = twip.timeline(user)
+                        assert list(await client.scan(f"t|{user}|", f"t|{user}}}")) == expected
+            assert server.loader.counters.changes_applied > 0
+        worker.close()
+
+
+async def test_the_feed_tells_each_scu_so_that_a_copy_equals_the_lake(lake: Lake) -> None:
+    with lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+        twip = Twip(ingestor, 2)
+        for _ in range(5):
+            twip.write()
+        store = LakeStore(lake.folder, parse_mappings(MAPPING))
+        assert await store.check() == []
+        mark = await store.mark()
+        feed = store.changes()
+        first = await anext(feed)
+        assert isinstance(first, Progress)
+        assert first.position == 5
+        loaded = await store.load(EVERYTHING)
+        assert dict(loaded.rows) == twip.rows()
+        copy = dict(loaded.rows)
+        worker = lake.worker(MergePolicy(fan_in=2, authority_after_s=0))
+        for _ in range(12):
+            scu = await asyncio.to_thread(twip.write)
+            await asyncio.to_thread(worker.step)
+            event = await anext(feed)
+            assert isinstance(event, Changes)
+            assert event.position == scu
+            apply(copy, event)
+            assert copy == twip.rows()
+        assert await store.knows(mark)
+        assert not await store.knows(mark.replace(" 5 ", " 4 "))
+        await store.close()
+        # A feed that comes back goes on from its SCU, or has everything loaded again.
+        again = LakeStore(lake.folder, parse_mappings(MAPPING))
+        feed = again.changes(since=15)
+        assert isinstance(await anext(feed), Progress)
+        told = [await anext(feed), await anext(feed)]
+        assert [event.position for event in told] == [16, 17]
+        await again.close()
+        worker.compact()
+        worker.close()
+        lake.expire(0.0)
+        last = LakeStore(lake.folder, parse_mappings(MAPPING))
+        event = await anext(last.changes(since=3))
+        assert isinstance(event, Reload)
+        assert dict((await last.load(EVERYTHING)).rows) == twip.rows()
+        await last.close()
+
+
+def apply(copy: dict[bytes, bytes], event: Event) -> None:
+    assert isinstance(event, Changes)
+    for change in event.changes:
+        if change.value is None:
+            copy.pop(change.key, None)
+        else:
+            copy[change.key] = change.value
+
+
+async def test_what_is_put_in_write_through_is_in_the_lake_and_in_timelines(lake: Lake, tmp_path: Path) -> None:
+    async with serving(lake, tmp_path, backing_mode="write-through") as (_, client):
+        await client.put("s|ann|bob", "")
+        await client.put("p|bob|0000000007", "hi")
+        await client.put("p|bob|0000000008", "there")
+        assert await client.remove("p|bob|0000000008")
+        assert list(await client.scan("t|ann|", "t|ann}")) == [(b"t|ann|0000000007|bob", b"hi")]
+        with pytest.raises(PackError):
+            await client.put("p|bob|x", "no number")
+    with lake.snapshot() as snapshot:
+        assert snapshot.scan("posts").rows.to_pylist() == [{"poster": "bob", "at": 7, "body": "hi"}]
+
+
+async def test_a_mapping_that_does_not_fit_is_refused_with_all_reasons(lake: Lake) -> None:
+    text = """
+[[mapping]]
+keys = "p|<poster>"
+table = "posts"
+where = "body <> ''"
+
+[[mapping]]
+keys = "q|<at>|<poster>"
+table = "posts"
+
+[[mapping]]
+keys = "r|<x>"
+table = "nothing"
+"""
+    store = LakeStore(lake.folder, parse_mappings(text))
+    with pytest.raises(SchemaError) as caught:
+        await store.check()
+    assert [word in str(caught.value) for word in ("no `where`", "at of the primary key", "slot <at>", "no table")] == [
+        True
+    ] * 4
+    await store.close()
