@@ -106,7 +106,7 @@ class Runner:
         from pequod.freshness import Token
 
         if not tokens:
-            print(self._held.token)
+            print(self._held.token, flush=True)
             return ExitCode.DONE
         try:
             (self._held.token,) = (str(Token.parse(token)) for token in tokens)

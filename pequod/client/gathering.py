@@ -17,7 +17,7 @@ from pequod.client.lane import Lane
 from pequod.client.lanes import Lanes
 from pequod.client.stream import Deliver
 from pequod.errors import ClosedError, PequodError, UnavailableError
-from pequod.freshness import Freshness
+from pequod.freshness import Freshness, Whatever
 from pequod.interface.seen import Seen
 
 #: The greatest number of commands in an automatic batch: larger ones gain nothing.
@@ -117,6 +117,8 @@ class Gathering:
     def _opened(self, freshness: Freshness | None) -> Gathered:
         turn = self._turns.get(freshness)
         if turn is None:
+            if isinstance(freshness, Whatever):
+                return self._opened(None)
             turn = self._turns[freshness] = Gathered(self._flush, freshness)
         return turn
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import typer
 
@@ -42,4 +44,46 @@ def test_a_read_has_one_level(pequod: Pequod, command: str) -> None:
 def test_a_forged_token_is_an_error_of_the_command_line(pequod: Pequod, command: str) -> None:
     outcome = pequod(command, "a", "--after", "pq1.AAAA")
     assert (outcome.code, outcome.out) == (2, "")
+    assert "this is no token" in outcome.err
+
+
+def test_a_token_of_a_write_is_good_for_reads(pequod: Pequod) -> None:
+    token = pequod("put", "fresh|1", "v", "--token").out.strip()
+    assert Token.parse(token).positions
+    for level in (("--after", token), ("--latest",), ("--max-age", "500ms"), ("--after", token, "--wait", "0s")):
+        assert pequod("get", "fresh|1", *level).out == "v\n"
+        assert pequod("scan", "--prefix", "fresh|", *level).out == "fresh|1\tv\n"
+        assert pequod("scan", "--prefix", "fresh|", "--keys-only", *level).out == "fresh|1\n"
+        assert pequod("count", "--prefix", "fresh|", *level).out == "1\n"
+    later = json.loads(pequod("put", "fresh|1", "w", "--json").out)["token"]
+    assert Token.parse(later) != Token.parse(token)
+
+
+def test_a_token_of_a_server_that_is_gone_is_lost(pequod: Pequod) -> None:
+    for command in ("get", "scan", "count", "watch"):
+        outcome = pequod(command, "fresh|1", "--after", GONE)
+        assert (outcome.code, outcome.out) == (3, "")
+        assert "go on without the token" in outcome.err
+
+
+def test_the_shell_is_a_session(pequod: Pequod) -> None:
+    outcome = pequod("shell", stdin=b"session\nput fresh|2 v\nsession\nget fresh|2\nsession\n")
+    before, written, value, read = outcome.out.splitlines()
+    assert (outcome.code, before, value) == (0, "", "v")
+    assert Token.parse(written).positions
+    assert read == written
+    again = pequod("shell", stdin=f"session {written}\nget fresh|2\nsession\n".encode())
+    assert again.out.splitlines() == ["v", written]
+
+
+def test_the_shell_forgets_a_token_that_is_lost(pequod: Pequod) -> None:
+    outcome = pequod("shell", stdin=f"session {GONE}\ncount fresh|\nsession\ncount --prefix nothing|\n".encode())
+    assert outcome.out == "\n0\n"
+    assert "the shell forgets what it has seen" in outcome.err
+    assert outcome.code == 3
+
+
+def test_the_shell_refuses_what_is_no_token(pequod: Pequod) -> None:
+    outcome = pequod("shell", stdin=b"session pq1.AAAA\nsession a b\n")
+    assert outcome.code == 2
     assert "this is no token" in outcome.err
