@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import partial
 from typing import Final, Protocol
 
-from pequod.calls import Result
+from pequod.calls import Result, token_of_reply
 from pequod.client.columns import Columns, Reply
 from pequod.client.connection import ServerConnection
 from pequod.client.lane import Lane
 from pequod.client.lanes import Lanes
 from pequod.client.stream import Deliver
 from pequod.errors import ClosedError, PequodError, UnavailableError
-from pequod.freshness import Freshness, Whatever
+from pequod.freshness import After, Freshness, Whatever
 from pequod.interface.seen import Seen
 
 #: The greatest number of commands in an automatic batch: larger ones gain nothing.
@@ -36,6 +37,13 @@ class Awaited(Protocol):
         """Set the result."""
 
 
+class Group(Enum):
+    """Commands that ask for several levels, and share a batch all the same."""
+
+    #: Each names a token that the latest reply of the server has reached, so that none is likely to wait.
+    REACHED = "reached"
+
+
 class Gathered(Columns):
     """The commands of one turn that ask for the same freshness, with the futures of their callers.
 
@@ -43,10 +51,11 @@ class Gathered(Columns):
         flush: Sends them; called after this turn of the loop, or as soon as they are many.
     """
 
-    __slots__ = ("_argument_bytes", "_flush", "_loop", "futures", "sessions")
+    __slots__ = ("_argument_bytes", "_flush", "_loop", "futures", "group", "sessions")
 
-    def __init__(self, flush: Callable[[Gathered], None], freshness: Freshness | None) -> None:
-        super().__init__(freshness)
+    def __init__(self, flush: Callable[[Gathered], None], group: Freshness | Group | None) -> None:
+        super().__init__(None if isinstance(group, Group) else group)
+        self.group = group
         self.futures: list[Awaited] = []
         #: The sessions of these calls, which get the token of the reply.
         self.sessions: set[Seen] = set()
@@ -85,7 +94,7 @@ class Gathering:
         #: Batches sent so far.
         self.batches_sent = 0
         #: The commands of this turn, by the freshness that they ask for.
-        self._turns: dict[Freshness | None, Gathered] = {}
+        self._turns: dict[Freshness | Group | None, Gathered] = {}
 
     async def close(self) -> None:
         """End; batches under way fail."""
@@ -115,26 +124,41 @@ class Gathering:
         turn.expect(argument_bytes, future)
 
     def _opened(self, freshness: Freshness | None) -> Gathered:
-        turn = self._turns.get(freshness)
+        group = freshness if freshness is None else self._group_of(freshness)
+        turn = self._turns.get(group)
         if turn is None:
-            if isinstance(freshness, Whatever):
-                return self._opened(None)
-            turn = self._turns[freshness] = Gathered(self._flush, freshness)
+            turn = self._turns[group] = Gathered(self._flush, group)
+        if group is Group.REACHED:
+            assert freshness is not None, "it names a token"
+            turn.overrides[len(turn)] = freshness
         return turn
 
+    def _group_of(self, freshness: Freshness) -> Freshness | Group | None:
+        match freshness:
+            case Whatever():
+                return None
+            case After(token):
+                # Hundreds of sessions, each with a token of its own, share a batch.
+                there = token_of_reply(self._connection.token).positions
+                is_reached = all(there.get(mark, -1) >= position for mark, position in token.positions.items())
+                return Group.REACHED if is_reached else freshness
+            case _:
+                return freshness
+
     def _flush(self, turn: Gathered) -> None:
-        if self._turns.get(turn.freshness) is not turn:
+        if self._turns.get(turn.group) is not turn:
             # The batch was full, and was sent before the loop called this.
             return
-        del self._turns[turn.freshness]
+        del self._turns[turn.group]
+        # The arguments of the last command may have been refused, or those of the only one.
+        turn.overrides.pop(len(turn), None)
         if not turn.futures:
-            # The arguments of its only command were refused.
             return
         deadline = asyncio.get_running_loop().time() + self._connection.timeout_s
         self._send_gathered(turn, partial(self._settle, turn, turn.sessions, turn.futures, deadline), deadline)
 
     def _send_gathered(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
-        if columns.freshness is None:
+        if columns.freshness is None and not columns.overrides:
             self.send(columns, deliver, deadline)
         else:
             self.batches_sent += 1
@@ -151,9 +175,9 @@ class Gathering:
         """Give each call of a batch its result, and the sessions of these calls what it has shown."""
         if not isinstance(outcome, PequodError):
             # The reads of one level fail together if it cannot be had.
-            is_met = any(not isinstance(result, PequodError) for result in outcome.results)
+            met = columns.freshness if any(not isinstance(one, PequodError) for one in outcome.results) else None
             for session in sessions:
-                session.note(outcome.token, columns.freshness if is_met else None)
+                session.note(outcome.token, met)
             _resolve(futures, outcome.results)
             return
         is_unknown = isinstance(outcome, UnavailableError) and not outcome.is_unapplied

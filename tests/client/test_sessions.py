@@ -186,6 +186,25 @@ async def test_levels_do_not_mix_in_one_turn_of_the_loop(server: ServerProcess) 
         assert client.batches_sent - before == 4, "none or any, after one token, after another, latest"
 
 
+async def test_sessions_whose_tokens_are_reached_share_a_batch(server: ServerProcess) -> None:
+    async with AsyncClient(server.target) as client:
+        sessions = []
+        for number in range(20):
+            await client.put("a", str(number))
+            sessions.append(client.session(client.last_token))
+        before = client.batches_sent
+        results = await asyncio.gather(
+            *(session.get("a") for session in sessions),
+            sessions[0].get(7),  # type: ignore[arg-type]
+            sessions[0].session(FOREIGN).get("a"),
+            return_exceptions=True,
+        )
+        assert results[:20] == [b"19"] * 20
+        assert [type(result) for result in results[20:]] == [TypeError, TokenLostError]
+        assert client.batches_sent - before == 2
+        assert {session.token for session in sessions} == {client.last_token}
+
+
 async def test_reads_that_wait_delay_no_others(tmp_path: Path) -> None:
     with closing(make_database(tmp_path / "db")):
         async with served(tmp_path / "db", NEVER_S) as target, AsyncClient(target) as client:
