@@ -48,6 +48,7 @@ RUN = {
     "docs/api.md": {"python"},
     "docs/backing.md": {"toml", "python"},
     "docs/configuration.md": {"console"},
+    "docs/consistency.md": {"python"},
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
     "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},
@@ -72,7 +73,7 @@ NOT_RUN = (
 )
 
 
-@pytest.mark.parametrize("name", ["api", "recipes"])
+@pytest.mark.parametrize("name", ["api", "consistency", "recipes"])
 def test_the_examples_of_a_page_print_what_they_show(name: str) -> None:
     page = (ROOT / f"docs/{name}.md").read_text()
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
