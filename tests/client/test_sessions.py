@@ -11,15 +11,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
+from pequod_server.backing.pg_schema import Mode
 
 import pequod
 from pequod import AsyncClient, Client
 from pequod.errors import ComputedKeyError, InvalidTokenError, PequodError, StaleError, TokenLostError
 from pequod.freshness import NO_TOKEN, Freshness, Mark, Token, database_of
 from pequod.interface import AsyncCalls, Calls
-from tests.client.beside import KARMA, beside_one_database, make_database, served
+from tests.backing.conftest import dsn, postgres
+from tests.client.beside import KARMA, beside_one_database, beside_postgres, make_database, served
 from tests.client.conftest import ServerProcess
+
+__all__ = ["dsn", "postgres"]
 
 #: Of a server that never was.
 FOREIGN = Token({Mark(database_of("server", 7), 0): 1})
@@ -266,6 +271,22 @@ async def test_sessions_over_two_servers_never_miss_their_writes(tmp_path: Path)
             await other.count(prefix="vote|ann|")  # loaded, so that changes have to come by the feed
             session = one.session()
             assert await misses(session, lambda: other.session(session.token)) == 0
+
+
+@pytest.mark.parametrize("mode", ["slot", "notify"])
+async def test_sessions_over_two_servers_beside_postgresql_never_miss_their_writes(dsn: str, mode: Mode) -> None:
+    async with beside_postgres(dsn, mode) as (first, second), AsyncClient(first) as one, AsyncClient(second) as other:
+        await other.count(prefix="vote|ann|")
+        session = one.session()
+        assert await misses(session, lambda: other.session(session.token)) == 0
+        around = await asyncpg.connect(dsn)
+        for number in range(50):
+            await around.execute("INSERT INTO vote VALUES ('liz', $1, '1')", str(number))
+            level = pequod.after(await pequod.token_of(around))
+            for client in (one, other):
+                assert await client.get("karma|liz", freshness=level) == b"%d" % (number + 1)
+                assert await client.get("karma|liz", freshness=pequod.LATEST) == b"%d" % (number + 1)
+        await around.close()
 
 
 async def test_without_sessions_two_servers_do_miss_writes(tmp_path: Path) -> None:
