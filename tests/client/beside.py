@@ -15,8 +15,16 @@ from pequod_server.backing.pg_schema import Mode
 from pequod_server.backing.postgres import PostgresStore
 from pequod_server.backing.sqlite import SqliteStore
 
+from pequod.freshness import Token
+
 MAPPINGS = parse_mappings("[[mapping]]\nkeys = 'vote|<author>|<voter>'\ntable = 'vote'\nvalue = 'weight'")
 KARMA = "karma|<author> = count vote|<author>|<voter>"
+
+
+def ahead(token: Token) -> Token:
+    """Return a token of a state that has not come."""
+    ((mark, position),) = token.positions.items()
+    return Token({mark: position + 1000})
 
 
 def make_database(file: Path) -> sqlite3.Connection:
