@@ -108,6 +108,7 @@ class PequodServer:
         self.service = PequodService(
             self.engine, config, self.instruments.executed, self.snapshots, self.loader, admission=self._admission
         )
+        self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: What the start waits for, in words.

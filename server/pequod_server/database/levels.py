@@ -210,18 +210,23 @@ class Levels:
         Raises:
             StaleError, TokenLostError: That cannot be had.
         """
-        if self.is_met(demand):
-            return
-        begun_s = time.monotonic()
+        begun_s = 0.0
         try:
+            if self.is_met(demand):
+                return
+            begun_s = time.monotonic()
             async with asyncio.timeout(max(0.0, demand.deadline_s - begun_s)):
                 await self._come_to(demand)
         except TimeoutError:
             raise self.stale(demand, "") from None
         except BackingUnavailableError as error:
             raise self.stale(demand, str(public(error))) from error
+        except TokenLostError:
+            self.counters.refusals["TokenLostError"] += 1
+            raise
         finally:
-            self.counters.waited(time.monotonic() - begun_s)
+            if begun_s:
+                self.counters.waited(time.monotonic() - begun_s)
 
     async def _come_to(self, demand: Demand) -> None:
         """Wait until a demand is met, however long it takes."""
@@ -275,8 +280,11 @@ class Levels:
 
     def refuse(self, demand: Demand) -> None:
         """Raise TokenLostError if a server without a database is not, and never will be, as fresh as demanded."""
-        if isinstance(demand.level, After):
-            self._has(demand.level.token)
+        try:
+            self.is_met(demand)
+        except TokenLostError:
+            self.counters.refusals["TokenLostError"] += 1
+            raise
 
     def _has(self, token: Token) -> bool:
         if self._loader is None:
@@ -287,17 +295,17 @@ class Levels:
             return not token.positions
         for (database, timeline), position in token.positions.items():
             if database != history.database:
-                raise self._lost(
+                raise TokenLostError(
                     "it is of a server without a database" if timeline == NO_TIMELINE else "it is of another database"
                 )
             match followed.reached(Place(timeline, position)):
                 case Reached.LOST if timeline in history.ends:
-                    raise self._lost(
+                    raise TokenLostError(
                         f"the database has failed over, and what was written after {history.ends[timeline]} of its "
                         f"timeline {timeline} was lost; the token is at {position}"
                     )
                 case Reached.LOST:
-                    raise self._lost(
+                    raise TokenLostError(
                         f"the database has failed over since timeline {timeline}, and its user may not read where "
                         "(it needs the right REPLICATION)"
                     )
@@ -308,18 +316,14 @@ class Levels:
     def _has_own(self, token: Token) -> bool:
         for mark, position in token.positions.items():
             if mark != self._mark:
-                raise self._lost(
+                raise TokenLostError(
                     "it is of a server that has been started anew since, or of another one"
                     if mark.timeline == NO_TIMELINE
                     else "it is of a database, and no database is behind this server"
                 )
             if position > self._engine.revision:
-                raise self._lost("this server has not come so far, and nobody but itself makes its tokens")
+                raise TokenLostError("this server has not come so far, and nobody but itself makes its tokens")
         return True
-
-    def _lost(self, reason: str) -> TokenLostError:
-        self.counters.refusals["TokenLostError"] += 1
-        return TokenLostError(reason)
 
     def stale(self, demand: Demand, reason: str) -> StaleError:
         """Return the error of a read whose level cannot be had in time; without a reason, the feed is the reason."""

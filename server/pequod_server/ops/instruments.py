@@ -12,6 +12,7 @@ from grpc import aio
 from pequod.engine import Engine
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
+from pequod_server.database.questions import LevelCounters
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchSink, CallObserver, EarlierPieces, Sink
@@ -61,6 +62,13 @@ class Instruments:
         self.interceptor: aio.ServerInterceptor = CallObserver(sinks)
         #: Where metrics and health are served, while they are.
         self.url: str | None = None
+
+    def count_levels(self, counters: LevelCounters) -> None:
+        """Show the counts of levels of freshness among the metrics."""
+        if self._metrics is not None:
+            from pequod_server.ops.level_metrics import LevelCollector  # noqa: PLC0415 - as in the constructor
+
+            self._metrics.registry.register(LevelCollector(counters))
 
     def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch of Execute."""
