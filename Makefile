@@ -11,7 +11,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate test-pure test-sanitised clean
+        soak-memory soak-server simulate test-pure test-sanitised wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,6 +130,18 @@ fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 
 bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the client
 	$(BIN)/pequod bench micro
+
+# The sdist first, and the wheel from it: so that what others build is built once here. The tag of a wheel says which
+# machines take it: auditwheel looks at the versions of the symbols that the native core asks the C library for.
+WHEELS := build/wheels
+wheels: $(INSTALLED) ## build dist/: the sdist, and a wheel with the native core that machines with an older C library take too
+	$(BIN)/python -m pip install --quiet --editable '.[release]'
+	rm -rf $(WHEELS) && mkdir -p dist
+	$(BIN)/python -m build --outdir $(WHEELS) . >/dev/null
+	@! ls $(WHEELS)/*-none-any.whl 2>/dev/null || { echo 'the native core was not built: is there a C++ compiler?'; exit 1; }
+	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist $(WHEELS)/*.whl; \
+	    else cp $(WHEELS)/*.whl dist; fi
+	cp $(WHEELS)/*.tar.gz dist && ls dist
 
 build-compiled: $(INSTALLED) ## build a wheel into dist/ whose engine is compiled (needs a C compiler)
 	PEQUOD_MYPYC=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
