@@ -12,7 +12,7 @@ from pequod.calls import WatchEvent
 from pequod.engine import Engine
 from pequod.engine.joins.watches import Watch
 from pequod.errors import ClosedError, StaleError, TokenLostError, WatchCompactedError
-from pequod.freshness import NO_TIMELINE, After, Freshness, Mark, Token, database_of
+from pequod.freshness import NO_TIMELINE, After, Freshness, Latest, Mark, MaxAge, Token, Whatever, database_of
 
 T = TypeVar("T")
 
@@ -29,6 +29,9 @@ class SharedEngine:
         self._wakes: dict[Watch, Callable[[], None]] = {}
         #: Random, as a server's id.
         self.server_id = secrets.randbits(63)
+        #: The last revision that a level was met at, and when it was there for sure.
+        self._met_revision = -1
+        self._met_s = 0.0
         self._mark = Mark(database_of("server", self.server_id), NO_TIMELINE)
 
     @property
@@ -62,19 +65,36 @@ class SharedEngine:
         return Token({self._mark: self.revision})
 
     def meet(self, freshness: Freshness | None) -> None:
-        """See that an answer is as fresh as a read asks for; a store in the process lacks nothing that was written.
+        """Have the next answers be as fresh as a read asks for; a store in the process lacks nothing that was written.
 
         Raises:
             TokenLostError: The token is of another store.
             StaleError: It is of a state of this store that has never been.
+            ClosedError: The store has been closed.
         """
-        if not isinstance(freshness, After):
+        if freshness is None or isinstance(freshness, Whatever):
             return
-        for mark, position in freshness.token.positions.items():
+        if isinstance(freshness, After):
+            self._check_token(freshness)
+        self.run(lambda engine: self._drop_old_snapshots(engine, freshness))
+
+    def _check_token(self, after: After) -> None:
+        for mark, position in after.token.positions.items():
             if mark != self._mark:
                 raise TokenLostError("it is of another store, or of one that is gone")
             if position > self.revision:
-                raise StaleError(0.0, freshness.wait_s, "the store has not come to the state of the token")
+                raise StaleError(0.0, after.wait_s, "the store has not come to the state of the token")
+
+    def _drop_old_snapshots(self, engine: Engine, freshness: After | Latest | MaxAge) -> None:
+        """Have snapshots taken anew that are older than a read asks for."""
+        if not engine.is_timed:
+            return
+        now = time.monotonic()
+        if engine.revision != self._met_revision:
+            self._met_revision, self._met_s = engine.revision, now
+        # What was taken since then shows everything.
+        oldest_s = min(self._met_s, now - freshness.age_s) if isinstance(freshness, MaxAge) else self._met_s
+        engine.drop_snapshots(b"", None, oldest_s)
 
     def follow(
         self,

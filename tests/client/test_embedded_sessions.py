@@ -53,6 +53,26 @@ def test_a_state_that_never_was_is_stale_and_one_of_another_store_lost(client: E
         next(client.watch("a", freshness=foreign))
 
 
+def test_a_level_takes_snapshots_anew_that_are_too_old(client: Embedded) -> None:
+    client.add_join("k|<a> = snapshot 1000 count v|<a>|<b>")
+    session = client.session()
+    session.put("v|1|1", "")
+    assert client.get("k|1") == b"1"
+    session.put("v|1|2", "")
+    assert client.get("k|1") == client.get("k|1", freshness=pequod.ANY) == b"1", "the snapshot"
+    assert client.get("k|1", freshness=pequod.max_age(1000)) == b"1"
+    assert session.get("k|1") == b"2"
+    client.put("v|1|3", "")
+    assert client.get("k|1") == b"2"
+    assert client.get("k|1", freshness=pequod.LATEST) == b"3"
+    client.put("v|1|4", "")
+    assert client.get("k|1", freshness=pequod.max_age(0)) == b"4"
+    taken = client.statistics().joins["k"].computed_ranges
+    for level in (pequod.LATEST, pequod.after(client.last_token)):
+        assert client.get("k|1", freshness=level) == b"4"
+    assert client.statistics().joins["k"].computed_ranges <= taken + 1, "a snapshot of the present state is kept"
+
+
 def test_a_session_has_the_token_of_all_that_it_saw(client: Embedded) -> None:
     session = client.session()
     assert session.token == NO_TOKEN
