@@ -210,7 +210,10 @@ class StaleError(PequodError):
 
     def __init__(self, age_s: float | None, wait_s: float, reason: str) -> None:
         age = "of unknown age" if age_s is None else f"{age_s:.1f} s old"
-        super().__init__(f"not as fresh as asked for after {wait_s:g} s, and what is there is {age}: {reason}")
+        super().__init__(
+            f"not as fresh as asked for after {wait_s:g} s, and what is there is {age}: {reason}; wait longer, or "
+            "take an older answer"
+        )
         #: Everything that was committed longer ago is there; None if that is not known.
         self.age_s = age_s
         self.wait_s = wait_s

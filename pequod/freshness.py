@@ -112,11 +112,15 @@ class Token:
 
 
 #: What `postgres_token` and `sqlite_token` need to know. PostgreSQL answers it on a primary alone; the position is not
-#: before the commits that were answered.
+#: before the commits that were answered. Where commits do not wait for the log, that is the end of what is still to be
+#: flushed.
 POSTGRES_STATE: Final = """
 SELECT system_identifier, current_database()::text AS name,
        ('x' || left(pg_walfile_name(at), 8))::bit(32)::int AS timeline, (at - '0/0')::bigint AS position
-FROM pg_control_system(), pg_current_wal_flush_lsn() AS at
+FROM pg_control_system(), (
+    SELECT CASE current_setting('synchronous_commit')
+           WHEN 'off' THEN pg_current_wal_insert_lsn() ELSE pg_current_wal_flush_lsn() END
+) AS log (at)
 """
 SQLITE_STATE: Final = """
 SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'pequod_database') AS id,

@@ -62,7 +62,8 @@ def token_of(connection: Any) -> Token | Awaitable[Token]:
         TypeError: It is no such connection.
 
     Ensures:
-        Errors of the driver come as they are, such as that of a standby, which has no position of its own.
+        Errors of the driver come as they are, such as that of a standby, which has no position of its own. The token
+        covers commits with ``synchronous_commit = off`` if the session has that setting, not one transaction alone.
     """
     if isinstance(connection, sqlite3.Connection):
         return _of_sqlite(connection)

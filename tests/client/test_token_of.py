@@ -81,6 +81,16 @@ async def test_an_open_transaction_has_no_token(dsn: str) -> None:
     old.close()
 
 
+async def test_a_commit_that_does_not_wait_for_the_log_is_before_its_token(dsn: str) -> None:
+    hasty = await asyncpg.connect(dsn, server_settings={"synchronous_commit": "off"})
+    await hasty.execute("CREATE TABLE t (n int)")
+    for number in range(20):
+        await hasty.execute("INSERT INTO t VALUES ($1)", number)
+        written = await hasty.fetchval("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint")
+        assert position(await pequod.token_of(hasty)) >= written
+    await hasty.close()
+
+
 async def test_any_user_of_the_database_gets_a_token(dsn: str) -> None:
     owner = await asyncpg.connect(dsn)
     await owner.execute("DROP ROLE IF EXISTS visitor")
