@@ -56,6 +56,7 @@ class HotRelations:
 class HotLedger:
     entry_count: int
     entry_count_max: int
+    row_bytes: int
     updater_bytes: int
     log_bytes: int
     weigh_at: int
@@ -119,6 +120,38 @@ class Route:
         is_check: bool,
         /,
     ) -> None: ...
+
+class Kernel:
+    is_quiet: bool
+    def __init__(
+        self,
+        *,
+        selecting: HotTable,
+        copied: HotTable,
+        checks: Frames,
+        copies: Frames,
+        ledger: HotLedger,
+        before: bytes,
+        bound_width: int,
+        after: bytes,
+        tail_width: int,
+        ending: tuple[bytes | None, ...],
+        copied_cut: int,
+    ) -> None: ...
+
+def collect(
+    context: Hot,
+    selected: SortedRows,
+    known: int,
+    begin: bytes,
+    end: bytes | None,
+    lower: bytes,
+    upper: bytes | None,
+    first: bytes,
+    last: bytes | None,
+    rows_max: int,
+) -> tuple[int, int, int] | None: ...
+def apply_log(context: Hot) -> bool: ...
 
 class Ends:
     def __len__(self) -> int: ...

@@ -18,11 +18,18 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 9
+_INTERFACE: Final = 10
 
 
 #: Where ranges of keys start, and where they end.
 KeyBounds = tuple[list[bytes], list[bytes | None]]
+
+
+class NativeKernel(Protocol):
+    """How a timeline gets what is in its sources; see pequod/native/collect.hpp."""
+
+    #: Whether clients write both sources, and nobody follows the rows.
+    is_quiet: bool
 
 
 class NativeBatch(Protocol):

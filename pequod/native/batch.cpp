@@ -12,6 +12,7 @@
 // before it answers without a record. Everything else is done by Python, in the order of the commands.
 #include "batch.hpp"
 
+#include "collect.hpp"
 #include "engine.hpp"
 #include "messages.hpp"
 
@@ -364,11 +365,15 @@ Ran scan_context(Batch* batch, HotEngine* engine, const End* end, Limit limit, d
     const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
     if (table_of(end->table)->entry_count) return Ran::NOT_QUICK;
     Hot* hot = hot_of(end->context);
-    if (!(now <= hot->ready_until_s) || !hot->is_sound() || !hot->is_open()) return Ran::NOT_QUICK;
+    if (!hot->is_sound() || !hot->is_open()) return Ran::NOT_QUICK;
     const Piece prefix = piece_of(hot->prefix);
     if (!begins_with(first, prefix) || compare(first, last) >= 0) return Ran::NOT_QUICK;
     const Piece tail = {first.start + prefix.size, first.size - prefix.size};
     if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;
+    if (!(now <= hot->ready_until_s)) {
+        const int is_fresh = refresh(hot, now);
+        if (is_fresh <= 0) return is_fresh ? Ran::FAILED : Ran::NOT_QUICK;
+    }
     SortedRows* rows = rows_of(hot);
     const Ran ran = write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
     if (ran == Ran::DONE) {

@@ -2,6 +2,9 @@
 // find the group of each selected prefix, cut its rows into tails, and let the context wait at the prefix.
 //
 // They do the plain cases, and change nothing where a case is not: then Python's loops do all of it.
+#include "collect.hpp"
+
+#include "records.hpp"
 #include "timeline.hpp"
 
 #include <algorithm>
@@ -9,18 +12,27 @@
 
 namespace pequod {
 
+PyTypeObject* kernel_type = nullptr;
+
 namespace {
 
-// How the kernel of a join cuts keys; see `Timeline` and `Splice` in pequod/engine/joins/timeline.py.
+Kernel* kernel_of(PyObject* object) { return reinterpret_cast<Kernel*>(object); }
+// What the ledger counts: `ENTRY` and `BYTES` of pequod/engine/memory/ledger.py.
+constexpr long long ENTRY_BYTES = 17, BYTES_BYTES = 41;
+
+bool is_kernel(PyObject* object) { return object && Py_TYPE(object) == kernel_type; }
+
+// How a kernel cuts keys.
 struct Cutting {
-    // A selected prefix is `before`, what a key of the check binds, and `after`.
     Piece before;
-    // Of what is bound; -1: it goes up to a delimiter.
     Py_ssize_t width;
     Piece after;
-    // A tail is as many bytes of a copied key, and the ending, a template.
     size_t copied;
     PyObject* ending;
+
+    explicit Cutting(const Kernel* kernel)
+        : before(piece_of(kernel->before)), width(kernel->bound_width), after(piece_of(kernel->after)),
+          copied(size_t(kernel->tail_width)), ending(kernel->ending) {}
 
     // What a key binds behind its known part; false: it is not a key of the check.
     bool bind(Piece key, size_t known, Piece* bound) const {
@@ -45,19 +57,6 @@ struct Cutting {
         return tail;
     }
 };
-
-// Arguments from `at` on: before, width, after, copied, ending.
-bool read_cutting(PyObject* const* arguments, Cutting* cutting) {
-    if (!check_all(PyBytes_CheckExact(arguments[0]) && PyBytes_CheckExact(arguments[2]) && is_template(arguments[4]),
-                   "a kernel cuts by bytes, widths and a template")) {
-        return false;
-    }
-    const Py_ssize_t width = arguments[1] == Py_None ? -1 : PyLong_AsSsize_t(arguments[1]);
-    const Py_ssize_t copied = PyLong_AsSsize_t(arguments[3]);
-    if (PyErr_Occurred()) return false;
-    *cutting = {piece_of(arguments[0]), width, piece_of(arguments[2]), size_t(copied), arguments[4]};
-    return check_all(copied >= 0, "no width is below 0");
-}
 
 // The selected prefixes, the bytes of which lie in one block.
 struct Selected {
@@ -237,48 +236,61 @@ bool select_prefixes(const Cutting& cutting, SortedRows* rows, Place start, Plac
     return true;
 }
 
-bool is_sound(PyObject* table) { return is_table(table) && table_of(table)->groups && PyDict_CheckExact(table_of(table)->groups); }
+// Whether selected prefixes are those of groups, and the tables are what they should be.
+bool is_sound(const Kernel* kernel) {
+    const HotTable* copied = table_of(kernel->copied);
+    return copied->groups && PyDict_CheckExact(copied->groups) && copied->cut_width == kernel->copied_cut;
+}
 
-// collect(context, selecting, known, begin, end, copied, frames, lower, upper, first, last, room, before, width, after,
-// copied width, ending): see `Timeline.collect`.
-PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-    Cutting cutting;
-    if (!check_count("collect", count, 17) || !read_cutting(arguments + 12, &cutting)) return nullptr;
-    PyObject *context = arguments[0], *selecting = arguments[1], *begin = arguments[3], *end = arguments[4];
-    PyObject *copied = arguments[5], *waiting = arguments[6];
-    const Py_ssize_t known = PyLong_AsSsize_t(arguments[2]), room = PyLong_AsSsize_t(arguments[11]);
-    if (PyErr_Occurred()) return nullptr;
-    if (!check_all(is_hot(context) && hot_of(context)->is_sound() && is_rows(selecting) && known >= 0 &&
-                       PyBytes_CheckExact(begin) && is_bound(end) && is_sound(copied) &&
-                       Py_TYPE(waiting) == frames_type && PyBytes_CheckExact(arguments[7]) && is_bound(arguments[8]) &&
-                       PyBytes_CheckExact(arguments[9]) && is_bound(arguments[10]),
-                   "collect takes a context, rows, a table and frames")) {
-        return nullptr;
-    }
-    const Bounds bounds = {piece_of(arguments[7]), arguments[8], piece_of(arguments[9]), arguments[10]};
-    SortedRows* rows = rows_of(hot_of(context));
-    if (rows->last.size) Py_RETURN_NONE;
-    SortedRows* keys = reinterpret_cast<SortedRows*>(selecting);
-    const Place stop = end == Py_None ? Place{keys->older_size, keys->last.size} : lower_bound(keys, piece_of(end));
-    Selected selected;
-    if (!select_prefixes(cutting, keys, lower_bound(keys, piece_of(begin)), stop, size_t(known), &selected)) {
-        return nullptr;
-    }
-    Made made;
-    Groups groups(table_of(copied));
+// Find the rows of each selected prefix, and cut them into tails. 1: done; 0: there are more than `room`; -1: an error.
+int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const Selected& selected, size_t room,
+                 Made* made) {
+    Groups groups(table_of(kernel->copied));
     for (size_t at = 0; at < selected.count; ++at) {
         SortedRows* group;
-        if (!groups.find(selected.keys[at], &group)) return nullptr;
+        if (!groups.find(selected.keys[at], &group)) return -1;
         if (!group) continue;
         const Piece prefix = selected.keys[at].bytes;
         const Piece bound = {prefix.start + cutting.before.size, prefix.size - cutting.before.size - cutting.after.size};
-        if (!add_rows(cutting, bounds, group, prefix, bound, &made)) return nullptr;
-        if (made.size > size_t(room)) Py_RETURN_NONE;
+        if (!add_rows(cutting, bounds, group, prefix, bound, made)) return -1;
+        if (made->size > room) return 0;
     }
+    return 1;
+}
+
+// collect(context, selected, known, begin, end, lower, upper, first, last, room): see the Python function of this name.
+PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("collect", count, 10)) return nullptr;
+    PyObject *context = arguments[0], *selecting = arguments[1], *begin = arguments[3], *end = arguments[4];
+    const Py_ssize_t known = PyLong_AsSsize_t(arguments[2]), room = PyLong_AsSsize_t(arguments[9]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!check_all(is_hot(context) && hot_of(context)->is_sound() && is_kernel(hot_of(context)->kernel) &&
+                       is_rows(selecting) && known >= 0 && room >= 0 && PyBytes_CheckExact(begin) && is_bound(end) &&
+                       PyBytes_CheckExact(arguments[5]) && is_bound(arguments[6]) &&
+                       PyBytes_CheckExact(arguments[7]) && is_bound(arguments[8]),
+                   "collect takes a context with a kernel, rows and bounds")) {
+        return nullptr;
+    }
+    const Kernel* kernel = kernel_of(hot_of(context)->kernel);
+    const Cutting cutting(kernel);
+    const Bounds bounds = {piece_of(arguments[5]), arguments[6], piece_of(arguments[7]), arguments[8]};
+    SortedRows* rows = rows_of(hot_of(context));
+    if (rows->last.size || !is_sound(kernel)) Py_RETURN_NONE;
+    SortedRows* keys = reinterpret_cast<SortedRows*>(selecting);
+    const Place stop = end == Py_None ? Place{keys->older_size, keys->last.size} : lower_bound(keys, piece_of(end));
+    Selected selected;
+    Made made;
+    if (!select_prefixes(cutting, keys, lower_bound(keys, piece_of(begin)), stop, size_t(known), &selected)) {
+        return nullptr;
+    }
+    const int is_made = make_rows_of(kernel, cutting, bounds, selected, size_t(room), &made);
+    if (is_made < 0) return nullptr;
+    if (!is_made) Py_RETURN_NONE;
     made.sort();
     long long grown_bytes = 0;
     if (made.size && !rows->last.make_room(made.size)) return nullptr;
-    if (!wait_at_all(reinterpret_cast<Frames*>(waiting), selected.keys, selected.count, hot_of(context), &grown_bytes)) {
+    if (!wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot_of(context),
+                     &grown_bytes)) {
         return nullptr;
     }
     size_t ends_bytes = 0;
@@ -290,102 +302,179 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     return Py_BuildValue("(InL)", rows->last.size, Py_ssize_t(ends_bytes / 2), grown_bytes);
 }
 
-// What a log brings: the sources of its keys that came, each selected once.
-struct Came {
-    Selected selected;
-
-    // 1: read; 0: a key went, or is unusual, which is Python's; -1: an error is set.
-    int read(PyObject* log, const Cutting& cutting, SortedRows* selecting, size_t known) {
-        Py_ssize_t place = 0;
-        PyObject *key, *was;
-        size_t block_size = 0;
-        while (PyDict_Next(log, &place, &key, &was)) {
-            if (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(key, 1))) {
-                return 0;
-            }
-            block_size += cutting.before.size + cutting.after.size + piece_of(PyTuple_GET_ITEM(key, 1)).size;
-        }
-        if (!selected.reserve(block_size, size_t(PyDict_GET_SIZE(log)))) return -1;
-        char* to = selected.block;
-        place = 0;
-        while (PyDict_Next(log, &place, &key, &was)) {
-            const Piece changed = piece_of(PyTuple_GET_ITEM(key, 1));
-            const Place at = lower_bound(selecting, changed);
-            const Leaf& leaf = selecting->leaf(at.leaf);
-            const bool is_there = at.at < leaf.size && is_equal(leaf.key(at.at), changed);
-            if (is_there == (was != Py_None)) continue;
-            Piece bound;
-            if (!is_there || !cutting.bind(changed, known, &bound)) return 0;
-            const size_t size = cutting.prefix_size(bound);
-            cutting.write_prefix(to, bound);
-            selected.keys[selected.count++] = {{to, size}, hash_of({to, size})};
-            to += size;
-        }
-        return 1;
+// How many bytes of the check's keys a context knows: its frame among the checks says it. False: it has none.
+bool find_known(const Kernel* kernel, const Hot* hot, size_t* known) {
+    for (uint32_t at = 0; at < hot->held_count; ++at) {
+        const Waiting* waiting = hot->held[at].waiting;
+        if (reinterpret_cast<PyObject*>(waiting->frames) != kernel->checks) continue;
+        *known = waiting->key().size;
+        return true;
     }
-};
+    return false;
+}
 
-// apply_log(context, log, selecting, known, copied, frames, first, before, width, after, copied width, ending): see
-// `Timeline.apply_log`.
-PyObject* apply_log(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-    Cutting cutting;
-    if (!check_count("apply_log", count, 12) || !read_cutting(arguments + 7, &cutting)) return nullptr;
-    PyObject *context = arguments[0], *log = arguments[1], *selecting = arguments[2], *copied = arguments[4];
-    PyObject *waiting = arguments[5], *first = arguments[6];
-    const Py_ssize_t known = PyLong_AsSsize_t(arguments[3]);
-    if (PyErr_Occurred()) return nullptr;
-    if (!check_all(is_hot(context) && hot_of(context)->is_sound() && PyDict_CheckExact(log) && is_rows(selecting) &&
-                       known >= 0 && is_sound(copied) && Py_TYPE(waiting) == frames_type && PyBytes_CheckExact(first),
-                   "apply_log takes a context, a log, rows, a table and frames")) {
-        return nullptr;
+// 1: the key is there; 0: it is not; -1: Python has to say, or an error is set.
+int is_present(const HotTable* table, Piece key) {
+    const Found found = rows_of(table, key);
+    if (!found.is_quick) return -1;
+    if (!found.rows) return 0;
+    const Place place = lower_bound(found.rows, key);
+    const Leaf& leaf = found.rows->leaf(place.leaf);
+    return place.at < leaf.size && is_equal(leaf.key(place.at), key);
+}
+
+// The prefixes that a log brings. 1: found; 0: a key went, or is unusual, which is Python's; -1: an error is set.
+int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, Selected* selected) {
+    PyObject* log = hot->log;
+    size_t known, block_size = 0;
+    if (!find_known(kernel, hot, &known)) return 0;
+    Py_ssize_t place = 0;
+    PyObject *key, *was;
+    while (PyDict_Next(log, &place, &key, &was)) {
+        if (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(key, 1))) return 0;
+        block_size += cutting.prefix_size(piece_of(PyTuple_GET_ITEM(key, 1)));
     }
-    Hot* hot = hot_of(context);
+    if (!selected->reserve(block_size, size_t(PyDict_GET_SIZE(log)))) return -1;
+    char* to = selected->block;
+    place = 0;
+    while (PyDict_Next(log, &place, &key, &was)) {
+        const Piece changed = piece_of(PyTuple_GET_ITEM(key, 1));
+        const int is_there = is_present(table_of(kernel->selecting), changed);
+        if (is_there < 0) return PyErr_Occurred() ? -1 : 0;
+        if (is_there == (was != Py_None)) continue;
+        Piece bound;
+        if (!is_there || !cutting.bind(changed, known, &bound)) return 0;
+        const size_t size = cutting.prefix_size(bound);
+        cutting.write_prefix(to, bound);
+        selected->keys[selected->count++] = {{to, size}, hash_of({to, size})};
+        to += size;
+    }
+    return 1;
+}
+
+// Enter into the ledger what a context gained; it is weighed sooner by what is not entries.
+void enter(Kernel* kernel, Hot* hot, long long count, long long own_bytes, long long updater_bytes) {
+    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
+    hot->row_bytes += own_bytes;
+    ledger->row_bytes += own_bytes;
+    ledger->entry_count += count;
+    ledger->updater_bytes += updater_bytes;
+    ledger->entry_count_max -= (own_bytes + updater_bytes) / ENTRY_BYTES;
+    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
+}
+
+// Apply the log of a context: its rows, its frames and the ledger. As `refresh`.
+int apply_log(Hot* hot) {
+    Kernel* kernel = kernel_of(hot->kernel);
     // Several ranges are Python's to look through.
-    if (!hot->is_open()) Py_RETURN_NONE;
-    Came came;
-    const int is_read = came.read(log, cutting, reinterpret_cast<SortedRows*>(selecting), size_t(known));
-    if (is_read < 0) return nullptr;
-    if (!is_read) Py_RETURN_NONE;
+    if (!is_sound(kernel) || !hot->is_sound() || !hot->is_open() || !PyDict_CheckExact(hot->log)) return 0;
+    const Cutting cutting(kernel);
+    Selected selected;
+    const int is_selected = select_logged(kernel, cutting, hot, &selected);
+    if (is_selected <= 0) return is_selected;
     Made made;
-    Groups groups(table_of(copied));
-    const Bounds bounds = {piece_of(hot->lower), Py_None, piece_of(first), Py_None};
-    for (size_t at = 0; at < came.selected.count; ++at) {
-        SortedRows* group;
-        const Piece prefix = came.selected.keys[at].bytes;
-        const Piece bound = {prefix.start + cutting.before.size, prefix.size - cutting.before.size - cutting.after.size};
-        if (!groups.find(came.selected.keys[at], &group)) return nullptr;
-        if (group && !add_rows(cutting, bounds, group, prefix, bound, &made)) return nullptr;
-    }
-    long long grown_bytes = 0, gained_bytes = 0;
-    Py_ssize_t gained = 0;
-    for (size_t at = 0; at < made.size; ++at) {
+    const Piece lower = piece_of(hot->lower);
+    const Piece first = {lower.start, std::min(lower.size, cutting.copied)};
+    if (make_rows_of(kernel, cutting, {lower, Py_None, first, Py_None}, selected, SIZE_MAX, &made) < 0) return -1;
+    long long grown_bytes = 0, gained_bytes = 0, gained = 0;
+    const bool is_done = wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, &grown_bytes);
+    for (size_t at = 0; is_done && at < made.size; ++at) {
         PyObject* old = nullptr;
         const Put done = put(rows_of(hot), made.entries[at].key, made.entries[at].value, &old);
         Py_XDECREF(old);
-        if (done == Put::FAILED) return nullptr;
+        if (done == Put::FAILED) break;
         if (done == Put::REPLACED) continue;
         ++gained;
-        gained_bytes += static_cast<long long>(piece_of(made.entries[at].key).size);
+        gained_bytes += BYTES_BYTES + static_cast<long long>(piece_of(made.entries[at].key).size);
     }
-    if (!wait_at_all(reinterpret_cast<Frames*>(waiting), came.selected.keys, came.selected.count, hot, &grown_bytes)) {
+    enter(kernel, hot, gained, gained_bytes, grown_bytes);
+    return PyErr_Occurred() ? -1 : 1;
+}
+
+// apply_log(context): bring its rows and frames up to date with its log; False, and nothing has changed: do it in Python.
+PyObject* apply_log_of(PyObject*, PyObject* context) {
+    if (!check_all(is_hot(context) && is_kernel(hot_of(context)->kernel), "apply_log takes a context with a kernel")) {
         return nullptr;
     }
-    return Py_BuildValue("(nLL)", gained, gained_bytes, grown_bytes);
+    const int is_applied = apply_log(hot_of(context));
+    return is_applied < 0 ? nullptr : PyBool_FromLong(is_applied);
 }
 
-template <typename Function>
-PyCFunction as_function(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+}  // namespace
+
+int refresh(Hot* hot, double now) {
+    if (!is_kernel(hot->kernel) || !kernel_of(hot->kernel)->is_quiet) return 0;
+    if (hot->is_fresh || !(now <= hot->expires_s) || !hot->log || !PyDict_CheckExact(hot->log) || !PyDict_GET_SIZE(hot->log)) {
+        return 0;
+    }
+    const int is_applied = apply_log(hot);
+    if (is_applied <= 0) return is_applied;
+    reinterpret_cast<Counters*>(hot->counters)->log_applied += PyDict_GET_SIZE(hot->log);
+    PyDict_Clear(hot->log);
+    reinterpret_cast<HotLedger*>(kernel_of(hot->kernel)->ledger)->log_bytes -= std::exchange(hot->log_bytes, 0);
+    hot->is_fresh = 1;
+    hot->ready_until_s = hot->expires_s;
+    return 1;
 }
+
+namespace {
+
+PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
+    PyObject *selecting, *copied, *checks, *copies, *ledger, *before, *after, *ending;
+    Py_ssize_t bound_width, tail_width;
+    long long copied_cut;
+    static const char* keywords[] = {"selecting", "copied", "checks", "copies", "ledger", "before", "bound_width",
+                                     "after", "tail_width", "ending", "copied_cut", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!O!SnSnO!L", const_cast<char**>(keywords), table_type,
+                                     &selecting, table_type, &copied, frames_type, &checks, frames_type, &copies,
+                                     ledger_type, &ledger, &before, &bound_width, &after, &tail_width, &PyTuple_Type,
+                                     &ending, &copied_cut)) {
+        return nullptr;
+    }
+    if (!check_all(is_template(ending) && tail_width >= 0, "an ending is bytes, and None for what is bound")) return nullptr;
+    PyObject* self = type->tp_alloc(type, 0);
+    if (!self) return nullptr;
+    Kernel* kernel = kernel_of(self);
+    PyObject* given[] = {selecting, copied, checks, copies, ledger, before, after, ending};
+    size_t at = 0;
+    kernel->each([&](PyObject** member) {
+        *member = Py_NewRef(given[at++]);
+        return 0;
+    });
+    kernel->bound_width = bound_width;
+    kernel->tail_width = tail_width;
+    kernel->copied_cut = copied_cut;
+    return self;
+}
+
+PyMemberDef kernel_members[] = {PEQUOD_MEMBER(Kernel, is_quiet, T_BOOL), PEQUOD_LAST_MEMBER};
+
+PyType_Slot kernel_slots[] = {
+    {Py_tp_doc, const_cast<char*>("How a plan's kernel reads its two sources.")},
+    {Py_tp_new, reinterpret_cast<void*>(kernel_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(end_record<Kernel>)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_record<Kernel>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear_record<Kernel>)},
+    {Py_tp_members, kernel_members},
+    {0, nullptr},
+};
+
+PyType_Spec kernel_spec = {"pequod.engine._hot.Kernel", sizeof(Kernel), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, kernel_slots};
 
 PyMethodDef functions[] = {
-    {"collect", as_function(collect), METH_FASTCALL, "See Timeline.collect."},
-    {"apply_log", as_function(apply_log), METH_FASTCALL, "See Timeline.apply_log."},
+    {"collect", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(collect)), METH_FASTCALL,
+     "See the Python function of this name."},
+    {"apply_log", apply_log_of, METH_O, "Bring a context up to date with its log; return False if it is Python's to do."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_collect_functions(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+int add_collect_types(PyObject* module) {
+    kernel_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kernel_spec));
+    if (!kernel_type || PyModule_AddObjectRef(module, "Kernel", reinterpret_cast<PyObject*>(kernel_type)) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}
 
 }  // namespace pequod

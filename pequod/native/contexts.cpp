@@ -248,6 +248,9 @@ PyMemberDef hot_members[] = {
     HOT(counters, T_OBJECT_EX, 0),
     HOT(log, T_OBJECT_EX, 0),
     HOT(dependants, T_OBJECT_EX, 0),
+    HOT(kernel, T_OBJECT, 0),
+    HOT(expires_s, T_DOUBLE, 0),
+    HOT(row_bytes, T_LONGLONG, 0),
     HOT(log_bytes, T_LONGLONG, 0),
     HOT(stale_since_s, T_DOUBLE, 0),
     HOT(is_fresh, T_BOOL, 0),
@@ -287,7 +290,7 @@ PyMemberDef counters_members[] = {
 };
 PyMemberDef ledger_members[] = {
     NUMBER(HotLedger, entry_count),   NUMBER(HotLedger, entry_count_max), NUMBER(HotLedger, updater_bytes),
-    NUMBER(HotLedger, log_bytes),     NUMBER(HotLedger, weigh_at),        {nullptr, 0, 0, 0, nullptr},
+    NUMBER(HotLedger, log_bytes),     NUMBER(HotLedger, weigh_at),        NUMBER(HotLedger, row_bytes), {nullptr, 0, 0, 0, nullptr},
 };
 PyMemberDef numbers_members[] = {NUMBER(Numbers, number), {nullptr, 0, 0, 0, nullptr}};
 #undef NUMBER

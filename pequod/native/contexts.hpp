@@ -14,7 +14,7 @@ struct Counters {
 // What writes look at and change in the ledger: `HotLedger`, the base of `Ledger`.
 struct HotLedger {
     PyObject_HEAD
-    long long entry_count, entry_count_max, updater_bytes, log_bytes, weigh_at;
+    long long entry_count, entry_count_max, row_bytes, updater_bytes, log_bytes, weigh_at;
 };
 
 // The number of the latest read: `Numbers`, the base of `Reads`.
@@ -55,6 +55,10 @@ struct Hot {
     // Changes that are not applied yet, and the contexts that were computed from this one: dictionaries.
     PyObject* log;
     PyObject* dependants;
+    // How its log is applied natively; null or None: it is not.
+    PyObject* kernel;
+    double expires_s;
+    long long row_bytes;
     long long log_bytes;
     double stale_since_s;
     char is_fresh;
@@ -66,7 +70,7 @@ struct Hot {
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants}) {
+        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants, &kernel}) {
             if (const int result = function(member)) return result;
         }
         return 0;

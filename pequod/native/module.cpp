@@ -3,6 +3,7 @@
 // Each has a Python class or function of the same name, which is the reference and the fallback. The environment
 // variable PEQUOD_PURE keeps a process on these.
 #include "batch.hpp"
+#include "collect.hpp"
 #include "columns.hpp"
 #include "engine.hpp"
 #include "routes.hpp"
@@ -13,7 +14,7 @@
 namespace {
 
 // That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 9;
+constexpr int INTERFACE = 10;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -29,7 +30,7 @@ PyMODINIT_FUNC PyInit__hot() {
     }
     PyObject* module = PyModule_Create(&definition);
     for (const auto add : {pequod::add_rows_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
-                           pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_functions,
+                           pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_types,
                            pequod::add_engine_type, pequod::add_batch_type,
                            pequod::add_column_functions}) {
         if (module && add(module) < 0) Py_CLEAR(module);

@@ -79,6 +79,5 @@ inline char* spell(char* to, PyObject* parts, Piece bound) {
 }
 
 int add_timeline_functions(PyObject* module);
-int add_collect_functions(PyObject* module);
 
 }  // namespace pequod

@@ -9,19 +9,58 @@ nothing, and they do it. So there is no twin in Python.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pequod.engine.base.table import Table
-from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.contexts import Context, Frames
 from pequod.engine.joins.timeline import Timeline
-from pequod.engine.memory.ledger import BYTES
-from pequod.engine.native import core
+from pequod.engine.memory.ledger import BYTES, Ledger
+from pequod.engine.native import NativeKernel, core
 from pequod.language.narrowing import relative
+from pequod.language.spec import DELIMITER
 
 
-def collect(kernel: Timeline, context: Context, first: bytes, last: bytes, rows_max: int) -> int | None:
+def make_kernel(
+    kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames], ledger: Ledger
+) -> NativeKernel | None:
+    """Return the native form of a kernel that is whole; None if there is none.
+
+    Args:
+        kernel: The plan's.
+        tables: Those of both sources.
+        frames: Those of both steps.
+        ledger: What is gained is entered there.
+    """
+    if core is None:
+        return None
+    selecting, copied = tables
+    checks, copies = (step.native for step in frames)
+    before, width, after = kernel.around
+    # The cut with which the prefixes that are selected are those of groups.
+    cut = 0 if width is None else len(before) + width + len(after) - len(copied.prefix)
+    is_cut = (before, after) == (copied.prefix, DELIMITER) if width is None else cut > 0
+    if checks is None or copies is None or kernel.fixed_ending is None or not is_cut:
+        return None
+    made: NativeKernel = core.Kernel(
+        selecting=selecting,
+        copied=copied,
+        checks=checks,
+        copies=copies,
+        ledger=ledger,
+        before=before,
+        bound_width=-1 if width is None else width,
+        after=after,
+        tail_width=kernel.splice.width,
+        ending=kernel.fixed_ending,
+        copied_cut=cut,
+    )
+    return made
+
+
+def collect(context: Context, first: bytes, last: bytes, rows_max: int) -> int | None:
     """Take the rows of ``[first, last)`` into a new context, and let it wait at its frames.
 
     Args:
-        kernel: That of the context's plan, which is whole.
         context: Nothing is materialised in it.
         first: Not below the context's prefix.
         last: Not above its end.
@@ -31,28 +70,16 @@ def collect(kernel: Timeline, context: Context, first: bytes, last: bytes, rows_
         The join's sources are tables that clients write.
 
     Returns:
-        How many rows there are; None, and nothing has changed, if the case is not plain or there is no native core.
+        How many rows there are; None, and nothing has changed, if the case is not plain or nothing is native.
     """
-    if core is None:
-        return None
     env, plan = context.environment, context.plan
-    selecting, copied = context.join.source_tables
-    prefix = kernel.selecting(env)
-    selected = selecting.group(prefix)
-    checks, copies = context.frames
-    frames = copies.native
+    if core is None or context.kernel is None or plan.log_kernel is None:
+        return None
+    prefix = plan.log_kernel.selecting(env)
+    selected = context.join.source_tables[0].group(prefix)
     bounds = relative(context.prefix, first, last)
     (from_checks, _), (from_copies, is_steady) = [step.containing.narrow(env, first, last) for step in plan.steps]
-    if (
-        selected is None
-        or checks.native is None
-        or frames is None
-        or bounds is None
-        or from_checks is None
-        or from_copies is None
-        or not is_steady
-        or not copied.is_cut_between(*kernel.around)
-    ):
+    if selected is None or bounds is None or from_checks is None or from_copies is None or not is_steady:
         return None
     found: tuple[int, int, int] | None = core.collect(
         context,
@@ -60,21 +87,16 @@ def collect(kernel: Timeline, context: Context, first: bytes, last: bytes, rows_
         len(prefix),
         prefix + from_checks.first,
         None if from_checks.last is None else prefix + from_checks.last,
-        copied,
-        frames,
         *bounds,
         *from_copies,
         rows_max,
-        *kernel.around,
-        kernel.splice.width,
-        kernel.ending(env),
     )
     if found is None:
         return None
     count, tail_bytes, grown_bytes = found
     context.gain_rows(count, (BYTES + tail_bytes) * count)
     context.ledger.change_updaters(grown_bytes)
-    checks.add_all([prefix], context)
+    context.frames[0].add_all([prefix], context)
     return count
 
 
@@ -84,43 +106,12 @@ def bring_up(kernel: Timeline, context: Context) -> None:
     Requires:
         As `Timeline.apply_log`.
     """
-    selecting, copied = context.join.source_tables
-    if _apply_log(kernel, context, selecting, copied):
+    if core is not None and context.kernel is not None and core.apply_log(context):
         return
+    selecting, copied = context.join.source_tables
     came, went = kernel.apply_log(context, context.environment.copy(), context.log, selecting, copied)
     frames = context.frames[1]
     if came:
         frames.add_all(came, context)
     for frame_key in went:
         frames.remove(frame_key, None, context)
-
-
-def _apply_log(kernel: Timeline, context: Context, selecting: Table, copied: Table) -> bool:
-    """Do what `bring_up` does; return False, having changed nothing, if the case is not plain or nothing is native."""
-    if core is None:
-        return False
-    env = context.environment
-    prefix = kernel.selecting(env)
-    selected, frames = selecting.group(prefix), context.frames[1].native
-    if selected is None or frames is None or not copied.is_cut_between(*kernel.around):
-        return False
-    width = kernel.splice.width
-    found: tuple[int, int, int] | None = core.apply_log(
-        context,
-        context.log,
-        selected,
-        len(prefix),
-        copied,
-        frames,
-        context.lower[:width],
-        *kernel.around,
-        width,
-        kernel.ending(env),
-    )
-    if found is None:
-        return False
-    count, tail_bytes, grown_bytes = found
-    if count:
-        context.gain_rows(count, BYTES * count + tail_bytes)
-    context.ledger.change_updaters(grown_bytes)
-    return True

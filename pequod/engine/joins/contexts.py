@@ -34,7 +34,7 @@ from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey, Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
 from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_UPDATERS, UPDATERS, Ledger
-from pequod.engine.native import core
+from pequod.engine.native import NativeKernel, core
 
 #: (depth, source key) -> its value when the rows were last right for it, None if it was absent.
 Log = dict[tuple[int, bytes], bytes | None]
@@ -76,7 +76,6 @@ class Context(Materialised):
 
     __slots__ = (
         "environment",
-        "expires_s",
         "frames",
         "is_live",
         "join",
@@ -89,7 +88,13 @@ class Context(Materialised):
     )
 
     def __init__(
-        self, join: CompiledJoin, plan: Plan, frames: Sequence[Frames], environment: list[bytes], prefix: bytes
+        self,
+        join: CompiledJoin,
+        plan: Plan,
+        frames: Sequence[Frames],
+        kernel: NativeKernel | None,
+        environment: list[bytes],
+        prefix: bytes,
     ) -> None:
         super().__init__(join.ledger, prefix, plan.end_of(prefix))
         self.join = join
@@ -98,6 +103,8 @@ class Context(Materialised):
         self.plan = plan
         #: For each step of the plan, its frames; empty if the join keeps no updaters.
         self.frames = frames
+        #: What applies its log natively, None if nothing does.
+        self.kernel = kernel
         #: Slot values by number; empty for slots that the read did not fix. Copy before binding more.
         self.environment = environment
         #: The last moment at which reads may return the rows; none if the context was dropped.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pequod.engine.base.rows import Rows
 from pequod.engine.base.table import Table
 from pequod.engine.joins import timeline
+from pequod.engine.joins.collecting import make_kernel
 from pequod.engine.joins.compiled import CompiledJoin, JoinInfo
 from pequod.engine.joins.contexts import Context, Frames, Updaters
 from pequod.engine.joins.coverage import Coverage
@@ -15,7 +16,7 @@ from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
-from pequod.engine.native import Route, core
+from pequod.engine.native import NativeKernel, Route, core
 from pequod.language.patterns import compile_builder
 from pequod.language.slots import fix_slots, known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
@@ -126,6 +127,7 @@ class InstalledJoin(CompiledJoin):
     """
 
     __slots__ = (
+        "_kernels",
         "_sites_at",
         "contexts",
         "coverage",
@@ -164,6 +166,8 @@ class InstalledJoin(CompiledJoin):
         self.is_followed = False
         self.plans: dict[int, Plan] = {}
         self._sites_at: dict[int, list[Site]] = {}
+        #: Those of the plans, by their levels, that contexts share.
+        self._kernels: dict[int, NativeKernel] = {}
         self.sites: list[list[Site]] = [[] for _ in spec.sources]
         self.contexts: dict[bytes, Context] = {}
         self.coverage = Coverage()
@@ -184,6 +188,9 @@ class InstalledJoin(CompiledJoin):
     def follow(self, *, is_followed: bool) -> None:
         """Set whether changes of rows go to watches or to other joins."""
         self.is_followed = is_followed
+        self.is_quiet = self.reads_tables and not is_followed
+        for kernel in self._kernels.values():
+            kernel.is_quiet = self.is_quiet
         for sites in self.sites:
             for site in sites:
                 if site.route is not None:
@@ -235,6 +242,11 @@ class InstalledJoin(CompiledJoin):
             self._sites_at[level] = [Site(self, plan, step) for step in plan.steps] if self.is_push else []
             for sites, site in zip(self.sites, self._sites_at[level], strict=False):
                 sites.append(site)
+            if plan.log_kernel is not None and self.is_push:
+                kernel = make_kernel(plan.log_kernel, self.source_tables, self._sites_at[level], self.ledger)
+                if kernel is not None:
+                    kernel.is_quiet = self.is_quiet
+                    self._kernels[level] = kernel
         return plan
 
     def sites_of(self, plan: Plan) -> list[Site]:
@@ -243,7 +255,8 @@ class InstalledJoin(CompiledJoin):
 
     def make_context(self, plan: Plan, environment: list[bytes], prefix: bytes) -> Context:
         """Return a new context, which no read finds yet."""
-        return Context(self, plan, self._sites_at[plan.level], environment, prefix)
+        kernel = self._kernels.get(plan.level)
+        return Context(self, plan, self._sites_at[plan.level], kernel, environment, prefix)
 
     def clear_plans(self) -> None:
         """Forget all plans with their sites, since the join is going to be kept up to date in another way.
@@ -253,6 +266,7 @@ class InstalledJoin(CompiledJoin):
         """
         self.plans.clear()
         self._sites_at.clear()
+        self._kernels.clear()
         for sites in self.sites:
             sites.clear()
 
@@ -272,6 +286,7 @@ class InstalledJoin(CompiledJoin):
             for site in sites:
                 site._check()
                 assert site.route is None or site.route.is_followed == self.is_followed
+        assert all(kernel.is_quiet == self.is_quiet for kernel in self._kernels.values())
 
     def _check_states(self, context: Context) -> None:
         results = {key: self.aggregate.result(state) for key, state in context.aggregate_states.items()}

@@ -29,9 +29,11 @@ class Hot:
         "counters",
         "dependants",
         "end",
+        "expires_s",
         "first",
         "is_fresh",
         "is_whole",
+        "kernel",
         "last",
         "last_used",
         "log",
@@ -39,6 +41,7 @@ class Hot:
         "lower",
         "prefix",
         "ready_until_s",
+        "row_bytes",
         "rows",
         "stale_since_s",
         "upper",
@@ -78,7 +81,6 @@ class Materialised(Hot):
         "aggregate_states",
         "ledger",
         "ranges",
-        "row_bytes",
         "state_bytes",
     )
 

@@ -57,7 +57,6 @@ class Relations(HotRelations):
         self.is_watched = self.watches.count > 0
         for join in self.outputs:
             join.follow(is_followed=self.is_watched or bool(join.downstreams))
-            join.is_quiet = join.reads_tables and not join.is_followed
 
     def drop_indexes(self) -> None:
         """Drop the indexes over the table's records, since rows go without being changed."""

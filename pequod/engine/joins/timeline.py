@@ -142,7 +142,7 @@ class Around(NamedTuple):
 class Timeline:
     """The last two sources of a join: a check whose keys bind one slot each, and a copy of the rows under that slot."""
 
-    __slots__ = ("_ending", "around", "depth", "is_whole", "number", "selecting", "splice")
+    __slots__ = ("around", "depth", "fixed_ending", "is_whole", "number", "selecting", "splice")
 
     def __init__(
         self, depth: int, number: int, selecting: Builder, around: Around, splice: Splice, *, is_whole: bool
@@ -159,13 +159,13 @@ class Timeline:
         #: Whether there are no other sources, and tails begin with the part of the key: then logs can be applied.
         self.is_whole = is_whole
         parts = tuple([part if isinstance(part, bytes) else None for part in splice.tail_parts])
-        #: The ending of tails as a template, if no slot is in it that reads fix.
-        self._ending = parts if set(splice.tail_parts) <= {*parts, number} else None
+        #: The ending of tails as a template, as `ending` returns it, if no slot is in it that reads fix.
+        self.fixed_ending = parts if set(splice.tail_parts) <= {*parts, number} else None
 
     def ending(self, env: Environment) -> tuple[bytes | None, ...]:
         """Return what follows in a tail as a template: None stands for the value that a key of the check binds."""
-        if self._ending is not None:
-            return self._ending
+        if self.fixed_ending is not None:
+            return self.fixed_ending
         return tuple(
             [
                 part if isinstance(part, bytes) else None if part == self.number else env[part]

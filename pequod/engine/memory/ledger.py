@@ -52,7 +52,7 @@ UNLIMITED: Final = 1 << 60
 class HotLedger:
     """What quick commands look at in the ledger, and change in it."""
 
-    __slots__ = ("entry_count", "entry_count_max", "log_bytes", "updater_bytes", "weigh_at")
+    __slots__ = ("entry_count", "entry_count_max", "log_bytes", "row_bytes", "updater_bytes", "weigh_at")
 
 
 if not TYPE_CHECKING and core is not None:
@@ -80,7 +80,6 @@ class Ledger(HotLedger):
         "process_limit_bytes",
         "range_count",
         "refusals",
-        "row_bytes",
         "state_bytes",
         "stored_bytes",
         "watch_bytes",

@@ -208,11 +208,15 @@ class Scans:
         if not (join.is_quiet and join.is_push):
             return None
         plan, environment, known = join.plan_for(first, last)
-        kernel = plan.log_kernel
-        if kernel is None or known != prefix or last > plan.end_of(prefix) or not join.coverage.is_gap(first, last):
+        if (
+            plan.log_kernel is None
+            or known != prefix
+            or last > plan.end_of(prefix)
+            or not join.coverage.is_gap(first, last)
+        ):
             return None
         context = join.make_context(plan, environment, prefix)
-        row_count = collect(kernel, context, first, last, execution.ROWS_AT_A_TIME)
+        row_count = collect(context, first, last, execution.ROWS_AT_A_TIME)
         if row_count is None:
             return None
         join.contexts[prefix] = context
