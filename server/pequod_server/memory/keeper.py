@@ -7,7 +7,8 @@ memory_limit = "75%"   of the container's limit, or else of the machine's memory
     | interpreter, packages, messages, allocators | budget |<-- squeeze -->|
     |<------------- resident ------------------------------------>|
 
-The reserve is for messages on their way: many may come before the keeper looks again. The rest of the limit is held.
+The reserve is for messages on their way, and for what comes before the keeper looks again. The rest of the limit is
+held.
 The budget is the limit of the engine's ledger. While the process is within what is held, the budget is what the rest of
 the process leaves. Above it, the budget shrinks in proportion, down to the data that cannot be evicted. Evicted
 data leave holes that the allocator cannot give back; so if the budget followed the size of the process all the way
@@ -46,7 +47,11 @@ _INTERVAL_S: Final = 0.05
 #: Eviction pauses after this time for a look at the size of the process.
 _EVICT_S: Final = 0.05
 #: At most this share of the limit is reserved for messages.
-_RESERVE_SHARE: Final = 1 / 16
+_MESSAGES_SHARE: Final = 1 / 16
+#: This share of the limit is reserved for what comes between two looks, which may be late on a busy machine; at most
+#: the second.
+_LATE_SHARE: Final = 1 / 32
+_LATE_BYTES: Final = 64 << 20
 #: When the process is above its limit by this share of it, everything has been evicted that can be.
 _SQUEEZE_SHARE: Final = 1 / 20
 #: At this share of the limit, the allocators are asked to give back free memory, unless that was done a moment ago.
@@ -122,7 +127,8 @@ class MemoryKeeper:
     Args:
         limit_bytes: The limit of the process; UNLIMITED: the engine's own limit is held, and never changed.
         resident: Returns the size of the process in bytes; 0 if that is unknown. Then the limit is for the data alone.
-        messages_bytes: The memory for messages on their way; so much is reserved of the limit, but no large share.
+        messages_bytes: The memory for messages on their way; so much is reserved of the limit, but no large share. None:
+            nothing is reserved.
 
     Raises:
         SettingError: The empty process takes too much of the limit.
@@ -134,7 +140,7 @@ class MemoryKeeper:
         limit_bytes: int,
         resident: Callable[[], int] = resident_bytes,
         *,
-        messages_bytes: int = 0,
+        messages_bytes: int | None = None,
     ) -> None:
         self._engine = engine
         self._resident = resident
@@ -150,9 +156,10 @@ class MemoryKeeper:
             if base_bytes and limit_bytes < least_bytes:
                 text = f"{limit_bytes} bytes are too few, since the process takes {base_bytes} with no data at all"
                 raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
-            if base_bytes:
-                reserve_bytes = min(messages_bytes, int(limit_bytes * _RESERVE_SHARE), limit_bytes - least_bytes)
-                self._limit_bytes -= reserve_bytes
+            if base_bytes and messages_bytes is not None:
+                reserve_bytes = min(messages_bytes, int(limit_bytes * _MESSAGES_SHARE))
+                reserve_bytes += min(int(limit_bytes * _LATE_SHARE), _LATE_BYTES)
+                self._limit_bytes -= min(reserve_bytes, limit_bytes - least_bytes)
             #: The largest budget: that of a process within its limit.
             self._most_bytes = self._calm_bytes = self._limit_bytes - base_bytes
             ledger.limit_process(limit_bytes)
