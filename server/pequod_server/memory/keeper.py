@@ -127,8 +127,8 @@ class MemoryKeeper:
     Args:
         limit_bytes: The limit of the process; UNLIMITED: the engine's own limit is held, and never changed.
         resident: Returns the size of the process in bytes; 0 if that is unknown. Then the limit is for the data alone.
-        messages_bytes: The memory for messages on their way; so much is reserved of the limit, but no large share. None:
-            nothing is reserved.
+        messages_bytes: The memory for messages on their way; so much is reserved of the limit, but no large share.
+            None: nothing is reserved.
 
     Raises:
         SettingError: The empty process takes too much of the limit.
