@@ -11,7 +11,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate test-pure test-sanitised wheels clean
+        soak-memory soak-server simulate views-chaos test-pure test-sanitised wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,10 @@ STORE ?= slot
 chaos: SECONDS =
 chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times, or for SECONDS, and compare; STORE is sqlite, slot, notify or failover
 	$(BIN)/python -m tests.backing.chaos $(if $(SECONDS),--seconds $(SECONDS),--runs $(RUNS)) --store $(STORE)
+
+TARGET ?= postgres
+views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite
+	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET)
 
 SCHEDULES ?= 10000
 SEED ?= 0

@@ -31,6 +31,7 @@ from pequod.cli import (
     top,
     transfer,
     verify,
+    views,
     watch,
 )
 from pequod.cli.connection import Security, present_security
@@ -89,6 +90,7 @@ app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
 app.add_typer(snapshot.app, name="snapshot")
+app.add_typer(views.app, name="views")
 spark = typer.Typer(
     help="Large work by Spark's tasks: pip install 'pequod[spark]' and Java 17.",
     no_args_is_help=True,

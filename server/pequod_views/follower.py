@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,6 +34,8 @@ _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 2.0
 #: How long the client itself tries to reach the server again before the follower notes the trouble.
 _RECONNECT_S: Final = 3.0
+#: A position that stays the same is written again after this time, so that its age tells how old the table may be.
+_STILL_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class PartFollower:
         self._is_behind = False
         self._trouble = ""
         self._pause_s = _PAUSE_S
+        #: When the position was written last.
+        self._written_s = 0.0
 
     @property
     def trouble(self) -> str:
@@ -188,7 +193,7 @@ class PartFollower:
     async def _take_in(self, position: Position, events: list[WatchEvent]) -> Position:
         """Take in events in one transaction; return the position behind them."""
         step = step_of(self._view, position, events)
-        if step.advance.after == position:
+        if step.advance.after == position and time.monotonic() - self._written_s < _STILL_S:
             return position
         async with self._target.transaction() as transaction:
             await self._begin(transaction, step.advance)
@@ -196,6 +201,7 @@ class PartFollower:
                 await transaction.delete(self._view, step.deleted[start : start + CHUNK_ROWS])
             for start in range(0, len(step.written), CHUNK_ROWS):
                 await transaction.upsert(self._view, step.written[start : start + CHUNK_ROWS])
+        self._written_s = time.monotonic()
         self._counts.transactions += 1
         self._counts.changes += step.advance.change_count
         self._is_well()

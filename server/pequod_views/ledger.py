@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS {prefix}parts (
     view text NOT NULL, first {key} NOT NULL, last {key}, fingerprint text NOT NULL,
     owner text NOT NULL DEFAULT '', epoch {number} NOT NULL, leased_until {seconds} NOT NULL DEFAULT 0,
     server_id text NOT NULL DEFAULT '', revision {number} NOT NULL DEFAULT 0, token text NOT NULL DEFAULT '',
-    changed_at {seconds} NOT NULL DEFAULT 0, changes {number} NOT NULL DEFAULT 0,
+    current_at {seconds} NOT NULL DEFAULT 0, changes {number} NOT NULL DEFAULT 0,
     unfit {number} NOT NULL DEFAULT 0, unfit_example text NOT NULL DEFAULT '', trouble text NOT NULL DEFAULT '',
     PRIMARY KEY (view, first)
 )
@@ -91,6 +91,8 @@ class Advance:
     unfit_count: int
     #: Why one of them does not fit; empty if none is known.
     unfit_example: str
+    #: How old the server's state is, as far as it knows.
+    age_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ class PartLedger:
         if not step.is_replacement:
             unfit = f"unfit + {unfit}"
         if await transaction.fetch(
-            f"UPDATE {self._parts} SET server_id = $5, revision = $6, token = $7, changed_at = {self._now},"
+            f"UPDATE {self._parts} SET server_id = $5, revision = $6, token = $7, current_at = {self._now} - $14,"
             f" leased_until = {self._now} + $8, changes = changes + $11, trouble = '', unfit = {unfit},"
             f" unfit_example = CASE WHEN {unfit} = 0 THEN '' WHEN $10 <> '' THEN $10 ELSE unfit_example END"
             " WHERE view = $1 AND first = $2 AND owner = $3 AND epoch = $4 AND server_id = $12 AND revision = $13"
@@ -284,6 +286,7 @@ class PartLedger:
             step.change_count,
             _hex(before),
             0 if before is None else before.revision,
+            step.age_s,
         ) != [(1,)]:
             raise PartLostError(part.view, part.first)
         if is_logged:
@@ -332,7 +335,7 @@ class PartLedger:
             if not await transaction.table_columns(self._parts):
                 return []
             rows = await transaction.fetch(
-                f"SELECT {', '.join(names)}, CASE WHEN changed_at > 0 THEN {self._now} - changed_at END,"
+                f"SELECT {', '.join(names)}, CASE WHEN current_at > 0 THEN {self._now} - current_at END,"
                 f" owner <> '' AND leased_until >= {self._now} FROM {self._parts} ORDER BY view, first"
             )
         return [dict(zip((*names, "age_s", "is_held"), row, strict=True)) for row in rows]

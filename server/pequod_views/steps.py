@@ -56,8 +56,15 @@ def step_of(view: DurableView, before: Position | None, events: Sequence[WatchEv
             deleted.append(key)
         else:
             written.append(row)
-    advance = Advance(before, position_of(events[-1]), count, is_replacement=False, unfit_count=unfit,
-                      unfit_example=example)  # fmt: skip
+    advance = Advance(
+        before,
+        position_of(events[-1]),
+        change_count=count,
+        is_replacement=False,
+        unfit_count=unfit,
+        unfit_example=example,
+        age_s=events[-1].age_s or 0.0,
+    )
     return PartStep(advance, written, deleted)
 
 
@@ -79,8 +86,15 @@ async def replacement(
         if chunk:
             chunks.append(chunk)
         await asyncio.sleep(0)
-    advance = Advance(before, position_of(event), len(rows.keys), is_replacement=True, unfit_count=unfit,
-                      unfit_example=example)  # fmt: skip
+    advance = Advance(
+        before,
+        position_of(event),
+        change_count=len(rows.keys),
+        is_replacement=True,
+        unfit_count=unfit,
+        unfit_example=example,
+        age_s=event.age_s or 0.0,
+    )
     return advance, chunks
 
 

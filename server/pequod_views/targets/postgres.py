@@ -35,6 +35,7 @@ _AWAY: Final = (
 )
 _CONNECT_S: Final = 5.0
 _STATEMENT_S: Final = 60.0
+_CLOSE_S: Final = 2.0
 #: A transaction whose manager is silent for this time is rolled back, so that a dead machine keeps no locks.
 _IDLE_MS: Final = 20_000
 _CONNECTIONS_MAX: Final = 4
@@ -94,7 +95,12 @@ class PostgresTarget:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._pool is not None:
+        if self._pool is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._pool.close()
+        except (*_AWAY, asyncpg.PostgresError):
             self._pool.terminate()
 
 

@@ -1,0 +1,309 @@
+"""views install, check, run, status and wait: tables of a database that are kept equal to ranges."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Json, connection_settings
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.tables import print_table
+from pequod.cli.teaching import examples
+from pequod.cli.text import json_line
+
+if TYPE_CHECKING:
+    from pequod_views import Manager, Target, ViewFile
+    from pequod_views.reading import PartStatus
+
+_HELP: Final = """Keep tables of a database equal to ranges of a server, for readers that speak SQL.
+
+\b
+The views are a file in TOML:
+    server = "127.0.0.1:7744"
+    database = "postgresql://views@db/live"          or "sqlite:live.db"
+    [[view]]
+    name = "karma"
+    keys = "karma|<author>"                          each slot is a column
+    table = "karma"
+    value = { column = "votes", type = "integer" }   or fields.body = "body", of a JSON object
+
+\b
+First `install` makes the tables, then `run` keeps them. Run as many as you like: they share the parts of the views by
+the database alone, and take over those of one that dies. Rows and position are written in one transaction, so nothing
+is lost or taken in twice. docs/views.md tells the rest. Needs pip install 'pequod[views]'.
+"""
+#: Between two attempts to reach a database before there is a manager.
+_AWAY_S: Final = 1.0
+T = TypeVar("T")
+
+app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+
+ViewsFile = Annotated[Path, typer.Argument(metavar="FILE", help="The views, in TOML.")]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="DATABASE",
+        envvar="PEQUOD_VIEWS_DATABASE",
+        help="sqlite:PATH or postgresql://..., instead of the file's.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--target", "-t", metavar="HOST:PORT", envvar="PEQUOD_TARGET", help="The server, instead of the file's."
+    ),
+]
+
+
+@app.command(
+    "install",
+    epilog=examples(
+        "pequod views install views.toml",
+        "pequod views install views.toml --recut       (parts of equal size again)",
+    ),
+)
+def install(
+    file: ViewsFile,
+    database: Database = None,
+    target: Server = None,
+    recut: Annotated[bool, typer.Option("--recut", help="Cut the ranges again into parts of equal size.")] = False,
+) -> None:
+    """Make the tables of the views and those beside them, in one transaction, and print what was done.
+
+    Do it again after a change of the file: a view that is the same stays as it is; one that has changed keeps its table
+    and begins anew, with what differs. Exit code 3 if a table is there and has other columns.
+    """
+    views = _views(file)
+
+    async def work(place: Target) -> list[str]:
+        from pequod_views.install import install as install_views
+
+        from pequod.client import AsyncClient
+
+        async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
+            if views.joins and any(view.part_count > 1 for view in views.views):
+                await client.add_join(views.joins)
+            return await install_views(place, client, views.views, recut=recut)
+
+    for line in _run(views, database, work):
+        print(line)
+
+
+@app.command("check", epilog=examples("pequod views check views.toml"))
+def check(file: ViewsFile, database: Database = None) -> None:
+    """Compare the views with their tables. Exit code 3 if anything does not fit, with all of it."""
+    views = _views(file)
+
+    async def work(place: Target) -> list[str]:
+        from pequod_views.install import check as check_views
+
+        return await check_views(place, views.views)
+
+    problems = _run(views, database, work)
+    if problems:
+        fail(ExitCode.REFUSED, "\n        ".join(problems))
+    for view in views.views:
+        print(f"ok: {view.name} -> {view.table}")
+
+
+@app.command(
+    "run",
+    epilog=examples(
+        "pequod views run views.toml",
+        "pequod views run views.toml --metrics 127.0.0.1:9200 --json",
+    ),
+)
+def run(
+    file: ViewsFile,
+    database: Database = None,
+    target: Server = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of this manager; else the host's.")] = "",
+    lease: Annotated[
+        float,
+        typer.Option("--lease", min=0.2, metavar="SECONDS", help="After this silence others take a manager's parts."),
+    ] = 4.0,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Answer Prometheus here, under /metrics.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Keep the tables until Ctrl-C or SIGTERM; then hand the parts over.
+
+    A server or a database that is away is waited for, and told on standard error, by `status` and in the metrics. With
+    --json each change of what this manager holds and has done is a line on standard output. Exit code 0 after an
+    orderly end.
+    """
+    import asyncio
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="pequod: %(message)s", stream=sys.stderr)
+    views = _views(file)
+    told: list[str] = []
+
+    def tell(manager: Manager) -> None:
+        line = json_line({"manager": manager.name, "parts": len(manager.followers), **asdict(manager.counts)})
+        if json and told != [line]:
+            told[:] = [line]
+            print(line, flush=True)
+
+    async def work(place: Target) -> None:
+        from pequod_views import Manager, TargetAwayError
+        from pequod_views.follower import FollowerSettings
+        from pequod_views.install import check as check_views
+
+        from pequod.client import AsyncClient
+
+        while True:
+            try:
+                problems = await check_views(place, views.views)
+                break
+            except TargetAwayError as error:
+                logging.getLogger("pequod.views").warning("%s; it is waited for", error)
+                await asyncio.sleep(_AWAY_S)
+        if problems:
+            fail(ExitCode.REFUSED, "\n        ".join(problems))
+        settings = FollowerSettings(lease_s=lease, joins=views.joins)
+        async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
+            manager = Manager(client, place, views.views, settings, name=name, on_beat=tell)
+            if metrics is not None:
+                from pequod_views.metrics import serve_metrics
+
+                serve_metrics(manager, metrics)
+            await manager.run()
+
+    _run(views, database, lambda place: _until_told(work(place)))
+
+
+@app.command("status", epilog=examples("pequod views status views.toml", "pequod views status views.toml --json"))
+def status(file: ViewsFile, database: Database = None, json: Json = False) -> None:
+    """Print each part: who holds it, how old its rows may be, how far it is, and what is wrong.
+
+    It asks the database alone. The state is `follows`, `begins`, `waits` (with the reason) or `free` (no manager has
+    it). Exit code 1 if nothing is installed, 4 if the database does not answer.
+    """
+    from dataclasses import asdict
+
+    views = _views(file)
+
+    async def work(place: Target) -> list[PartStatus]:
+        from pequod_views.reading import status as read_status
+
+        return await read_status(place)
+
+    parts = _run(views, database, work)
+    if not parts:
+        fail(ExitCode.ABSENT, "nothing is installed there; run `pequod views install`")
+    if json:
+        for part in parts:
+            print(json_line({"state": part.state, **asdict(part)}))
+        return
+    print_table(
+        ("view", "from", "state", "age", "revision", "changes", "unfit", "manager"),
+        [
+            (
+                part.view,
+                part.first,
+                part.state,
+                "-" if part.age_s is None else f"{part.age_s:.1f} s",
+                str(part.revision),
+                str(part.changes),
+                str(part.unfit),
+                part.owner or "-",
+            )
+            for part in parts
+        ],
+    )
+    for part in parts:
+        for what, why in (("waits", part.trouble), ("does not fit", part.unfit_example)):
+            if why:
+                print(f"{part.view} from {part.first} {what}: {why}")
+
+
+@app.command("wait", epilog=examples("pequod views wait views.toml karma pq1.AZ86YcIBpbTYAw --wait 5"))
+def wait(
+    file: ViewsFile,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view.")],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Of a write, or of a session.")],
+    database: Database = None,
+    seconds: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="The longest time.")] = 1.0,
+) -> None:
+    """Wait until a table shows at least the state that a token names. Exit code 1 if it does not in time.
+
+    In PostgreSQL a reader does the same by SELECT pequod_views.wait_for('karma', 'pq1...', 5).
+    """
+    from pequod.errors import InvalidTokenError
+    from pequod.freshness import Token
+
+    views = _views(file)
+    if view not in {one.name for one in views.views}:
+        fail(ExitCode.USAGE, f"the file has no view {view!r}")
+    try:
+        wanted = Token.parse(token)
+    except InvalidTokenError as error:
+        fail(ExitCode.USAGE, str(error))
+
+    async def work(place: Target) -> bool:
+        from pequod_views.reading import wait_for
+
+        return await wait_for(place, view, wanted, seconds)
+
+    if not _run(views, database, work):
+        fail(ExitCode.ABSENT, f"{view} has not reached this token after {seconds:g} s")
+
+
+def _views(file: Path) -> ViewFile:
+    from pequod_views.definition import parse_views
+
+    from pequod.errors import PequodError
+
+    try:
+        return parse_views(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"cannot read the views: {error}")
+    except PequodError as error:
+        fail(ExitCode.USAGE, str(error))
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Await work until Ctrl-C or SIGTERM."""
+    import asyncio
+    import signal
+
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+def _run(views: ViewFile, database: str | None, work: Callable[[Target], Coroutine[Any, Any, T]]) -> T:
+    """Run work with the database; an error of it is a message and an exit code."""
+    import asyncio
+
+    from pequod_views import TargetAwayError, ViewFileError, open_target
+
+    name = database or views.database
+    if name is None:
+        fail(ExitCode.USAGE, "name the database: `database` in the file, or --database")
+    try:
+        place = open_target(name)
+    except ViewFileError as error:
+        fail(ExitCode.USAGE, str(error))
+
+    async def run_with() -> T:
+        try:
+            return await work(place)
+        finally:
+            await place.close()
+
+    try:
+        return asyncio.run(run_with())
+    except TargetAwayError as error:
+        fail(ExitCode.UNREACHABLE, str(error))

@@ -1,0 +1,207 @@
+"""One run: writes, and kills of managers, the server and the database; then tables must be equal to scans.
+
+While it runs a reader looks at the tables by SQL: what is written at one moment must be seen at one moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pequod_views import DurableView, ViewFile, parse_views
+
+from pequod import AsyncClient
+from pequod.errors import PequodError
+from tests.views.chaos.processes import KilledServer, ManagerProcess
+from tests.views.sites import PostgresSite, Site, check_log, equal, installed
+
+JOINS = """
+    karma|<author> = count vote|<author>|<id>|<voter>;
+    t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
+"""
+FILE = """
+server = "{server}"
+database = "{database}"
+joins = '''{joins}'''
+[[view]]
+name = "karma"
+keys = "karma|<author>"
+value = {{ column = "votes", type = "integer" }}
+parts = 2
+log = true
+[[view]]
+name = "timelines"
+keys = "t|<user>|<time:4>|<poster>"
+slots.time = {{ type = "integer" }}
+value = "body"
+parts = 3
+log = true
+[[view]]
+name = "pairs"
+keys = "pair|<side>|<number>"
+value = "body"
+log = true
+"""
+LEASE_S = 1.0
+_USERS = "abcdefgh"
+
+
+@dataclass
+class Report:
+    """What a run did, and what was wrong."""
+
+    seed: int
+    done: Counter[str] = field(default_factory=Counter)
+    wrongs: list[str] = field(default_factory=list)
+    steps: int = 0
+    looks: int = 0
+
+    def __str__(self) -> str:
+        done = ", ".join(f"{count} {what}" for what, count in sorted(self.done.items()))
+        return f"seed {self.seed}: {done}; {self.steps} transactions logged, {self.looks} looks by SQL"
+
+
+class Stage:
+    """A server, two managers and a database, for run after run."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.site = site
+        self.server = KilledServer()
+        self.file = folder / "views.toml"
+        self.file.write_text(FILE.format(server=self.server.target, database=site.database, joins=JOINS))
+        self.views: ViewFile = parse_views(self.file.read_text())
+        self.client = AsyncClient(self.server.target, timeout_s=20)
+        self.log = folder / "managers.log"
+        self.managers: list[ManagerProcess] = []
+
+    async def start(self) -> None:
+        await self.fill(random.Random(0))
+        await installed(self.site, self.client, *self.views.views)
+        flags = ["--lease", str(LEASE_S)]
+        self.managers = [ManagerProcess(self.file, [*flags, "--name", name], self.log) for name in "ab"]
+
+    async def fill(self, rng: random.Random) -> None:
+        """Install the joins and write some base data."""
+        await self.client.add_join(JOINS)
+        rows = {f"vote|{rng.choice(_USERS)}|{rng.randrange(9)}|{rng.choice(_USERS)}": b"" for _ in range(40)}
+        rows |= {f"s|{rng.choice(_USERS)}|{rng.choice(_USERS)}": b"1" for _ in range(20)}
+        rows |= {f"p|{rng.choice(_USERS)}|{rng.randrange(10_000):04}": b"post" for _ in range(60)}
+        await self.client.multi_put(rows)
+
+    async def stop(self) -> None:
+        for manager in self.managers:
+            manager.kill()
+        await self.client.close()
+        self.server.kill()
+
+
+class Run:
+    """Carries out one seed."""
+
+    def __init__(self, stage: Stage, seed: int, steps: int = 30) -> None:
+        self._stage = stage
+        self._rng = random.Random(seed)
+        self._steps = steps
+        self.report = Report(seed)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def carry_out(self) -> Report:
+        reader = asyncio.create_task(self._look())
+        try:
+            for _ in range(self._steps):
+                await self._step()
+        finally:
+            await asyncio.gather(*self._background)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        await self._judge()
+        return self.report
+
+    async def _step(self) -> None:
+        roll = self._rng.random()
+        if roll < 0.80:
+            await self._write()
+        elif roll < 0.87:
+            self._count("managers killed")
+            self._rng.choice(self._stage.managers).restart()
+        elif roll < 0.90:
+            self._later("managers paused", self._rng.choice(self._stage.managers).pause(1.5 * LEASE_S))
+        elif roll < 0.93:
+            self._count("servers killed")
+            await self._stage.server.restart()
+            await self._stage.fill(self._rng)
+        elif isinstance(self._stage.site, PostgresSite):
+            if roll < 0.96 and not any(task.get_name() == "database" for task in self._background):
+                self._later("databases killed", self._restart_database(self._stage.site), "database")
+            else:
+                self._later("connections cut", self._cut(self._stage.site))
+        await asyncio.sleep(self._rng.choice([0, 0, 0.01, 0.1]))
+
+    def _count(self, what: str) -> None:
+        self.report.done[what] += 1
+
+    def _later(self, what: str, work: object, name: str = "") -> None:
+        assert asyncio.iscoroutine(work)
+        self._count(what)
+        task = asyncio.create_task(work, name=name or what)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _restart_database(self, site: PostgresSite) -> None:
+        await asyncio.to_thread(site.cluster.stop, kill=True)
+        await asyncio.sleep(self._rng.choice([0.0, 0.5]))
+        await asyncio.to_thread(site.cluster.start)
+
+    async def _cut(self, site: PostgresSite) -> None:
+        try:
+            await site.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pequod views'"
+            )
+        except Exception:
+            self._count("cuts missed")
+
+    async def _write(self) -> None:
+        rng = self._rng
+        self._count("writes")
+        user, other, number = rng.choice(_USERS), rng.choice(_USERS), rng.randrange(10_000)
+        try:
+            batch = self._stage.client.batch()
+            for key in (f"vote|{user}|{number % 9}|{other}", f"p|{user}|{number:04}", f"s|{user}|{other}"):
+                if rng.random() < 0.3:
+                    batch.remove(key)
+                else:
+                    batch.put(key, f"{number}")
+            await batch.send()
+            # Both sides at one moment.
+            await self._stage.client.multi_put({f"pair|{side}|{number % 50}": f"{number}" for side in "lr"})
+        except PequodError:
+            # The server was killed while it had the write; what came of it shows in the scan.
+            self._count("writes failed")
+
+    async def _look(self) -> None:
+        """Compare both sides of the pairs, again and again."""
+        while True:
+            await asyncio.sleep(0.02)
+            try:
+                rows = await self._stage.site.fetch("SELECT side, number, body FROM pairs")
+            except Exception:
+                continue
+            self.report.looks += 1
+            sides = [{(number, body) for side, number, body in rows if side == one} for one in "lr"]
+            if sides[0] != sides[1]:
+                self.report.wrongs.append(f"half of a moment: {sides[0] ^ sides[1]}")
+
+    async def _judge(self) -> None:
+        stage = self._stage
+        await stage.client.add_join(JOINS)
+        views: tuple[DurableView, ...] = stage.views.views
+        try:
+            await equal(stage.site, stage.client, *views, wait_s=40)
+            for view in views:
+                self.report.steps += await check_log(stage.site, view)
+        except AssertionError as error:
+            self.report.wrongs.append(str(error))
+        self.report.wrongs += [f"a manager has ended: {one.log}" for one in stage.managers if not one.is_running]

@@ -1,0 +1,99 @@
+"""`pequod views`: install, check, run, status and wait."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pequod import Client
+from pequod.cli.app import app
+from tests.forked import started_server
+
+FILE = """
+server = "{target}"
+database = "sqlite:{path}"
+joins = "karma|<author> = count vote|<author>|<id>|<voter>"
+[[view]]
+name = "karma"
+keys = "karma|<author>"
+value = {{ column = "votes", type = "integer" }}
+"""
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    with started_server() as (address, _):
+        yield address
+
+
+@pytest.fixture
+def file(target: str, tmp_path: Path) -> Path:
+    path = tmp_path / "views.toml"
+    path.write_text(FILE.format(target=target, path=tmp_path / "live.db"))
+    return path
+
+
+def views(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["views", *map(str, arguments)], prog_name="pequod")
+
+
+def test_a_table_from_install_to_status(file: Path, target: str) -> None:
+    assert views("status", file).exit_code == 1
+    assert "nothing is installed" in views("check", file).stderr
+    assert views("run", file).exit_code == 3
+    assert views("install", file).stdout.splitlines() == [
+        "karma: made the table karma",
+        "karma: is new; its range has 1 parts",
+    ]
+    assert views("check", file).stdout == "ok: karma -> karma\n"
+    assert views("status", file).stdout.splitlines()[1].split()[:3] == ["karma", "karma|", "free"]
+    command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--json", "--metrics", "127.0.0.1:0"]
+    with (
+        Client(target) as client,
+        subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as running,
+        ExitStack() as ending,
+    ):
+        ending.callback(running.kill)
+        client.put("vote|ann|1|bob", "")
+        end_s = time.monotonic() + 60
+        with closing(sqlite3.connect(file.parent / "live.db")) as database:
+            while database.execute("SELECT author, votes FROM karma").fetchall() != [("ann", 1)]:
+                assert time.monotonic() < end_s
+                time.sleep(0.02)
+        (part,) = map(json.loads, views("status", file, "--json").stdout.splitlines())
+        assert (part["state"], part["unfit"]) == ("follows", 0)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert json.loads(out.splitlines()[-1])["parts"] == 1
+    assert "Traceback" not in err
+    # The part was handed over.
+    assert json.loads(views("status", file, "--json").stdout)["state"] == "free"
+
+
+def test_wait_needs_a_token_and_a_view_of_the_file(file: Path) -> None:
+    views("install", file)
+    assert views("wait", file, "karma", "pq1.AQ", "--wait", "0").exit_code == 0
+    assert views("wait", file, "karma", "pq1.AZ86YcIBpbTYAw", "--wait", "0").exit_code == 1
+    assert views("wait", file, "karma", "nonsense").exit_code == 2
+    assert views("wait", file, "other", "pq1.AQ").exit_code == 2
+
+
+def test_what_cannot_be_read_is_a_message(file: Path, tmp_path: Path) -> None:
+    assert views("check", tmp_path / "none.toml").exit_code == 2
+    assert views("check", file, "--database", "nonsense").exit_code == 2
+    assert views("status", file, "--database", "postgresql://x@127.0.0.1:1/x").exit_code == 4
+    assert views("run", file, "--metrics", "nonsense").exit_code == 3
+    views("install", file)
+    outcome = views("run", file, "--metrics", "nonsense")
+    assert (outcome.exit_code, "HOST:PORT" in outcome.stderr) == (2, True)
