@@ -11,6 +11,7 @@ MAPS = {
     "engine": ["pequod/language", "pequod/engine", "pequod/native"],
     "server": ["server/pequod_server"],
     "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark", "spark_backfill/pequod_lake"],
+    "views": ["server/pequod_views"],
     "clients": ["pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
 }
 #: What the names of sources end with.
