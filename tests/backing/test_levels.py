@@ -380,3 +380,19 @@ async def test_what_reads_asked_for_is_counted() -> None:
         assert float(found['pequod_level_wait_seconds_bucket{le="+Inf"}']) == 2.0
         assert float(found["pequod_level_wait_seconds_sum"]) >= SOON / 1000
         assert found["pequod_level_questions_total"] == "1.0"
+
+
+# Watches.
+
+
+async def test_each_event_of_a_watch_names_the_state_that_it_leads_to() -> None:
+    async with plain() as served:
+        watch = served.stub.Watch(pb.WatchRequest(first=b"p|bob|", last=b"p|bob}", freshness=latest()))
+        assert (await watch.read()).header.token == served.token(1)
+        for number in range(2, 5):
+            served.store.commit({BOB: b"%d" % number})
+            await served.setting.caught_up()
+        for number in range(2, 5):
+            event = await watch.read()
+            assert (event.changes[0].new, event.header.token) == (b"%d" % number, served.token(number))
+        watch.cancel()

@@ -88,7 +88,9 @@ async def beside_postgres(dsn: str, mode: Mode) -> AsyncIterator[Site]:
 
     async def insert(number: int) -> bytes:
         await connection.execute("INSERT INTO posts VALUES ('bob', $1, 'Hi')", number)
-        return bytes(postgres_token(*(await connection.fetchrow(POSTGRES_STATE)).values()))
+        row = await connection.fetchrow(POSTGRES_STATE)
+        assert row is not None
+        return bytes(postgres_token(*row.values()))
 
     async with served(stores) as stubs:
         yield Site(stubs, insert)

@@ -53,6 +53,8 @@ class RevisionChanges(NamedTuple):
     revision: int
     changes: list[Change]
     size_bytes: int
+    #: Names the state that they led to.
+    token: bytes
 
 
 class Feed:
@@ -63,8 +65,11 @@ class Feed:
         2. The range as of ``floor``, with all batches applied to it, is the range as of now.
     """
 
-    def __init__(self, engine: Engine, bounds: Bounds, changes_max: int, database: Database | None) -> None:
+    def __init__(
+        self, engine: Engine, bounds: Bounds, changes_max: int, database: Database | None, token: Callable[[], bytes]
+    ) -> None:
         self._engine = engine
+        self._token = token
         self._database = database
         #: Loads parts of the range that the engine has forgotten.
         self._loading: asyncio.Task[None] | None = None
@@ -108,7 +113,7 @@ class Feed:
             self._end(self._too_many())
             return
         if changes:
-            batch = RevisionChanges(self._engine.revision, changes, change_bytes(changes))
+            batch = RevisionChanges(self._engine.revision, changes, change_bytes(changes), self._token())
             self._batches.append(batch)
             self._change_count += len(changes)
             self._grow(batch.size_bytes)
@@ -259,12 +264,22 @@ def _wake(feed: weakref.ref[Feed]) -> None:
 class Feeds:
     """The feeds of a server.
 
+    Args:
+        token: Returns the token of the present state.
+
     Invariants:
         1. A feed is attached to a stream, or is in ``_idle`` with the timer that will close it.
     """
 
-    def __init__(self, engine: Engine, config: ServerConfig, database: Database | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: ServerConfig,
+        database: Database | None = None,
+        token: Callable[[], bytes] = bytes,
+    ) -> None:
         self._engine = engine
+        self._token = token
         self._database = database
         self._config = config
         self._attached: set[Feed] = set()
@@ -287,7 +302,7 @@ class Feeds:
         # So a client that follows several ranges knows each of them as of the revision where the last one begins.
         for other in [*self._attached, *self._idle]:
             other.settle()
-        feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._database)
+        feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._database, self._token)
         self._attached.add(feed)
         return feed
 

@@ -31,7 +31,7 @@ class WatchCalls:
         self._served = served
         self._admission = admission
         #: The feeds of all watches.
-        self.feeds = Feeds(served.engine, served.config, served.loader)
+        self.feeds = Feeds(served.engine, served.config, served.loader, lambda: served.levels.token)
         #: The streams that send changes: they would delay the end of the server.
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -65,7 +65,7 @@ class WatchCalls:
             while True:
                 while (batch := feed.take()) is not None:
                     changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
-                    header = self._served.header(batch.revision)
+                    header = self._served.header(batch.revision, batch.token)
                     yield pb.WatchReply(header=header, changes=changes)
                 if feed.ended is not None:
                     raise feed.ended
