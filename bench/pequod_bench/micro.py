@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pequod_bench.micro_engine import ENGINE
 from pequod_bench.micro_frame import MicroRow, MicroScale, MicroSize, Result, measure
+from pequod_bench.micro_records import RECORDS
 from pequod_bench.micro_sizes import SIZES
 from pequod_bench.micro_wire import HALVES
 
@@ -48,7 +49,7 @@ def run(only: str, scale: MicroScale) -> MicroReport:
 
 def workloads() -> Iterator[MicroRow]:
     """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
-    yield from (*ENGINE, *HALVES)
+    yield from (*ENGINE, *RECORDS, *HALVES)
     if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
         from pequod_bench.micro_feed import FEED  # noqa: PLC0415 -- optional
 

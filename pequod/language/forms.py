@@ -105,10 +105,13 @@ def slot_form(slot: Slot) -> FormOf:
 
 def _delimited(value: object) -> bytes | Misfit:
     if value.__class__ is str:
+        # Characters are searched for in text three times as fast as in bytes (bench row: records, indexed).
+        if "|" in value:
+            return Misfit.DELIMITED
         text: bytes = value.encode()
-        if 0 < len(text) <= TEXT_BYTES_MAX and b"|" not in text:
+        if 0 < len(text) <= TEXT_BYTES_MAX:
             return text
-        return Misfit.DELIMITED if b"|" in text else Misfit.TOO_LONG if text else Misfit.EMPTY
+        return Misfit.TOO_LONG if text else Misfit.EMPTY
     if value.__class__ is int:
         return b"%d" % value
     if isinstance(value, float):

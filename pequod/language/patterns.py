@@ -53,18 +53,22 @@ def compile_matcher(pattern: Pattern) -> Matcher:
     return Matcher(re.compile(expression, re.DOTALL).fullmatch, tuple(names), expression)
 
 
-def compile_builder(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -> Builder:
-    """Compile ``parts`` into a function from an environment to the bytes of the parts."""
+def compile_template(
+    parts: Sequence[bytes | Slot], numbers: Mapping[str, int]
+) -> tuple[bytes, Callable[[Environment], bytes | tuple[bytes, ...]]]:
+    """Return a template and what picks its values: ``template % pick(env)`` are the bytes of the parts."""
     template = b"".join(b"%b" if isinstance(part, Slot) else part.replace(b"%", b"%%") for part in parts)
     wanted = [numbers[part.name] for part in parts if isinstance(part, Slot)]
-    if not wanted:
+    return template, itemgetter(*wanted) if wanted else lambda _env: ()
+
+
+def compile_builder(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -> Builder:
+    """Compile ``parts`` into a function from an environment to the bytes of the parts."""
+    template, pick = compile_template(parts, numbers)
+    if not any(isinstance(part, Slot) for part in parts):
         constant = template % ()
         return lambda _env: constant
-    if len(wanted) == 1:
-        (only,) = wanted
-        return lambda env: template % (env[only],)
-    values = itemgetter(*wanted)
-    return lambda env: template % values(env)
+    return lambda env: template % pick(env)
 
 
 def may_overlap(a: Pattern, b: Pattern) -> bool:

@@ -11,6 +11,7 @@ import pequod_server
 import pytest
 from pequod_bench.micro_engine import ENGINE
 from pequod_bench.micro_feed import FEED
+from pequod_bench.micro_records import RECORDS
 from pequod_bench.micro_wire import HALVES
 
 import pequod
@@ -19,7 +20,7 @@ import pequod
 _CITED = re.compile(r"[Bb]ench rows?: ([^).]*)[).]")
 #: Of `os` and of Spark, which have no other names for them.
 _NOT_OURS = {"_exit", "_jvm"}
-ROWS = {workload.name for workload in (*ENGINE, *HALVES, *FEED)}
+ROWS = {workload.name for workload in (*ENGINE, *RECORDS, *HALVES, *FEED)}
 
 
 def _sources(package: object) -> list[Path]:

@@ -15,9 +15,9 @@ from pequod.engine.memory.ledger import Ledger
 from pequod.engine.native import core
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
-from pequod.language.records import RecordView, plain_join
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator, Snapshot
+from pequod.language.views import RecordView, plain_join
 
 
 @dataclass(frozen=True, slots=True)

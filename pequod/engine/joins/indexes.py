@@ -19,8 +19,9 @@ from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
 from pequod.language.ranges import Range
-from pequod.language.records import Lens, Record, RecordView, Shown, parse_record
+from pequod.language.records import Lens, Record, Shown, parse_record
 from pequod.language.spec import Slot
+from pequod.language.views import RecordView
 
 #: Indexes are evicted after everything else that may be.
 _PRIORITY: Final = PINNED - 1
@@ -109,15 +110,9 @@ class Index:
         Cost:
             O(n log n); parsing takes most of it.
         """
-        show, found = self.lens.show, {}
-        for key, value in zip(rows.keys, rows.values, strict=True):
-            shown = show(key, value, parse_record)
-            if isinstance(shown, Misfit):
-                self._count(shown, key)
-            else:
-                found.update(shown)
+        found = self.lens.show_all(rows.keys, rows.values, self._count)
         keys = sorted(found)
-        return Rows(keys, [found[key] for key in keys])
+        return Rows(keys, list(map(found.__getitem__, keys)))
 
     def _count(self, misfit: Misfit, key: bytes) -> None:
         if misfit is not Misfit.NOT_SELECTED:

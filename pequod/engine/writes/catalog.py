@@ -19,9 +19,9 @@ from pequod.escapes import shown
 from pequod.language.errors import JoinError, UnknownJoinError
 from pequod.language.patterns import compile_matcher, may_overlap
 from pequod.language.ranges import prefix_end
-from pequod.language.records import RecordView
 from pequod.language.rules import check_spec
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
+from pequod.language.views import RecordView
 
 
 class Catalog:
