@@ -10,7 +10,12 @@ ROOT = Path(__file__).parents[1]
 MAPS = {
     "engine": ["pequod/language", "pequod/engine", "pequod/native"],
     "server": ["server/pequod_server"],
-    "spark": ["spark_backfill/pyspark_pequod", "spark_backfill/pequod_spark", "spark_backfill/pequod_lake"],
+    "spark": [
+        "spark_backfill/pyspark_pequod",
+        "spark_backfill/pequod_spark",
+        "spark_backfill/pequod_lake",
+        "spark_backfill/pyspark_pequod_lake",
+    ],
     "views": ["server/pequod_views"],
     "clients": ["pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
 }

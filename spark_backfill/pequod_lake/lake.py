@@ -190,20 +190,19 @@ class Lake:
             return LakeSnapshot(self.schema, self.reader, found.number, runs, age_s, lock)
 
     def snapshot_at(
-        self, *, scu: int | None = None, number: int | None = None, age_s: float | None = None
+        self, *, scu: int | None = None, number: int | None = None, last_scu: int | None = None
     ) -> LakeSnapshot:
-        """Return the lake as it was: after an SCU, at a snapshot of the catalog, or some time ago.
+        """Return the lake as it was: after an SCU, or at a snapshot of the catalog.
+
+        Args:
+            last_scu: The last SCU to be seen of a snapshot; a run ends with it.
 
         Raises:
             SnapshotGoneError: That state is not kept.
         """
-        now = self._clock()
-        if scu is not None:
-            number = self.catalog.number_of(scu)
-        elif age_s is not None:
-            number = self.catalog.number_at(age_s, now)
-        found, lock = self._held(number)
-        return LakeSnapshot(self.schema, self.reader, found.number, found.runs, age_s or 0.0, lock)
+        found, lock = self._held(number if scu is None else self.catalog.number_of(scu))
+        runs = [run for run in found.runs if last_scu is None or run.last_scu <= last_scu]
+        return LakeSnapshot(self.schema, self.reader, found.number, runs, 0.0, lock)
 
     def _held(self, number: int | None) -> tuple[CatalogSnapshot, HeldLock]:
         """Return a snapshot whose files stay."""

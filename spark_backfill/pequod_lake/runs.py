@@ -164,8 +164,13 @@ def next_steps(
         is_large = any(run.level for run in young) and (
             sum(run.row_count for run in young) >= authority.row_count * policy.authority_ratio
         )
-        if is_large or age_s(young[0].first_stamp) >= policy.authority_after_s:
-            steps.append(LakeStep(StepKind.AUTHORITY, (authority, *young)))
+        waiting_s = age_s(young[0].first_stamp)
+        step = LakeStep(StepKind.AUTHORITY, (authority, *young))
+        if waiting_s >= 2 * policy.authority_after_s:
+            # Where rows come faster than they are sorted, the authority would wait for ever.
+            steps.insert(0, step)
+        elif is_large or waiting_s >= policy.authority_after_s:
+            steps.append(step)
     return steps
 
 

@@ -93,3 +93,20 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert "is authority, newest" in lake("query", folder, "posts", "-f", "soon", code=3).stderr
     assert "Parser Error" in lake("sql", folder, "SELEC posts", code=3).stderr
     assert "no age" in lake("expire", folder, "--keep", "1x", code=2).stderr
+
+
+def test_the_demo_is_never_off_and_draws_two_figures(tmp_path: Path) -> None:
+    result = lake("demo", "--seconds", 1, "--rows-per-s", 500, "--out", tmp_path, "--json")
+    report = json.loads(result.stdout)
+    assert (report["row_count"], report["wrong"]) == (500, [])
+    assert set(report["latencies_ms"]) == {"authority", "5s", "1s", "newest"}
+    assert {path.name for path in tmp_path.glob("*.png")} == {"latency.png", "staleness.png"}
+
+
+def test_the_benchmark_takes_both_workloads_through_all_stages(tmp_path: Path) -> None:
+    for workload, stages in [("simple", ["ingest", "sort", "merge", "authority"]), ("complex", ["ingest", "remap"])]:
+        command = ["bench", "lake", "--smoke", "--workload", workload, "--dir", str(tmp_path), "--json"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        found = [one["stage"] for one in json.loads(result.stdout)["stages"]]
+        assert found[: len(stages)] == stages

@@ -1,0 +1,196 @@
+"""A lake that takes in rows at a steady rate while queries of four freshness levels run: LazyBase's figures 6 and 7.
+
+Each upload changes two rows whose sum stays zero, and each query reads both: it is never off, whatever the level.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+from threading import Event, Thread
+from time import perf_counter, sleep
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pequod_lake import IngestLimits, Lake, MergePolicy
+from pequod_lake.clock import machine_clock
+from pequod_lake.freshness import staleness_s
+from pequod_lake.runs import Run, Stage
+from rich.console import Console
+from rich.table import Table
+
+SCHEMA: Final = """
+[[table]]
+name = "posts"
+key = ["id"]
+columns = { id = "int64", author = "int64", body = "text" }
+views.by_author = ["author", "id"]
+
+[[table]]
+name = "accounts"
+key = ["name"]
+columns = { name = "text", balance = "int64" }
+"""
+LEVELS: Final = ("authority", "5s", "1s", "newest")
+#: The stages whose staleness is drawn, each with the stages that a query of it reads.
+STALENESS: Final = {
+    "authority": {Stage.AUTHORITY},
+    "merged": {Stage.AUTHORITY, Stage.MERGED},
+    "sorted": {Stage.AUTHORITY, Stage.MERGED, Stage.SORTED},
+    "ingested": set(Stage),
+}
+_UPLOADS_PER_S: Final = 5
+_AUTHORS: Final = 1000
+_PAUSE_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class DemoReport:
+    """What was seen during a demo."""
+
+    seconds: float
+    row_count: int
+    #: By level: when each query was asked, how long it took, and how old its answer was.
+    latencies_ms: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
+    #: By stage: how old the state was that a query without later stages would have seen.
+    staleness_s: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    #: Queries that saw one half of an upload.
+    wrong: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """Return everything as one JSON object on one line."""
+        return json.dumps(asdict(self))
+
+    def print_table(self, console: Console) -> None:
+        """Print it for a person."""
+        table = Table(title=f"{self.row_count:,} rows in {self.seconds:.0f} s, and queries beside them")
+        for column in ("freshness", "queries", "median ms", "p95 ms", "oldest answer s"):
+            table.add_column(column, justify="left" if column == "freshness" else "right")
+        for level, samples in self.latencies_ms.items():
+            times = [one[1] for one in samples]
+            high = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+            oldest = max(one[2] for one in samples)
+            table.add_row(level, f"{len(samples)}", f"{median(times):.1f}", f"{high:.1f}", f"{oldest:.1f}")
+        console.print(table)
+        console.print(f"{len(self.wrong)} answers with one half of an upload")
+
+
+def run_demo(folder: Path, seconds: float, rows_per_s: int) -> DemoReport:
+    """Take in rows, merge and query for some seconds; then merge everything and compare."""
+    report = DemoReport(seconds, 0, {level: [] for level in LEVELS}, {name: [] for name in STALENESS})
+    with Lake.create(folder, SCHEMA) as lake:
+        stop, failures = Event(), list[BaseException]()
+        worker = lake.worker(MergePolicy(fan_in=4, authority_after_s=4.0))
+        start_s = perf_counter()
+
+        def guarded(work: object, *arguments: object) -> Thread:
+            def run() -> None:
+                try:
+                    work(*arguments)  # type: ignore[operator]
+                except BaseException as error:
+                    failures.append(error)
+                    stop.set()
+
+            return Thread(target=run, daemon=True)
+
+        threads = [guarded(_query, lake, level, report, start_s, stop) for level in LEVELS]
+        threads += [guarded(worker.run, stop), guarded(_look, lake, report, start_s, stop)]
+        for thread in threads:
+            thread.start()
+        try:
+            report.row_count = _take_in(lake, seconds, rows_per_s, stop)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        if failures:
+            raise failures[0]
+        worker.compact()
+        worker.close()
+        lake.expire(0.0)
+        with lake.snapshot("authority") as snapshot:
+            count = snapshot.scan("posts", columns=["id"]).rows.num_rows
+        if count != report.row_count or lake.verify():
+            report.wrong.append(f"the authority has {count} posts at the end")
+    return report
+
+
+def _take_in(lake: Lake, seconds: float, rows_per_s: int, stop: Event) -> int:
+    count = max(1, rows_per_s // _UPLOADS_PER_S)
+    bodies = pa.array([f"the text of a post, {number:09d}" for number in range(count)])
+    dice = np.random.default_rng(1)
+    taken = 0
+    start_s = perf_counter()
+    with lake.ingestor(IngestLimits(scu_age_s=0.0)) as ingestor:
+        for number in range(int(seconds * _UPLOADS_PER_S)):
+            upload = ingestor.upload(f"upload-{number}")
+            authors = dice.integers(0, _AUTHORS, count)
+            upload.put("posts", pa.table({"id": np.arange(taken, taken + count), "author": authors, "body": bodies}))
+            upload.put("accounts", {"name": ["ann", "bob"], "balance": [number, -number]})
+            ingestor.take(upload)
+            taken += count
+            if stop.is_set():
+                break
+            sleep(max(0.0, start_s + (number + 1) / _UPLOADS_PER_S - perf_counter()))
+    return taken
+
+
+def _query(lake: Lake, level: str, report: DemoReport, start_s: float, stop: Event) -> None:
+    dice = np.random.default_rng(len(level))
+    while not stop.wait(_PAUSE_S):
+        asked_s = perf_counter()
+        with lake.snapshot(level) as snapshot:
+            snapshot.get("posts", int(dice.integers(0, 10_000)))
+            took_ms = (perf_counter() - asked_s) * 1000
+            rows = snapshot.scan("accounts").rows.to_pylist()
+            if sum(row["balance"] for row in rows) or len(rows) not in {0, 2}:
+                report.wrong.append(f"{level}, SCU {snapshot.scu}: {rows}")
+            report.latencies_ms[level].append((asked_s - start_s, took_ms, snapshot.age_s))
+
+
+def _look(lake: Lake, report: DemoReport, start_s: float, stop: Event) -> None:
+    while not stop.wait(_PAUSE_S):
+        runs = lake.catalog.snapshot().runs
+        now = machine_clock()
+        for name, stages in STALENESS.items():
+            age_s = staleness_s(runs, _prefix(runs, stages), now)
+            report.staleness_s[name].append((perf_counter() - start_s, age_s))
+
+
+def _prefix(runs: Sequence[Run], stages: set[Stage]) -> int:
+    return next((at for at, run in enumerate(runs) if run.stage not in stages), len(runs))
+
+
+def draw(report: DemoReport, folder: Path) -> list[Path]:
+    """Draw latency against time by level, and staleness against time by stage; return the files."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, title, label in (
+        ("latency", "Latency of a point query, by its freshness", "ms"),
+        ("staleness", "Age of the state at each stage", "s"),
+    ):
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        axes = figure.subplots()
+        if name == "latency":
+            for level, samples in report.latencies_ms.items():
+                axes.plot([one[0] for one in samples], _smooth([one[1] for one in samples]), label=level)
+            axes.set_yscale("log")
+        else:
+            for stage, found in report.staleness_s.items():
+                axes.plot([one[0] for one in found], [one[1] for one in found], label=stage)
+        axes.set(title=title, xlabel="s", ylabel=label)
+        axes.legend()
+        paths.append(folder / f"{name}.png")
+        figure.savefig(paths[-1], dpi=120)
+    return paths
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    """Return the median of each value and its neighbours."""
+    return [median(values[max(0, at - 5) : at + 6]) for at in range(len(values))]

@@ -1,0 +1,162 @@
+"""One table of a lake, read by tasks: each one reads a part of the primary key, all as of one SCU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from pequod_lake import Lake
+from pequod_lake.errors import LakeSchemaError
+from pequod_lake.schema import LakeTable
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+_OPTIONS: Final = {"path", "table", "freshness", "at_scu", "partitions"}
+_TYPES: Final = {
+    "bool": "boolean",
+    "int32": "int",
+    "int64": "bigint",
+    "double": "double",
+    "text": "string",
+    "bytes": "binary",
+    "timestamp": "timestamp_ntz",
+}
+_OPS: Final[dict[type[Filter], str]] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "in",
+}
+_PARTITIONS: Final = 8
+_BATCH_ROWS: Final = 65_536
+Compared = tuple[str, str, Any]
+
+
+class DefaultSource(DataSource):
+    """A table of a lake."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "pequod_lake"
+
+    def schema(self) -> str:
+        """Return the columns of a read that does not choose them."""
+        with _opened(self.options) as lake:
+            return ", ".join(f"`{column.name}` {_TYPES[column.kind]}" for column in _table(lake, self.options).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Read the columns of the schema."""
+        return LakeTableReader(dict(self.options), tuple(schema.fieldNames()))
+
+
+@dataclass
+class KeyPart(InputPartition):
+    """A part of the primary key, of one state of the lake."""
+
+    number: int
+    scu: int
+    where: tuple[Compared, ...]
+
+
+class LakeTableReader(DataSourceReader):
+    """Reads one table."""
+
+    def __init__(self, options: dict[str, str], columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._where: list[Compared] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Take the conditions that compare a column with a value; leave the others to Spark."""
+        with _opened(self._options) as lake:
+            table = _table(lake, self._options)
+        for one in filters:
+            condition = _condition(table, one)
+            if condition is None:
+                yield one
+            else:
+                self._where.append(condition)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Choose the state, and cut the primary key where its files say."""
+        with _opened(self._options) as lake:
+            table = _table(lake, self._options)
+            at_scu = self._options.get("at_scu")
+            level = self._options.get("freshness", "newest")
+            with lake.snapshot(level) if at_scu is None else lake.snapshot_at(scu=int(at_scu)) as snapshot:
+                wanted = int(self._options.get("partitions", str(_PARTITIONS)))
+                edges = [None, *_cuts(lake, table, snapshot.runs, wanted), None]
+                return [
+                    KeyPart(snapshot.number, snapshot.scu, (*self._where, *_between(table, low, high)))
+                    for low, high in pairwise(edges)
+                ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a part.
+
+        Raises:
+            SnapshotGoneError: The state has expired since the read was planned.
+        """
+        assert isinstance(partition, KeyPart)
+        with _opened(self._options) as lake:
+            table = _table(lake, self._options)
+            with lake.snapshot_at(number=partition.number, last_scu=partition.scu) as snapshot:
+                # A count has no columns: Spark wants the rows all the same.
+                columns = self._columns or table.key[:1]
+                rows = snapshot.scan(table.name, partition.where, columns=columns).rows  # type: ignore[arg-type]
+                yield from rows.select(list(self._columns)).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _opened(options: Any) -> Lake:
+    if unknown := set(options) - _OPTIONS:
+        raise LakeSchemaError("options", f"{min(unknown)!r} is no option; there are {', '.join(sorted(_OPTIONS))}")
+    if "path" not in options or "table" not in options:
+        raise LakeSchemaError("options", "`path`, the folder of the lake, and `table` are needed")
+    return Lake(options["path"])
+
+
+def _table(lake: Lake, options: Any) -> LakeTable:
+    return lake.schema.table(options["table"])
+
+
+def _condition(table: LakeTable, one: Filter) -> Compared | None:
+    op = _OPS.get(type(one))
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    if op is None or len(attribute) != 1 or attribute[0] not in table.names:
+        return None
+    if table.column(attribute[0]).ids and op not in {"=", "in"}:
+        return None
+    value = one.value  # type: ignore[attr-defined]
+    return (attribute[0], op, list(value) if op == "in" else value)
+
+
+def _cuts(lake: Lake, table: LakeTable, runs: Any, count: int) -> list[Any]:
+    """Return values of the first column of the key that cut the rows into ``count`` parts, more or less."""
+    if table.column(table.key[0]).ids or count < 2:
+        return []
+    files = [file for run in runs if run.stage.is_sorted for file in run.of(table.name)]
+    starts = sorted({start for file in files for start, _ in lake.reader.first_values(file, table.key[0])})
+    step = max(1, len(starts) // count)
+    return starts[step::step][: count - 1]
+
+
+def _between(table: LakeTable, low: Any, high: Any) -> list[Compared]:
+    name = table.key[0]
+    found: list[Compared] = [] if low is None else [(name, ">=", low)]
+    return found if high is None else [*found, (name, "<", high)]

@@ -1,0 +1,46 @@
+"""Spark reads a lake's tables: freshness, pushed filters, chosen columns; the same rows as the lake's own queries."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pequod_lake import IngestLimits, Lake, MergePolicy
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.lake.replay import Call, ingest, random_calls, replayed
+from tests.spark.conftest import spark
+
+__all__ = ["spark"]
+
+
+@pytest.mark.timeout(600)
+def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, folder: Path) -> None:
+    dice = random.Random(5)
+    uploads: list[list[Call]] = []
+    with Lake(folder) as lake:
+        with lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+            worker = lake.worker(MergePolicy(fan_in=2, authority_after_s=0))
+            for number in range(8):
+                uploads.append(random_calls(dice, lake.schema))
+                ingest(ingestor, f"u{number}", uploads[-1])
+                if number == 4:
+                    worker.drain()
+            worker.close()
+        read = spark.read.format("pequod_lake").option("partitions", "2")
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        expected = replayed(lake.schema, uploads)
+        parts = read.option("table", "parts").load(str(folder))
+        rows = sorted((row.asDict() for row in parts.collect()), key=repr)
+        assert rows == sorted(expected.rows(lake.schema.table("parts")), key=repr)
+        # Only the wanted column is read, of the rows that the filters allow.
+        authority = replayed(lake.schema, uploads[:5]).rows(lake.schema.table("plain"))
+        some = spark.read.format("pequod_lake").schema("body string, id bigint").option("table", "plain")
+        found = some.option("freshness", "authority").load(str(folder)).filter("id >= 2 AND id < 6").select("body")
+        assert sorted(row.body or "" for row in found.collect()) == sorted(
+            row["body"] or "" for row in authority if 2 <= row["id"] < 6
+        )
+        with pytest.raises(PySparkException, match="is no option"):
+            read.option("table", "plain").option("fresh", "x").load(str(folder))
