@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from math import inf
 from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
@@ -105,19 +106,19 @@ class Clients:
         for demanded_here, (command, answer) in zip(demands, answers_of(commands, stream.replies), strict=True):
             match command, answer:
                 case _, pb.CommandError():
-                    self._judge_error(machine, demanded_here, answer.reason)
+                    self._judge_error(machine, demanded_here, answer.reason, in_batch=True)
                     if answer.reason == TokenLostError.__name__ and isinstance(reader, Session):
                         reader.begin_anew()
                 case Put(key, value), _:
                     written.append(Change(key, value))
                 case _:
                     answers.append((demanded_here, command, answer))
-        state = _state(machine, stream.replies[0])
+        state = _state(stream.replies[0])
         self._oracle.judge_in_order(machine, answers, since, state)
         moments = [self._judge_write(machine, began, change, state) for change in written]
         if isinstance(reader, Session):
             if answers:
-                reader.answered(demanded.level, state.token, state.moment)
+                reader.answered(state.token, state.moment)
             reader.wrote(state.token, moments)
 
     # Writes.
@@ -152,7 +153,7 @@ class Clients:
         except BackingUnavailableError as error:
             self.refused[type(error).__name__] += 1
             return
-        state = _state(machine, reply.header)  # type: ignore[attr-defined]
+        state = _state(reply.header)  # type: ignore[attr-defined]
         session.wrote(state.token, [self._judge_write(machine, began, change, state) for change in changes])
 
     def _judge_write(self, machine: Machine, began: Moment, change: Change, state: State) -> Moment:
@@ -205,11 +206,12 @@ class Clients:
                 reader.begin_anew()
             return None
 
-    def _judge_error(self, machine: Machine, demanded: Demand, reason: str) -> None:
+    def _judge_error(self, machine: Machine, demanded: Demand, reason: str, *, in_batch: bool = False) -> None:
         self.refused[reason] += 1
         match reason:
             case StaleError.__name__:
-                self._oracle.judge_stale(machine, demanded)
+                # A batch tells it with all other results.
+                self._oracle.judge_stale(machine, demanded, by_s=inf if in_batch else demanded.error_by_s)
             case TokenLostError.__name__:
                 self._oracle.judge_lost(machine, demanded)
             case BackingUnavailableError.__name__:
@@ -220,10 +222,10 @@ class Clients:
     def _judge(
         self, machine: Machine, reader: Reader, demanded: Demand, found: object, ask: Ask, header: pb.Header
     ) -> None:
-        state = _state(machine, header)
+        state = _state(header)
         self._oracle.judge(machine, demanded, found, ask, state)
         if isinstance(reader, Session):
-            reader.answered(demanded.level, state.token, state.moment)
+            reader.answered(state.token, state.moment)
 
 
 #: Who reads: a session, or a client that asks for a level of its own.
@@ -256,8 +258,8 @@ def _follow(watched: Watched, change: pb.Change) -> None:
         watched.rows[change.key] = new
 
 
-def _state(machine: Machine, header: pb.Header | pb.ExecuteReply) -> State:
+def _state(header: pb.Header | pb.ExecuteReply) -> State:
     """Return what a reply says of its state."""
-    token = header.token or machine.loader.followed.token
+    assert header.token, "a reply without a token"
     age_s = header.age_ms / 1000 if header.HasField("age_ms") else None
-    return State(Token.parse(token), age_s)
+    return State(Token.parse(header.token), age_s)

@@ -37,8 +37,8 @@ class Machine:
     def __init__(self, network: Network, name: str) -> None:
         self.name = name
         self.is_up = False
-        #: Called when the server has taken in an event of the feed, before the next one.
-        self.after_event: Callable[[], None] = lambda: None
+        #: Called right before the server takes in an event of the feed, and right after it.
+        self.at_event: Callable[[], None] = lambda: None
         self._network = network
         self._tasks: list[asyncio.Task[None]] = []
         self._create()
@@ -50,7 +50,7 @@ class Machine:
         #: Since when the server has been at its moments.
         self._moments: list[tuple[float, Moment]] = []
         self.engine = Engine(backed=TABLES)
-        self.store = SimulatedStore(self._network, self.name, self._after_event)
+        self.store = SimulatedStore(self._network, self.name, self._at_event)
         self.loader = Loader(
             self.engine,
             self.store,
@@ -74,10 +74,11 @@ class Machine:
         since = bisect_left(self._moments, (oldest_s,))
         return [moment for _, moment in self._moments[max(since - 1, 0) :]]
 
-    def _after_event(self) -> None:
-        self._moments.append((asyncio.get_running_loop().time(), self.moment()))
+    def _at_event(self) -> None:
+        if self.loader.followed.token:
+            self._moments.append((asyncio.get_running_loop().time(), self.moment()))
         if self.is_up:
-            self.after_event()
+            self.at_event()
 
     async def start(self) -> None:
         """Follow the database; a server that cannot is started again, as its supervisor would."""

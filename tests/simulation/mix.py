@@ -64,8 +64,8 @@ class Mix:
     load_s: float
     #: The feed waits up to this long before it sends a commit.
     trickle_s: float
-    #: The share of a feed's events after each of which somebody reads at once.
-    read_after_event: float
+    #: The share of a feed's events at which somebody reads at once, before and after.
+    read_at_event: float
     #: The share of reads by sessions.
     session_share: float
     #: Whether some joins are snapshots.
@@ -84,7 +84,7 @@ def draw_mix(random: Random) -> Mix:
         slowest_s=random.choice([0.01, 0.05, 0.05, 0.5]),
         load_s=random.choice([0.0, 0.0, 0.05, 0.5]),
         trickle_s=random.choice([0.0, 0.0, 0.02, 0.3]),
-        read_after_event=random.choice([0.0, 0.2, 0.7]),
+        read_at_event=random.choice([0.0, 0.0, 0.1, 0.4]),
         session_share=random.choice([0.2, 0.5, 0.9]),
         has_snapshots=random.random() < 0.3,
     )

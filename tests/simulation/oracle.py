@@ -75,7 +75,8 @@ class Oracle:
             WrongError: The answer may not be.
         """
         self._judge_state(machine, state)
-        self._judge_level(machine, demanded, state.moment, asyncio.get_running_loop().time())
+        if ask.reads_database(machine):
+            self._judge_level(machine, demanded, state.moment)
         self.checked += 1
         if not self._is_right(machine, demanded, found, ask, state.moment):
             raise WrongError(self._told(machine, demanded, found, ask, state.moment))
@@ -99,9 +100,12 @@ class Oracle:
         moments = self._moments(since.moment, state.moment)
         moment = next(moments)
         for demanded, ask, found in answers:
-            self._judge_level(machine, demanded, state.moment, demanded.begun_s)
+            # A failover since may have taken the level of an earlier read away from the state that the reply names.
+            is_free = not ask.reads_database(machine)
             self.checked += 1
-            while not (self._meets(demanded, moment) and self._is_right(machine, demanded, found, ask, moment)):
+            while not (
+                (is_free or self._meets(demanded, moment)) and self._is_right(machine, demanded, found, ask, moment)
+            ):
                 following = next(moments, None)
                 if following is None:
                     told = self._told(machine, demanded, found, ask, state.moment)
@@ -146,12 +150,12 @@ class Oracle:
         if after is None or not any(is_lost(self._database, moment) for moment in moments_of(after)):
             raise WrongError(f"{machine.name} has lost {demanded.level}, and the database has not")
 
-    def judge_stale(self, machine: Machine, demanded: Demand) -> None:
+    def judge_stale(self, machine: Machine, demanded: Demand, *, by_s: float) -> None:
         """See that StaleError is told in time, and only to those who asked for a level."""
         if demanded.level.is_any:
             raise WrongError(f"{machine.name} told StaleError without a level")
         now_s = asyncio.get_running_loop().time()
-        if now_s > demanded.error_by_s:
+        if now_s > by_s:
             raise WrongError(f"{machine.name} told StaleError after {now_s - demanded.begun_s:.3f} s: {demanded.level}")
 
     # The laws.
@@ -166,29 +170,37 @@ class Oracle:
             raise WrongError(f"{machine.name} went back from {before} to {moment}")
         machine.told = moment
         if state.age_s is not None:
-            now_s = asyncio.get_running_loop().time()
-            self._judge_age(machine, moment, now_s - state.age_s - _SLACK_S, f"tells an age of {state.age_s} s")
+            before_s = asyncio.get_running_loop().time() - state.age_s - _SLACK_S
+            if not self._is_as_old_at_most(moment, then := database.moment_at(before_s)):
+                raise WrongError(
+                    f"{machine.name} tells an age of {state.age_s} s at {moment}, and at {before_s:.3f} s the database "
+                    f"was at {then}"
+                )
 
-    def _judge_level(self, machine: Machine, demanded: Demand, moment: Moment, answered_s: float) -> None:
-        for seen in demanded.seen:
-            if not holds(self._database, moment, seen):
-                raise WrongError(f"{machine.name} answered {demanded.level} at {moment}, without {seen}")
-        if demanded.latest is not None and not self._holds_what_is_kept(moment, demanded.latest):
-            raise WrongError(f"{machine.name} answered at {moment}, and the latest was {demanded.latest}")
-        if demanded.level.max_age_s is not None:
-            before_s = answered_s - demanded.level.max_age_s - _SLACK_S
-            self._judge_age(machine, moment, before_s, f"answered {demanded.level}")
-
-    def _judge_age(self, machine: Machine, moment: Moment, before_s: float, does: str) -> None:
-        then = self._database.moment_at(before_s)
-        # A primary that was replaced, and does not know it, tells the age of what it has.
-        if moment.timeline == then.timeline and not self._holds_what_is_kept(moment, then):
-            raise WrongError(f"{machine.name} {does} at {moment}, and at {before_s:.3f} s the database was at {then}")
+    def _judge_level(self, machine: Machine, demanded: Demand, moment: Moment) -> None:
+        if self._meets(demanded, moment):
+            return
+        then = "" if demanded.level.max_age_s is None else f", when the database was at {self._oldest(demanded)}"
+        raise WrongError(
+            f"{machine.name} answered {demanded.level} at {moment}{then}; seen: {sorted(demanded.seen)}, "
+            f"latest: {demanded.latest}"
+        )
 
     def _meets(self, demanded: Demand, moment: Moment) -> bool:
-        return all(holds(self._database, moment, seen) for seen in demanded.seen) and (
-            demanded.latest is None or self._holds_what_is_kept(moment, demanded.latest)
-        )
+        """Return whether a moment is as fresh as demanded."""
+        if not all(holds(self._database, moment, seen) for seen in demanded.seen):
+            return False
+        if demanded.latest is not None and not self._holds_what_is_kept(moment, demanded.latest):
+            return False
+        return demanded.level.max_age_s is None or self._is_as_old_at_most(moment, self._oldest(demanded))
+
+    def _oldest(self, demanded: Demand) -> Moment:
+        assert demanded.level.max_age_s is not None
+        return self._database.moment_at(demanded.begun_s - demanded.level.max_age_s - _SLACK_S)
+
+    def _is_as_old_at_most(self, moment: Moment, then: Moment) -> bool:
+        # A primary that was replaced, and does not know it, tells the age of what it has.
+        return moment.timeline != then.timeline or self._holds_what_is_kept(moment, then)
 
     def _holds_what_is_kept(self, state: Moment, part: Moment) -> bool:
         """Return whether a state has a moment, but for what a failover has lost."""
@@ -286,6 +298,14 @@ class Ask:
 
     def __call__(self, rows: Rows) -> object:
         """Return the answer that these rows give."""
+        raise NotImplementedError
+
+    def reads_database(self, machine: Machine) -> bool:
+        """Return whether what a server has of its database is read: levels are about nothing else."""
+        return any(machine.loader.reads_backed(first, last) for first, last in self.bounds())
+
+    def bounds(self) -> Sequence[tuple[bytes, bytes | None]]:
+        """Return the ranges that are read."""
         raise NotImplementedError
 
     def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:

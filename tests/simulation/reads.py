@@ -22,6 +22,9 @@ class Get(Ask):
     def __call__(self, rows: Rows) -> object:
         return rows.get(self.key)
 
+    def bounds(self) -> Sequence[tuple[bytes, bytes | None]]:
+        return [(self.key, self.key + b"\0")]
+
     def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
         return MultiGet((self.key,)).plausible([found], states, timed)
 
@@ -34,6 +37,9 @@ class MultiGet(Ask):
 
     def __call__(self, rows: Rows) -> object:
         return [rows.get(key) for key in self.keys]
+
+    def bounds(self) -> Sequence[tuple[bytes, bytes | None]]:
+        return [(key, key + b"\0") for key in self.keys]
 
     def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
         pairs = dict(zip(self.keys, cast("Values", found), strict=True))
@@ -51,6 +57,9 @@ class Count(Ask):
     def __call__(self, rows: Rows) -> object:
         return len(select(rows, self.first, self.last))
 
+    def bounds(self) -> Sequence[tuple[bytes, bytes | None]]:
+        return [(self.first, self.last)]
+
     def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
         return None
 
@@ -67,6 +76,9 @@ class Chunk(Ask):
 
     def __call__(self, rows: Rows) -> object:
         return select(rows, self.first, self.last, limit=self.count, reverse=self.reverse)
+
+    def bounds(self) -> Sequence[tuple[bytes, bytes | None]]:
+        return [(self.first, self.last)]
 
     def plausible(self, found: object, states: Sequence[Rows], timed: Timed) -> bool | None:
         pairs = cast("list[tuple[bytes, bytes]]", found)

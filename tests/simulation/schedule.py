@@ -25,7 +25,7 @@ from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
 from tests.simulation.batches import Command, Put
 from tests.simulation.clients import Clients, Reader, Watched
 from tests.simulation.database import DATABASE, Database
-from tests.simulation.levels import ANY, draw_level
+from tests.simulation.levels import draw_level
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT, Machine
@@ -35,8 +35,6 @@ from tests.simulation.reads import Chunk, Count, Get
 from tests.simulation.sessions import Session
 from tests.simulation.store import TABLES
 
-#: Whether servers answer to levels.
-HAS_LEVELS: Final = False
 #: Joins of one server; more make the naive model slow and the engine no more interesting.
 _JOINS_MAX: Final = 4
 #: How long the rest may take: a write waits 30 s for its feed.
@@ -82,7 +80,7 @@ class Schedule:
         self._is_resting = False
         self.told = Told()
         for machine in machines:
-            machine.after_event = partial(self._after_event, machine)
+            machine.at_event = partial(self._at_event, machine)
 
     @property
     def refused(self) -> Counter[str]:
@@ -106,7 +104,8 @@ class Schedule:
     # The steps of applications and clients.
 
     def _commit(self, _machine: Machine) -> None:
-        changes = {self._key(): self._random.choice([*VALUES, None]) for _ in range(self._random.choice([1, 1, 2, 4]))}
+        count = self._random.choice([1, 1, 2, 4] if self._random.random() < 0.9 else [10])
+        changes = {self._key(): self._random.choice([*VALUES, None]) for _ in range(count)}
         self._database.commit([Change(*row) for row in changes.items()])
 
     def _burst(self, machine: Machine) -> None:
@@ -153,9 +152,7 @@ class Schedule:
 
     def _execute(self, machine: Machine) -> None:
         commands = [self._command(machine) for _ in range(self._random.choice([1, 2, 2, 5]))]
-        fresh = {
-            at: draw_level(self._random) for at in range(len(commands)) if HAS_LEVELS and self._random.random() < 0.1
-        }
+        fresh = {at: draw_level(self._random) for at in range(len(commands)) if self._random.random() < 0.1}
         self._begin(machine, self._clients.execute(machine, self._reader(), commands, fresh))
 
     def _command(self, machine: Machine) -> Command:
@@ -289,13 +286,11 @@ class Schedule:
         return session
 
     def _reader(self) -> Reader:
-        if not HAS_LEVELS:
-            return ANY
         return self._session() if self._random.random() < self._mix.session_share else draw_level(self._random)
 
-    def _after_event(self, machine: Machine) -> None:
-        """Read when a server has taken in an event, before its next one."""
-        if not self._is_resting and self._random.random() < self._mix.read_after_event:
+    def _at_event(self, machine: Machine) -> None:
+        """Read when a server takes in an event: while it does so, or before the next one."""
+        if not self._is_resting and self._random.random() < self._mix.read_at_event:
             self._scan(machine)
 
     def _key(self) -> bytes:

@@ -6,7 +6,7 @@ judge's own: a session whose token says too little would read too early, and the
 
 from __future__ import annotations
 
-from pequod.freshness import NO_TOKEN, WAIT_S, After, Token
+from pequod.freshness import NO_TOKEN, WAIT_S, Token
 from pequod.interface.seen import Seen
 from tests.simulation.levels import Level
 from tests.simulation.moments import Moment
@@ -33,9 +33,9 @@ class Session:
         """The level of its next read."""
         return Level(after=self.token, wait_s=self.wait_s)
 
-    def answered(self, level: Level, reply: Token, moment: Moment) -> None:
+    def answered(self, reply: Token, moment: Moment) -> None:
         """Note what a read brought."""
-        self._known.note(bytes(reply), None if level.after is None else After(level.after))
+        self._known.note(bytes(reply))
         self.seen.add(moment)
 
     def wrote(self, reply: Token, moments: list[Moment]) -> None:

@@ -41,18 +41,18 @@ class SimulatedStore:
     """A database over a network.
 
     Args:
-        after_event: Called when the server has taken in an event of the feed, before the next one.
+        at_event: Called right before the server takes in an event of the feed, and right after it.
 
     Invariants:
         1. ``timelines`` are those of which the engine's rows may be: one, and two while a reload is taken in.
     """
 
-    def __init__(self, network: Network, machine: str, after_event: Callable[[], None]) -> None:
+    def __init__(self, network: Network, machine: str, at_event: Callable[[], None]) -> None:
         self.mappings: tuple[Mapping, ...] = ()
         self.timelines: tuple[int, ...] = (0,)
         self._network = network
         self._machine = machine
-        self._after_event = after_event
+        self._at_event = at_event
         self._health = Health(lambda: time.time())  # noqa: PLW0108 - the simulation replaces it later
         self._closing = asyncio.Event()
         self._feed_timeline = 0
@@ -121,9 +121,10 @@ class SimulatedStore:
         async for event in mended(self._session, since, _EVERYTHING, self._health, backoff, self._closing):
             if isinstance(event, Reload):
                 self.timelines = (*self.timelines, self._feed_timeline)
+            self._at_event()
             yield event
             self.timelines = (self._feed_timeline,)
-            self._after_event()
+            self._at_event()
 
     async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
         end = self._network.connect(self._machine, DATABASE)
