@@ -77,6 +77,7 @@ _LONG: Final = (
     "tests/bench/compare/test_compare.py",  # 40
     "tests/backing/test_large_writes.py",  # 30
     "tests/backing/chaos",  # 20
+    "tests/freshness",  # 60, mostly waiting
     "tests/cli",  # 70, in files of which none takes long
 )
 

@@ -5,6 +5,7 @@ import asyncio
 import signal
 import sys
 import tempfile
+from math import inf
 from pathlib import Path
 
 from tests.backing.conftest import Postgres, binaries
@@ -24,7 +25,7 @@ async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres |
             fault_s=arguments.fault_s,
         )
         try:
-            await run.carry_out(arguments.tries)
+            await run.carry_out(arguments.tries, seconds=arguments.seconds)
         except* Exception as group:
             run.report.wrongs += [f"{type(error).__name__}: {error}" for error in group.exceptions]
             for server in servers.servers:
@@ -35,6 +36,7 @@ async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres |
 parser = argparse.ArgumentParser(prog="python -m tests.freshness", description=__doc__)
 parser.add_argument("--store", choices=["sqlite", "notify", "slot"], default="slot", help="the database and its feed")
 parser.add_argument("--tries", type=int, default=100_000, help="how often a session reads what it wrote (100000)")
+parser.add_argument("--seconds", type=float, default=inf, help="after which it ends with fewer tries")
 parser.add_argument("--sessions", type=int, default=16, help="at once (16)")
 parser.add_argument("--fault-s", type=float, default=4.0, help="between two faults, on average; 0: there are none (4)")
 parser.add_argument("--seed", type=int, default=1)

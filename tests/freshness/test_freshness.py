@@ -11,7 +11,7 @@ import pytest
 from tests.freshness.places import Place, beside_postgres, beside_sqlite
 from tests.freshness.tries import Run
 
-TRIES = 300
+TRIES = 200
 #: The mean time between two faults: there are some in each run.
 FAULT_S = 1.5
 
@@ -25,6 +25,18 @@ async def beside(store: str, folder: Path, request: pytest.FixtureRequest) -> As
         postgres = request.getfixturevalue("postgres")
         async with beside_postgres(folder, postgres, "slot" if store == "slot" else "notify") as place:
             yield place
+
+
+@pytest.mark.parametrize("store", ["sqlite", "slot", "notify"])
+async def test_a_session_sees_its_own_writes_at_the_other_server(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    async with beside(store, tmp_path, request) as place:
+        report = await Run(place, seed=5, sessions=8, fault_s=FAULT_S).carry_out(TRIES)
+    assert not report.wrongs, report
+    assert report.tries >= TRIES
+    assert report.misses == 0
+    assert report.faults, report
 
 
 @pytest.mark.parametrize("store", ["sqlite", "slot"])
