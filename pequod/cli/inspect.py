@@ -104,6 +104,7 @@ def explain(
                     "first": json_bytes(start),
                     "last": last_key,
                     "stored_keys": found.stored_keys,
+                    "freshness": found.freshness,
                     "joins": joins,
                     "dropped": [
                         asdict(one) | {"first": json_bytes(one.first), "last": json_bytes(one.last)}
@@ -114,6 +115,8 @@ def explain(
         )
         return
     print(f"client-written keys: {found.stored_keys}")
+    if found.freshness:
+        print(f"freshness: {found.freshness}")
     for coverage in found.joins:
         print(f"\njoin {coverage.join}; the next read will {coverage.next_read}")
         print_table(

@@ -86,6 +86,7 @@ def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplana
             for coverage in message.joins
         ),
         tuple(DroppedExplanation(one.name, one.first, one.last, one.reason, one.ago_s) for one in message.dropped),
+        message.freshness,
     )
 
 

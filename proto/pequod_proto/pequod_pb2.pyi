@@ -450,14 +450,16 @@ class InvalidateReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., contexts: _Optional[int] = ...) -> None: ...
 
 class RangeExplanation(_message.Message):
-    __slots__ = ("stored_keys", "joins", "dropped")
+    __slots__ = ("stored_keys", "joins", "dropped", "freshness")
     STORED_KEYS_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     stored_keys: int
     joins: _containers.RepeatedCompositeFieldContainer[CoverageExplanation]
     dropped: _containers.RepeatedCompositeFieldContainer[DroppedExplanation]
-    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ..., dropped: _Optional[_Iterable[_Union[DroppedExplanation, _Mapping]]] = ...) -> None: ...
+    freshness: str
+    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ..., dropped: _Optional[_Iterable[_Union[DroppedExplanation, _Mapping]]] = ..., freshness: _Optional[str] = ...) -> None: ...
 
 class CoverageExplanation(_message.Message):
     __slots__ = ("join", "parts", "next_read")

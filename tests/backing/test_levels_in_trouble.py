@@ -101,3 +101,18 @@ async def test_a_server_that_stops_while_reads_wait_ends_them() -> None:
                 await served.setting.server.stop()
                 found = await asyncio.gather(*readings, return_exceptions=True)
         assert all(isinstance(one, aio.AioRpcError) for one in found)
+
+
+# What operators see.
+
+
+async def test_a_range_is_explained_with_its_freshness() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        client = served.setting.client
+        found = (await client.explain_range("t|ann|", "t|ann}")).freshness
+        assert found.endswith(
+            " s old, at position 1 of timeline 1; a level waits for the feed of the database, which is ok"
+        )
+        own = (await client.explain_range("x|", "x}")).freshness
+        assert own == "as fresh as can be, since it depends on no database; a level waits for nothing"

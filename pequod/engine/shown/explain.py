@@ -139,6 +139,8 @@ class RangeExplanation:
     joins: tuple[CoverageExplanation, ...]
     #: The dropped parts of the range, the latest first; only the latest dropped ranges of the engine are known.
     dropped: tuple[DroppedExplanation, ...] = ()
+    #: How fresh it is, and what a read with a level would wait for, in words; empty where there is no server.
+    freshness: str = ""
 
 
 def explain_dropped(dropped: Sequence[Dropped], now: float) -> tuple[DroppedExplanation, ...]:

@@ -59,7 +59,9 @@ class AdministrationCalls:
         if (loader := self._served.loader) is not None:
             await loader.whole([bounds])
         found = self._engine.explain_range(*bounds, now=time.monotonic())
-        return pb.ExplainReply(header=self._served.header(), range=encode.range_explanation(found))
+        return pb.ExplainReply(
+            header=self._served.header(), range=encode.range_explanation(found, self._served.levels.explain(*bounds))
+        )
 
     async def invalidate(self, request: pb.InvalidateRequest, _context: Context) -> pb.InvalidateReply:
         """Drop the computed rows of a range or of a join."""

@@ -144,6 +144,19 @@ class Levels:
         self.counters.questions += 1
         self._asked.append((begun_s, place))
 
+    def explain(self, first: bytes, last: bytes | None) -> str:
+        """Return how fresh a range is, and what a read with a level would wait for, in words."""
+        loader = self._loader
+        if loader is None or not loader.reads_backed(first, last):
+            return "as fresh as can be, since it depends on no database; a level waits for nothing"
+        followed = loader.followed
+        age_ms, timeline = self.age_ms, 0 if followed.history is None else followed.history.timeline
+        age = "of unknown age" if age_ms is None else f"{age_ms / 1000:.1f} s old"
+        return (
+            f"{age}, at position {followed.position} of timeline {timeline}; a level waits for the feed of the "
+            f"database, which is {loader.status.state}"
+        )
+
     # What reads ask for.
 
     def has_at_once(self, level: bytes) -> bool:

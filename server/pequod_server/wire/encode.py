@@ -39,9 +39,10 @@ def join_explanation(explained: JoinExplanation) -> pb.JoinExplanation:
     )
 
 
-def range_explanation(explained: RangeExplanation) -> pb.RangeExplanation:
-    """Encode what a read would find."""
+def range_explanation(explained: RangeExplanation, freshness: str) -> pb.RangeExplanation:
+    """Encode what a read would find, and how fresh that is, in words."""
     return pb.RangeExplanation(
+        freshness=freshness,
         stored_keys=explained.stored_keys,
         joins=[
             pb.CoverageExplanation(
