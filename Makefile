@@ -10,7 +10,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
-        bench-micro build-compiled test-compiled test-optimised test-spark-versions test-spark-cluster docs docs-serve \
+        bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         soak-memory soak-server simulate views-chaos test-pure test-sanitised wheels clean
 
 help: ## list the targets
@@ -146,21 +146,6 @@ wheels: $(INSTALLED) ## build dist/: the sdist, and a wheel with the native core
 	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist $(WHEELS)/*.whl; \
 	    else cp $(WHEELS)/*.whl dist; fi
 	cp $(WHEELS)/*.tar.gz dist && ls dist
-
-build-compiled: $(INSTALLED) ## build a wheel into dist/ whose engine is compiled (needs a C compiler)
-	PEQUOD_MYPYC=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-	@ls dist/*.whl
-
-# In a folder that holds everything but the packages, so that the installed ones are found.
-COMPILED := build/compiled
-test-compiled: build-compiled ## run the test suite on the compiled wheel, in an environment of its own
-	rm -rf $(COMPILED) && mkdir -p $(COMPILED)/grammar $(COMPILED)/bench $(COMPILED)/proto
-	cp -r tests docs pyproject.toml README.md $(COMPILED)
-	cp grammar/README.md $(COMPILED)/grammar && cp bench/README.md $(COMPILED)/bench && cp -r proto/pequod $(COMPILED)/proto
-	$(PYTHON) -m venv $(COMPILED)/.venv
-	$(COMPILED)/.venv/bin/python -m pip install --quiet "$$(ls -t dist/*-cp*.whl | head -1)[server,backing,otel,bench,dev]"
-	cd $(COMPILED) && .venv/bin/python -c 'import pequod.engine.base.rows as m; assert m.__file__.endswith(".so"), m' && \
-	    .venv/bin/python -m pytest $(PARALLEL) --ignore tests/test_layering.py --ignore tests/test_docs.py --ignore tests/test_deploy.py
 
 test-pure: $(INSTALLED) ## run the tests of the engine, its joins and the server without the native core
 	PEQUOD_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/engine tests/grammar tests/regress tests/server

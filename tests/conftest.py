@@ -20,7 +20,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pequod.engine import general_way
-from pequod.engine.joins import timeline
 
 # The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
 # pytest rewrites they do, as plain statements.
@@ -37,8 +36,6 @@ _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.l
 @pytest.fixture(params=[True, False], ids=["timelines", "loops"])
 def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compile joins with the timeline's kernel, and then without it: what the engine answers is the same."""
-    if not request.param and timeline.__file__.endswith(".so"):
-        pytest.skip("a compiled engine's kernel cannot be switched off")
     with nullcontext() if request.param else general_way():
         yield
 

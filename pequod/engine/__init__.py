@@ -8,6 +8,7 @@ from pequod.engine.joins.watches import Change, Watch, change_bytes
 from pequod.engine.memory.eviction import PINNED
 from pequod.engine.memory.ledger import UNLIMITED, Ledger, MemoryStatistics
 from pequod.engine.memory.story import Dropped, Reason
+from pequod.engine.native import FLAVOUR
 from pequod.engine.shown.explain import (
     CoverageExplanation,
     DroppedExplanation,
@@ -51,6 +52,7 @@ from pequod.language.spec import (
 )
 
 __all__ = [
+    "FLAVOUR",
     "PINNED",
     "UNLIMITED",
     "BackedKeyError",

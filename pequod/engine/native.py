@@ -8,7 +8,7 @@ or where the environment variable PEQUOD_PURE is set. The module of the twin put
     if not TYPE_CHECKING and core is not None:
         SortedRows = core.SortedRows
 
-So type checkers, and mypyc, see the Python class alone.
+So type checkers see the Python class alone.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.engine import Engine, Rows
-from pequod.engine.base import rows
 
 
 def test_every_size_is_measured_and_drawn(tmp_path: Path) -> None:
@@ -42,7 +41,6 @@ def test_the_same_points_make_the_same_picture(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-@pytest.mark.skipif(rows.__file__.endswith(".so"), reason="compiled classes cannot be patched")
 def test_a_wrong_timeline_ends_the_point() -> None:
     whole = Engine.scan
 

@@ -9,7 +9,6 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import Engine, MissingError, Reason, Rows
-from pequod.engine.base import rows
 from pequod.engine.joins import hits
 from pequod.engine.joins.contexts import Context
 from pequod.engine.read import Read
@@ -148,7 +147,6 @@ def test_views_of_several_contexts_are_few() -> None:
     assert not engine._hits.by_last
 
 
-@pytest.mark.skipif(rows.__file__.endswith(".so"), reason="compiled methods cannot be replaced")
 def test_a_context_that_another_drops_answers_no_more() -> None:
     """Bringing one context of a view up to date may drop another one: then the read is done from the start."""
     engine = _page()

@@ -57,7 +57,6 @@ def test_why_a_range_was_dropped_is_told(reason: Reason) -> None:
     assert engine.explain_range(LAST, FIRST).dropped == ()
 
 
-@pytest.mark.skipif(changes.__file__.endswith(".so"), reason="compiled limits are fixed")
 def test_a_log_that_is_too_long_is_told() -> None:
     engine = _engine()
     _log(engine)

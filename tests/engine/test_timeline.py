@@ -43,7 +43,6 @@ def test_which_joins_the_kernel_is_for_is_decided_when_they_are_compiled(text: s
     assert _kind(join) == KINDS[text]
 
 
-@pytest.mark.skipif(timeline.__file__.endswith(".so"), reason="a compiled engine's kernel cannot be switched off")
 @pytest.mark.parametrize("text", KINDS)
 def test_the_kernel_can_be_switched_off(text: str) -> None:
     engine = Engine()

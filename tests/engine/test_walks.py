@@ -10,7 +10,6 @@ from typing import Any, Final
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine.joins import timeline
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.timeline import Timeline
 from pequod.engine.reads import differences
@@ -86,7 +85,6 @@ def test_walks_over_an_application_agree(joins: str) -> None:
                     walker.take(Step("put", (_key(random, joins), random.choice((b"1", b"2", b"3")))))
 
 
-@pytest.mark.skipif(timeline.__file__.endswith(".so"), reason="compiled calls cannot be listened to")
 def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
     grown: list[int] = []
     by_loops: list[Context] = []

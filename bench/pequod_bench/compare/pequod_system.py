@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from types import FunctionType
 from typing import Final
 
 from pequod.client import AsyncClient
-from pequod.engine import Engine
+from pequod.engine import FLAVOUR
 from pequod_bench.compare.pequod_client import ClientSession
 from pequod_bench.compare.pequod_joins import JoinSession, Timelines
 from pequod_bench.compare.system import Found, Presence, Server, SystemWorkload
@@ -40,9 +39,8 @@ class PequodSystem:
 
     def find(self) -> Presence:
         """Find it; it is always there."""
-        engine = "pure Python" if isinstance(Engine.put, FunctionType) else "compiled"
         return Found(
-            Path(sys.executable), f"pequod {version('pequod')}, engine {engine}, Python {sys.version.split()[0]}"
+            Path(sys.executable), f"pequod {version('pequod')}, engine {FLAVOUR}, Python {sys.version.split()[0]}"
         )
 
     @contextmanager
