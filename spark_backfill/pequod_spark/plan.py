@@ -14,7 +14,8 @@ r"""Cache joins compiled to DataFrames: Spark computes a range of outputs from b
                |
      clip to the range                    ranges.clip
 
-All steps are Spark's own functions: no row passes through Python. Nothing runs until the DataFrame is used.
+All steps are Spark's own functions: no row passes through Python, but those of a source that looks at records
+(`records.plain_rows`). Nothing runs until the DataFrame is used.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from pyspark.sql import functions as f
 
 from pequod.engine import Engine
 from pequod.language.containing import fixed_slots, keys_of, meet
-from pequod.language.errors import JoinError
 from pequod.language.patterns import may_overlap
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator, Source
+from pequod.language.views import RecordView, plain_join
 from pequod_spark.contributions import combine
 from pequod_spark.keys import put_together, take_apart
 from pequod_spark.needs import Need, computing, needs
 from pequod_spark.ranges import clip
+from pequod_spark.records import plain_rows
 
 #: Return the base rows of a key range as a DataFrame of rows; rows outside of the range do no harm.
 #: If ``last`` is None, the range has no end. No key may occur twice.
@@ -106,16 +108,7 @@ class SparkPlan:
         self._read = read
 
     def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
-        """Return the rows that one join computes in a range.
-
-        Raises:
-            JoinError: The join looks at the fields of values.
-        """
-        if spec.has_records:
-            raise JoinError(
-                f"Spark does not compute the join {spec.output}, which looks at the fields of values",
-                hint="the server computes it, when it is read",
-            )
+        """Return the rows that one join computes in a range."""
         contributions = self.contributions(spec, first, last)
         return combine(value_source(spec).operator, contributions, is_unique=is_unique(spec))
 
@@ -132,8 +125,12 @@ class SparkPlan:
         first, last = meet(first, last, whole)
         fixed = fixed_slots(spec, first, last)
         columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
+        _, views = plain_join(spec)
+        seen = dict(zip(spec.sources, views, strict=True))
         sources = [
-            self._source(need, columns, fixed, 1 if need.source.operator is Operator.CHECK else one_of)
+            self._source(
+                need, seen[need.source], columns, fixed, 1 if need.source.operator is Operator.CHECK else one_of
+            )
             for need in _join_order(needs(self._joins, spec, first, last))
         ]
         joined = reduce(_join, sources)
@@ -147,18 +144,25 @@ class SparkPlan:
         """Return all rows of a range."""
         return self._rows(first, last, computing(self._joins, first, last))
 
-    def _source(self, need: Need, columns: dict[str, str], fixed: dict[str, bytes], one_of: int) -> DataFrame:
+    def _source(
+        self, need: Need, view: RecordView | None, columns: dict[str, str], fixed: dict[str, bytes], one_of: int
+    ) -> DataFrame:
         """Return the slots of a source's keys, and for the value source the contribution as well."""
         source = need.source
         rows = self._rows(*need.within, need.computing)
         matches, slots = take_apart(source.pattern, f.col("key"))
         if one_of > 1:
             matches &= is_sampled(one_of)
+        source_key = f.col("key").alias("source_key")
+        if view is not None:
+            rows = plain_rows(rows.where(matches), view)
+            matches, slots = take_apart(view.pattern, f.col("key"))
+            source_key = f.col("source_key")
         for name in slots.keys() & fixed.keys():
             matches &= slots[name] == f.lit(fixed[name])
         shown = [column.alias(columns[name]) for name, column in slots.items()]
         if source.operator is not Operator.CHECK:
-            shown += [f.col("key").alias("source_key"), f.col("value")]
+            shown += [source_key, f.col("value")]
         return rows.where(matches).select(*shown)
 
     def _rows(self, first: bytes, last: bytes | None, joins: Sequence[JoinSpec]) -> DataFrame:
@@ -189,8 +193,8 @@ def _join_order(sources: Sequence[Need]) -> list[Need]:
     ordered = [sources[0]]
     rest = list(sources[1:])
     while rest:
-        known = {slot for need in ordered for slot in need.source.pattern.slots()}
-        following = next((need for need in rest if known.intersection(need.source.pattern.slots())), rest[0])
+        known = {slot for need in ordered for slot in need.source.slots()}
+        following = next((need for need in rest if known.intersection(need.source.slots())), rest[0])
         rest.remove(following)
         ordered.append(following)
     return ordered
@@ -208,5 +212,5 @@ def value_source(spec: JoinSpec) -> Source:
 
 def is_unique(spec: JoinSpec) -> bool:
     """Return whether each output key has one contribution: then the key has all slots that distinguish source keys."""
-    bound = {slot.name for source in spec.sources for slot in source.pattern.slots()}
+    bound = {slot.name for source in spec.sources for slot in source.slots()}
     return bound == {slot.name for slot in spec.output.slots()}

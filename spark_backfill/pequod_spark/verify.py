@@ -179,23 +179,17 @@ def _ranges(joins: dict[str, JoinSpec], outputs: Iterable[Range]) -> tuple[Range
 
 
 def _left_out(joins: dict[str, JoinSpec]) -> dict[str, str]:
-    """Return the joins whose rows depend on the clock, or that Spark cannot compute, with the reason for each."""
+    """Return the joins whose rows depend on the clock, with the reason for each."""
     found: dict[str, str] = {}
-    of_records: set[str] = set()
     for name, spec in joins.items():
         if isinstance(spec.maintenance, Snapshot):
             found[name] = "it shows snapshots, which are of any moment within their age"
-        elif spec.has_records:
-            found[name] = "it looks at the fields of values, which Spark does not do yet"
-            of_records.add(name)
     todo = list(found)
     while todo:
-        over = todo.pop()
-        shows = "the join" if over in of_records else "the snapshot join"
+        timed = todo.pop()
         for name, spec in joins.items():
-            if name not in found and any(may_overlap(each.pattern, joins[over].output) for each in spec.sources):
-                found[name] = f"it reads what {shows} {over!r} shows"
-                of_records.update([name] if over in of_records else [])
+            if name not in found and any(may_overlap(each.pattern, joins[timed].output) for each in spec.sources):
+                found[name] = f"it reads what the snapshot join {timed!r} shows"
                 todo.append(name)
     return found
 

@@ -59,10 +59,8 @@ TABLES = (
     ),
     """INSERT INTO posts VALUES ('a', '{"tags": ["red", "new", "red"], "time": 7}'), ('b', 'text'),
        ('c', '{"tags": ["new"], "time": 1760000000}')""",
-    (
-        "INSERT INTO orders VALUES ('1', 'eu', '2026-11-21', 10), ('2', 'eu', '2026-11-21', 5), ('3', 'us', '2026-11-22', 1"
-        ")"
-    ),
+    "INSERT INTO orders VALUES ('1', 'eu', '2026-11-21', 10), ('2', 'eu', '2026-11-21', 5)",
+    "INSERT INTO orders VALUES ('3', 'us', '2026-11-22', 1)",
     "INSERT INTO reviews VALUES ('1', 'tea', 'd1', 'good', 5), ('2', 'rum', 'd1', 'bad', 1), ('3', 'tea', 'd2', '', 3)",
 )
 CHANGES = (

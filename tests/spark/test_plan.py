@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from random import Random
@@ -12,9 +13,10 @@ from pequod_spark.plan import compile_join, compile_scan, read_from
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pequod.engine import Engine, JoinError
+from pequod.engine import Engine, JoinError, JoinSpec
 from pequod.engine.testing import NaiveModel, select
-from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
+from tests.engine.draw import draw_join, draw_key, draw_range
+from tests.engine.draw_records import draw_record_join, draw_value
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.spark.rows import frame_of, rows_of
 
@@ -28,12 +30,12 @@ def model_of(joins: str, rows: dict[bytes, bytes]) -> NaiveModel:
     return model
 
 
-def draw_model(random: Random) -> NaiveModel:
+def draw_model(random: Random, draw: Callable[[Random], JoinSpec] = draw_join) -> NaiveModel:
     model = NaiveModel()
     engine = Engine()
     wanted = random.choice([1, 2, 3])
     while len(model.joins) < wanted:
-        spec = draw_join(random)
+        spec = draw(random)
         try:
             engine.add_joins([spec])
         except JoinError:
@@ -42,14 +44,23 @@ def draw_model(random: Random) -> NaiveModel:
     for _ in range(random.choice([5, 20, 40])):
         key = draw_key(random, model.joins)
         if not model.computes(key):
-            model.put(key, random.choice(VALUES))
+            model.put(key, draw_value(random, model.joins))
     return model
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_random_joins_give_what_the_model_gives(spark: SparkSession, seed: int) -> None:
     random = Random(seed)
-    model = draw_model(random)
+    compare_with_model(spark, random, draw_model(random))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_joins_over_records_give_what_the_model_gives(spark: SparkSession, seed: int) -> None:
+    random = Random(seed)
+    compare_with_model(spark, random, draw_model(random, draw_record_join))
+
+
+def compare_with_model(spark: SparkSession, random: Random, model: NaiveModel) -> None:
     first, last = draw_range(random, model.joins)
     read = read_from(frame_of(spark, model.base))
     plans = [compile_join(spec, read, first, last, installed=model.joins) for spec in model.joins]

@@ -345,7 +345,7 @@ def _refuse_unfit(join: InstalledJoin) -> None:
             f"it is declared or computed as `{'pull' if join.is_pull else join.spec.maintenance}`, not as push"
         )
     if join.spec.has_records:
-        raise refuse("it looks at the fields of values, which Spark does not do yet; a scan of it computes it")
+        raise refuse("it looks at the fields of values, which backfills do not do yet; a scan of it computes it")
     if any(join.upstreams):
         raise refuse("joins compute some of its sources; the server computes it when it is read, as a scan of it does")
     if any(table.presence is not None for table in join.source_tables):
