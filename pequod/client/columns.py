@@ -91,6 +91,17 @@ class Columns:
         taken.overrides, self.overrides = self.overrides, taken.overrides
         return taken
 
+    def add(self, other: Columns) -> None:
+        """Add the reads of another batch; each keeps the level that it has there."""
+        start = len(self.kinds)
+        for position in range(len(other)):
+            freshness = other.overrides.get(position, other.freshness)
+            if freshness is not None:
+                self.overrides[start + position] = freshness
+        self.kinds += other.kinds
+        self.arguments += other.arguments
+        self.numbers += other.numbers
+
     def has_writes(self) -> bool:
         """Return whether a command changes anything."""
         return PUT in self.kinds or REMOVE in self.kinds

@@ -158,11 +158,14 @@ class Gathering:
         self._send_gathered(turn, partial(self._settle, turn, turn.sessions, turn.futures, deadline), deadline)
 
     def _send_gathered(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
-        if columns.freshness is None and not columns.overrides:
-            self.send(columns, deliver, deadline)
+        self.batches_sent += 1
+        take = partial(self._take, deliver)
+        if columns.freshness is not None:
+            self._lanes.send_waiting(columns, take, deadline)
+        elif columns.overrides:
+            self._lanes.reached.send(columns, take, deadline)
         else:
-            self.batches_sent += 1
-            self._lanes.send_waiting(columns, partial(self._take, deliver), deadline)
+            self._lanes.ordered.send(columns, take, deadline)
 
     def _settle(
         self,

@@ -60,6 +60,19 @@ def test_the_reads_of_a_batch_that_are_sent_again_keep_their_levels() -> None:
     assert (len(taken), list(taken.overrides), taken.freshness) == (4, [1, 3], pequod.LATEST)
 
 
+def test_reads_of_several_batches_keep_their_levels_in_one() -> None:
+    one, other, together = Columns(pequod.LATEST), Columns(), Columns()
+    one.get("a")
+    one.scan("a", "b", limit=2, freshness=pequod.ANY)
+    other.count("c")
+    other.get("d", freshness=pequod.max_age(1))
+    together.add(one)
+    together.add(other)
+    assert together.overrides == {0: pequod.LATEST, 1: pequod.ANY, 3: pequod.max_age(1)}
+    assert (together.kinds, together.arguments) == (one.kinds + other.kinds, one.arguments + other.arguments)
+    assert (together.numbers, together.freshness) == ([2], None)
+
+
 def test_a_batch_without_a_level_has_the_bytes_that_it_always_had() -> None:
     columns = Columns()
     columns.get("a")

@@ -15,7 +15,7 @@ from pequod_server.backing.pg_schema import Mode
 
 import pequod
 from pequod import AsyncClient, Client
-from pequod.errors import StaleError, TokenLostError
+from pequod.errors import ClosedError, StaleError, TokenLostError
 from pequod.freshness import NO_TOKEN
 from pequod.interface import AsyncCalls
 from tests.backing.conftest import dsn, postgres
@@ -44,6 +44,39 @@ async def test_reads_that_wait_delay_no_others(tmp_path: Path) -> None:
                 assert isinstance(outcome, StaleError)
                 assert outcome.wait_s == 1.5
                 assert outcome.age_s is not None
+
+
+async def test_many_reads_that_wait_in_vain_wait_together(tmp_path: Path) -> None:
+    with closing(make_database(tmp_path / "db")):
+        async with served(tmp_path / "db", NEVER_S) as target, AsyncClient(target) as client:
+            await client.put("vote|ann|bob", "1")
+            token = client.last_token
+            began_s = time.monotonic()
+            waiting = []
+            for number in range(40):
+                never = ahead(token) if number % 2 else ahead(ahead(token))
+                session = client.session(never if number % 4 else token, wait_s=0.5)
+                waiting.append(asyncio.create_task(session.get("karma|ann")))
+                await asyncio.sleep(0.01)  # turns of their own
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert time.monotonic() - began_s < 0.4 + 2 * 0.5 + 2
+            for number, outcome in enumerate(outcomes):
+                assert isinstance(outcome, StaleError) if number % 4 else outcome == b"1", number
+
+
+async def test_held_reads_end_with_their_client(tmp_path: Path) -> None:
+    with closing(make_database(tmp_path / "db")):
+        async with served(tmp_path / "db", NEVER_S) as target:
+            client = AsyncClient(target)
+            await client.put("vote|ann|bob", "1")
+            waiting = []
+            for number in range(10):
+                never = pequod.after(ahead(client.last_token), wait_s=5 + number)
+                waiting.append(asyncio.create_task(client.get("karma|ann", freshness=never)))
+            await asyncio.sleep(0.1)
+            await client.close()
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {ClosedError}
 
 
 async def test_what_is_stale_fails_in_time_and_says_how_old_it_is(tmp_path: Path) -> None:
