@@ -1,14 +1,15 @@
 """Changes from triggers that NOTIFY: they send keys only, and the feed reads their present values.
 
-Notifications come in commit order, and never before their commit is visible. Reads of this store are numbered in the
-order of their snapshots; the numbers say whether a load has seen the changes of a batch. Notifications are lost while
-the connection is down: then everything is read again.
+Notifications come in commit order, and never before their commit is visible, but perhaps long after. Reads of this
+store are numbered in the order of their snapshots; the numbers say whether a load has seen the changes of a batch.
+Notifications are lost while the connection is down: then everything is read again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -31,6 +32,11 @@ _CHECK_S: Final = 1.0
 _QUEUE_USAGE_MAX: Final = 0.5
 #: Characters of notes that are kept until they are read: keys of a million rows or so.
 _NOTES_SIZE_MAX: Final = 32 << 20
+#: The oldest transaction that is open, and the next one that is to begin.
+_TRANSACTIONS: Final = """
+SELECT pg_snapshot_xmin(now)::text::bigint, pg_snapshot_xmax(now)::text::bigint FROM pg_current_snapshot() AS now
+"""
+_NOTIFY_SELF: Final = "SELECT pg_current_xact_id()::text::bigint FROM pg_notify($1, '')"
 _MANY: Final = "a table was truncated, or more rows changed than are worth telling apart"
 
 
@@ -145,21 +151,34 @@ class _Listener:
         self._notes: dict[str, None] = {}
         self._notes_size = 0
         self._woken = asyncio.Event()
+        #: Of the last notification of this connection's own, on a channel of its own.
+        self._own_xid = 0
+        self._own_channel = f"pequod_{secrets.token_hex(8)}"
 
     async def start(self) -> None:
         """Listen."""
         self._connection.add_termination_listener(lambda _: self.wake())
         async with told(self._session.name):
             await self._connection.add_listener(self._session.feed_name, self._note)
+            await self._connection.add_listener(self._own_channel, lambda *_: None)
 
     async def progress(self) -> int:
         """Return a position; everything that was committed before it has been noted when this returns.
 
-        The database sends pending notifications on a connection before it ends a statement there.
+        A commit is in the log, and is seen, a moment before it signals its notifications: on a busy machine the process
+        may stop for long in between. So the connection notifies as well. Commits that notify go one after the other,
+        and this one has the database send all notifications of those before it before it ends the statement.
         """
         try:
             async with told(self._session.name):
-                return (await place(self._connection)).position
+                position = (await place(self._connection)).position
+                transactions = await self._connection.fetchrow(_TRANSACTIONS)
+                assert transactions is not None, "it is one row"
+                running, next_xid = transactions
+                if not running == next_xid == self._own_xid + 1:
+                    # There was a transaction after the last one of ours; an idle database is left alone.
+                    self._own_xid = await self._connection.fetchval(_NOTIFY_SELF, self._own_channel)
+                return position
         except BackingUnavailableError as error:
             raise FeedBrokenError(str(error), is_lost=True) from error
 
