@@ -41,19 +41,19 @@ Feed = Literal["slot", "notify"]
 FEEDS: Final[tuple[Feed, ...]] = ("slot", "notify")
 
 #: A database as it is installed, but for what a slot needs.
-_SETTINGS: Final = {
+SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "wal_level": "logical",
     "max_slot_wal_keep_size": "1GB",
     "shared_buffers": "256MB",
 }
-_TABLES: Final = """
+TABLES: Final = """
 DROP TABLE IF EXISTS p, s;
 CREATE TABLE p (poster int, "time" bigint, tweet text, PRIMARY KEY (poster, "time"));
 CREATE TABLE s ("user" int, poster int, active text, PRIMARY KEY ("user", poster));
 """
-_MAPPING: Final = """
+MAPPING: Final = """
 [[mapping]]
 keys = "p|<poster:8>|<time:10>"
 table = "p"
@@ -74,7 +74,7 @@ _UNFOLLOW: Final = 'DELETE FROM s WHERE "user" = $1 AND poster = $2'
 #: One write of these many is a subscription that comes or goes.
 _SUBSCRIBE_EVERY: Final = 10
 _TWEET_BYTES: Final = 140
-_CATCH_UP_S: Final = 60.0
+CATCH_UP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _Database:
     async def reset(self) -> None:
         """Make the tables anew, with the subscriptions of the graph."""
         connection = await asyncpg.connect(self.dsn)
-        await connection.execute(_TABLES)
+        await connection.execute(TABLES)
         edges = zip(self._graph.users.tolist(), self._graph.posters.tolist(), strict=True)
         await connection.copy_records_to_table("s", records=[(*edge, "1") for edge in edges])
         await connection.execute("ANALYZE s; ANALYZE p; CHECKPOINT")
@@ -221,12 +221,12 @@ def run(settings: BackedTwipSettings, bars: ProgressBars) -> BackedTwipReport:
     with (
         tempfile.TemporaryDirectory(prefix="pequod-bench-", ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryDirectory(prefix="pequod-bench-") as own,
-        started_cluster(Path(folder), _SETTINGS) as server,
+        started_cluster(Path(folder), SETTINGS) as server,
         bars.bar("running", 1 + len(settings.feeds)) as advance,
     ):
         dsn = f"postgresql://bench@127.0.0.1:{server.port}/postgres?sslmode=disable"
         mapping = Path(own) / "twip.toml"
-        mapping.write_text(_MAPPING)
+        mapping.write_text(MAPPING)
         alone = asyncio.run(_alone(_Database(dsn, graph), settings))
         advance(1)
         feeds = []
@@ -257,7 +257,7 @@ def _with_feed(database: _Database, settings: BackedTwipSettings, feed: Feed, ma
 
 async def _install(database: _Database, feed: Feed) -> None:
     await database.reset()
-    store = PostgresStore(database.dsn, parse_mappings(_MAPPING), mode=feed)
+    store = PostgresStore(database.dsn, parse_mappings(MAPPING), mode=feed)
     await store.install()
     await store.close()
 
@@ -265,7 +265,7 @@ async def _install(database: _Database, feed: Feed) -> None:
 async def _uninstall(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     await connection.execute("SET client_min_messages = error")
-    async with asyncio.timeout(_CATCH_UP_S):
+    async with asyncio.timeout(CATCH_UP_S):
         while await connection.fetchval("SELECT count(*) FROM pg_replication_slots WHERE active"):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     await connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
@@ -275,7 +275,7 @@ async def _uninstall(dsn: str) -> None:
 
 
 async def _measure(database: _Database, settings: BackedTwipSettings, feed: Feed, target: str) -> FeedReport:
-    async with AsyncClient(target, timeout_s=_CATCH_UP_S) as client, _watching(client) as visible_s:
+    async with AsyncClient(target, timeout_s=CATCH_UP_S) as client, watching(client) as visible_s:
         # Every user has a timeline before the clock starts.
         for user in range(settings.users):
             await client.count(timeline_first(user, 0), timeline_last(user))
@@ -285,7 +285,7 @@ async def _measure(database: _Database, settings: BackedTwipSettings, feed: Feed
         checks = [_check(target, number, settings, until_s) for number in range(settings.checkers)]
         found = await asyncio.gather(asyncio.gather(*writers), asyncio.gather(*checks))
         elapsed_s = time.monotonic() - began
-        async with asyncio.timeout(_CATCH_UP_S):
+        async with asyncio.timeout(CATCH_UP_S):
             while len(visible_s) < database.post_count:  # noqa: ASYNC110 - a dictionary has no event
                 await asyncio.sleep(0.005)
         catch_up_s = time.monotonic() - began - elapsed_s
@@ -308,7 +308,7 @@ async def _measure(database: _Database, settings: BackedTwipSettings, feed: Feed
 
 
 @asynccontextmanager
-async def _watching(client: AsyncClient) -> AsyncIterator[dict[bytes, float]]:
+async def watching(client: AsyncClient) -> AsyncIterator[dict[bytes, float]]:
     """Yield when each post was visible, as it is filled in."""
     visible_s: dict[bytes, float] = {}
     stands = asyncio.Event()
@@ -335,7 +335,7 @@ async def _check(target: str, number: int, settings: BackedTwipSettings, until_s
     users: Sequence[int] = range(number, settings.users, settings.checkers)
     since = dict.fromkeys(users, 0)
     done = 0
-    async with AsyncClient(target, timeout_s=_CATCH_UP_S) as client:
+    async with AsyncClient(target, timeout_s=CATCH_UP_S) as client:
         while True:
             for user in users:
                 if time.monotonic() >= until_s:
@@ -351,7 +351,7 @@ async def _caught_up(client: AsyncClient, dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     position = await connection.fetchval("SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint")
     await connection.close()
-    async with asyncio.timeout(_CATCH_UP_S):
+    async with asyncio.timeout(CATCH_UP_S):
         while True:
             backing = (await client.statistics()).backing
             assert backing is not None

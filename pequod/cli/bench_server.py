@@ -1,4 +1,4 @@
-"""bench clients, stall, backing and backfill: what the users of a server see of it."""
+"""bench clients, stall, backing, sessions and backfill: what the users of a server see of it."""
 
 from __future__ import annotations
 
@@ -133,6 +133,35 @@ def backing(
         settings = BackedTwipSettings(30, 0.5, 2, 2, seed, feeds, rate)
     report = run(settings, progress_bars(json))
     show(report, json, "" if report.is_correct else "a timeline is not what the writes make")
+
+
+@app.command(
+    "sessions",
+    short_help="Sessions over two servers beside PostgreSQL.",
+    epilog=examples(
+        "pequod bench sessions                                  (half a minute)",
+        "pequod bench sessions --rate 500 --seconds 60 --json",
+    ),
+)
+def sessions(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Seconds of writing.")] = 20.0,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Writes a second of all writers.")] = 200.0,
+    writers: Annotated[int, typer.Option("--writers", min=1, help="Sessions that write at the first server.")] = 16,
+    seed: Seed = 1,
+    smoke: Smoke = False,
+    json: Json = False,
+) -> None:
+    """Write at one server and read at another one, both beside a PostgreSQL in a temporary directory.
+
+    How long after the answer to a put does a read after its token show it at the other server, through a join? Beside
+    it: when the other server's slot brings it, and what a read without a token costs, and how often that misses it. A
+    session that misses its own write gives exit code 1. Needs the programs of PostgreSQL: apt-get install postgresql.
+    """
+    from pequod_bench.sessions import SessionSettings, run
+
+    settings = SessionSettings(0.5, 40.0, 2, seed) if smoke else SessionSettings(seconds, rate, writers, seed)
+    report = run(settings, progress_bars(json))
+    show(report, json, "" if report.is_correct else "a session did not see its own write")
 
 
 @app.command(

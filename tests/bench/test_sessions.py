@@ -1,0 +1,22 @@
+"""Sessions over two servers beside a PostgreSQL, tiny: each sees its own writes."""
+
+from __future__ import annotations
+
+import io
+
+from pequod_bench.compare.postgres_system import POSTGRES
+from pequod_bench.compare.system import Missing
+from pequod_bench.progress import ProgressBars
+from pequod_bench.sessions import SessionSettings, run
+from rich.console import Console
+
+from tests.installed import lacking
+
+
+def test_sessions_see_their_own_writes() -> None:
+    if isinstance(missing := POSTGRES.find(), Missing):
+        lacking(missing.reason)
+    report = run(SessionSettings(seconds=0.5, rate=40.0, writers=2), ProgressBars(Console(file=io.StringIO())))
+    assert report.is_correct
+    assert report.session_reads > report.plain_reads > 0
+    assert report.visible.p50_ms <= report.visible.p99_ms
