@@ -32,6 +32,7 @@ LONG_FUNCTIONS = {
 #: Names of two classes, and why each is right on its side.
 SHARED_NAMES = {
     "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
+    "DefaultSource": "the name by which Spark finds the source of a package",
     "MaxAge": "a level of freshness: of reads of servers, and of reads of a lake, which stands alone",
 }
 #: Phrases that make readers guess: who, what or how many is meant?
