@@ -31,6 +31,7 @@ LONG_FUNCTIONS = {
 }
 #: Names of two classes, and why each is right on its side.
 SHARED_NAMES = {
+    "DefaultSource": "the name that Spark looks for in each module of a data source",
     "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
     "DefaultSource": "the name by which Spark finds the source of a package",
     "MaxAge": "a level of freshness: of reads of servers, and of reads of a lake, which stands alone",

@@ -15,6 +15,7 @@ from time import perf_counter, process_time
 from typing import Any, Final
 
 import numpy as np
+import psutil
 import pyarrow as pa
 from pequod_lake import IngestLimits, Lake, MergePolicy
 from pequod_lake.worker import StepReport
@@ -86,8 +87,9 @@ class LakeReport:
     stages: list[StageFigures]
     #: From the first row to the last one merged, for the lake.
     elapsed_s: float
-    #: None if there was no PostgreSQL.
+    #: None if there was no PostgreSQL; the CPU is that of its process for the connection, without the writers behind it.
     copy_s: float | None
+    copy_cpu_s: float | None
 
     def to_json(self) -> str:
         """Return everything as one JSON object on one line."""
@@ -110,8 +112,11 @@ class LakeReport:
         console.print(table)
         console.print(f"through to merged: {self.elapsed_s:.2f} s")
         if self.copy_s is not None:
-            ratio = self.copy_s / self.elapsed_s
-            console.print(f"COPY into PostgreSQL with the same indexes: {self.copy_s:.2f} s, {ratio:.1f} times as long")
+            cpu_s = sum(one.cpu_s for one in self.stages)
+            console.print(
+                f"COPY into PostgreSQL with the same indexes: {self.copy_s:.2f} s, "
+                f"{self.copy_s / self.elapsed_s:.1f} times as long; {self.copy_cpu_s:.2f} s of CPU for {cpu_s:.2f}"
+            )
 
 
 def simple_rows(count: int, scus: int, seed: int = 1) -> Iterator[dict[str, Any]]:
@@ -168,7 +173,8 @@ def measure_lake(
         elapsed_s = perf_counter() - start_s
         worker.close()
     stages = [ingested, *_stages(reports, count)]
-    return LakeReport(workload, scu_rows, stages, elapsed_s, None if dsn is None else _copy(dsn, workload, batches))
+    copy_s, copy_cpu_s = (None, None) if dsn is None else _copy(dsn, workload, batches)
+    return LakeReport(workload, scu_rows, stages, elapsed_s, copy_s, copy_cpu_s)
 
 
 def _stages(reports: Sequence[StepReport], count: int) -> Iterator[StageFigures]:
@@ -178,8 +184,8 @@ def _stages(reports: Sequence[StepReport], count: int) -> Iterator[StageFigures]
             yield StageFigures(kind, count, sum(one.elapsed_s for one in some), sum(one.cpu_s for one in some))
 
 
-def _copy(dsn: str, workload: str, batches: Sequence[dict[str, Any]]) -> float:
-    """Return how long COPY takes for the same batches, each with all its tables in one transaction."""
+def _copy(dsn: str, workload: str, batches: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """Return how long COPY takes for the same batches, and the CPU of PostgreSQL's process for it."""
     import psycopg2  # noqa: PLC0415 - only with a PostgreSQL
 
     texts = []
@@ -193,6 +199,8 @@ def _copy(dsn: str, workload: str, batches: Sequence[dict[str, Any]]) -> float:
         with connection, connection.cursor() as cursor:
             cursor.execute("DROP TABLE IF EXISTS posts, test_one, test_two")
             cursor.execute(_POSTGRES[workload])
+        process = psutil.Process(connection.info.backend_pid)
+        start_cpu_s = _cpu_s(process)
         start_s = perf_counter()
         for table, text in texts:
             with connection, connection.cursor() as cursor:
@@ -203,9 +211,14 @@ def _copy(dsn: str, workload: str, batches: Sequence[dict[str, Any]]) -> float:
                 cursor.copy_expert(f"COPY {target} FROM STDIN WITH (FORMAT csv)", text)
                 if workload == "complex":
                     cursor.execute(_REPLACE[table])
-        return perf_counter() - start_s
+        return perf_counter() - start_s, _cpu_s(process) - start_cpu_s
     finally:
         connection.close()
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 _REPLACE: Final = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,6 +12,8 @@ import typer
 
 from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
+from pequod.cli.lake_serve import Folder, lake_errors, opened_lake
+from pequod.cli.lake_serve import app as serving
 from pequod.cli.progress import progress_bar
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
@@ -46,8 +47,8 @@ _ROWS: Final = 1_000_000
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(serving)
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the lake.")]
 FreshnessOption = Annotated[
     str,
     typer.Option(
@@ -67,7 +68,7 @@ def init(
     folder: Folder, schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, in TOML.")]
 ) -> None:
     """Make an empty lake in a new folder."""
-    with _lake_errors():
+    with lake_errors():
         from pequod_lake import Lake
 
         try:
@@ -102,7 +103,7 @@ def ingest(
     A file of more than --rows rows becomes several batches. Files that were taken in before are not taken twice, so a
     command that broke is simply repeated: what it had not finished is taken in then.
     """
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         for line in _ingested(lake, _named_files(files), whole=whole, delete=delete, rows=rows, name=name):
             print(json_line(line) if json else "{id}: {rows} rows, SCU {scu}{note}".format(**line, note=_note(line)))
 
@@ -123,7 +124,7 @@ def run(
     """
     from threading import Event, Thread
 
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         from pequod_lake import MergePolicy
 
         policy = MergePolicy(authority_after_s=_seconds(authority_after))
@@ -185,7 +186,7 @@ def query(
 
     Exit code 1 if there is no row.
     """
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         from pequod_lake.conditions import parse_condition
 
         with _snapshot(lake, freshness, at_scu) as snapshot:
@@ -208,7 +209,7 @@ def sql(
     json: Json = False,
 ) -> None:
     """Print the result of a query in SQL over all tables of one state; exit code 1 if it has no row."""
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         from pequod_lake.sql import run_sql
 
         with _snapshot(lake, freshness, at_scu) as snapshot:
@@ -219,7 +220,7 @@ def sql(
 @app.command("status", epilog=examples("pequod lake status lake", "pequod lake status lake --json"))
 def status(folder: Folder, json: Json = False) -> None:
     """Print how many rows are in which stage, and how old the authority is."""
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         found = lake.status()
         if json:
             stages = {one.stage.value: asdict(one) | {"stage": one.stage.value} for one in found.stages}
@@ -237,7 +238,7 @@ def status(folder: Folder, json: Json = False) -> None:
 @app.command("compact", epilog=examples("pequod lake compact lake"))
 def compact(folder: Folder, json: Json = False) -> None:
     """Bring everything that is committed now into the authority."""
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         worker = lake.worker()
         try:
             worker.compact(lambda report: _tell(report, json=json))
@@ -252,7 +253,7 @@ def expire(
     json: Json = False,
 ) -> None:
     """Delete the files of older states, and what broken uploads and workers left; open queries keep theirs."""
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         expired, orphans = lake.expire(_seconds(keep))
         if json:
             print(json_line({"expired": len(expired), "orphans": len(orphans)}))
@@ -263,63 +264,13 @@ def expire(
 @app.command("verify", epilog=examples("pequod lake verify lake"))
 def verify(folder: Folder, json: Json = False) -> None:
     """Read every present file, and print what is damaged or wrong; exit code 1 if anything is."""
-    with _opened(folder) as lake:
+    with opened_lake(folder) as lake:
         problems = lake.verify()
     for problem in problems:
         print(json_line({"problem": problem}) if json else problem)
     if problems:
         raise typer.Exit(ExitCode.WRONG)
     say("all files are as they were written")
-
-
-@app.command(
-    "demo", epilog=examples("pequod lake demo", "pequod lake demo --seconds 60 --rows-per-s 50000 --out figures")
-)
-def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long rows come.")] = 20.0,
-    rows_per_s: Annotated[int, typer.Option("--rows-per-s", min=1, help="At which rate.")] = 20_000,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the two figures go.")] = Path("lake-figures"),
-    json: Json = False,
-) -> None:
-    """Take in rows while queries of four freshness levels run, and draw latency and staleness over time.
-
-    Each upload moves a balance between two rows, and each query checks that it sees both halves; exit code 1 if one
-    does not.
-    """
-    from tempfile import TemporaryDirectory
-
-    with _lake_errors(), TemporaryDirectory() as place:
-        from pequod_bench.lake_demo import draw, run_demo
-        from rich.console import Console
-
-        report = run_demo(Path(place) / "lake", seconds, rows_per_s)
-        paths = draw(report, out)
-    if json:
-        print(report.to_json())
-    else:
-        report.print_table(Console(highlight=False))
-    say(f"drawn: {', '.join(map(str, paths))}")
-    if report.wrong:
-        fail(ExitCode.WRONG, f"the answers are wrong: {report.wrong[0]}")
-
-
-@contextmanager
-def _lake_errors() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("pequod"):
-            raise
-        fail(ExitCode.REFUSED, f"a lake needs {error.name}: pip install 'pequod[lake]'")
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[Lake]:
-    with _lake_errors():
-        from pequod_lake import Lake
-
-        with Lake(folder) as lake:
-            yield lake
 
 
 def _snapshot(lake: Lake, freshness: str, at_scu: int | None) -> LakeSnapshot:

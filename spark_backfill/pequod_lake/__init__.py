@@ -4,7 +4,7 @@ docs/lake.md is the page for users, docs/architecture/spark.md has the files. Th
 """
 
 from pequod_lake.errors import LakeError
-from pequod_lake.freshness import AtLeast, Authority, MaxAge, Newest, parse_level
+from pequod_lake.freshness import AtLeast, Authority, Newest, WithinAge, parse_level
 from pequod_lake.ingest import Acknowledged, IngestLimits, Ingestor
 from pequod_lake.lake import Lake, LakeStatus
 from pequod_lake.query import LakeAnswer, LakeSnapshot
@@ -25,10 +25,10 @@ __all__ = [
     "LakeSchema",
     "LakeSnapshot",
     "LakeStatus",
-    "MaxAge",
     "MergePolicy",
     "Newest",
     "StageLimits",
     "Upload",
+    "WithinAge",
     "parse_level",
 ]

@@ -28,7 +28,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class MaxAge:
+class WithinAge:
     """Nothing that was committed longer ago is left out."""
 
     seconds: float
@@ -46,14 +46,14 @@ class Newest:
     """Everything that is committed."""
 
 
-Level = Authority | MaxAge | AtLeast | Newest
+Level = Authority | WithinAge | AtLeast | Newest
 
 
 def parse_level(text: str) -> Level:
     """Return the level that a text names.
 
     >>> parse_level("authority"), parse_level("1.5s"), parse_level("scu:12")
-    (Authority(), MaxAge(seconds=1.5), AtLeast(scu=12))
+    (Authority(), WithinAge(seconds=1.5), AtLeast(scu=12))
 
     Raises:
         LakeSchemaError: It names none.
@@ -67,7 +67,7 @@ def parse_level(text: str) -> Level:
     for unit, scale in _UNITS_S.items():
         number = text.removesuffix(unit)
         if number != text and number.replace(".", "", 1).isdecimal():
-            return MaxAge(float(number) * scale)
+            return WithinAge(float(number) * scale)
     raise LakeSchemaError(f"freshness {text!r}", "it is authority, newest, an age such as 30s, or scu:NUMBER")
 
 
@@ -86,7 +86,7 @@ def chosen_runs(runs: Sequence[Run], level: Level, now: Stamp) -> tuple[Run, ...
             if scu > runs[-1].last_scu:
                 raise LakeStaleError(scu, runs[-1].last_scu)
             count = next(number for number, run in enumerate(runs, 1) if run.last_scu >= scu)
-        case MaxAge(seconds):
+        case WithinAge(seconds):
             # Run `count` is the first to be left out. Stamps grow with SCUs, so its first SCU is the oldest of those.
             count = len(runs)
             while count > 1 and runs[count - 1].first_stamp.age_s(now) <= seconds:
