@@ -87,7 +87,7 @@ class LakeReport:
     stages: list[StageFigures]
     #: From the first row to the last one merged, for the lake.
     elapsed_s: float
-    #: None if there was no PostgreSQL; the CPU is that of its process for the connection, without the writers behind it.
+    #: None if there was no PostgreSQL. The CPU is that of the connection's process, without the writers behind it.
     copy_s: float | None
     copy_cpu_s: float | None
 
