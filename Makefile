@@ -163,6 +163,9 @@ test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine 
 	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \
 	    ../../$(BIN)/python -m pytest --timeout 600 tests/native tests/engine tests/regress
 
+test-leaks: $(INSTALLED) ## look for references that the native core leaks
+	$(BIN)/python -m tests.native.leaks
+
 # What servers and Spark's workers run is optimised too: the variable is inherited. pytest warns that asserts outside of
 # the tests are gone, which is the point.
 test-optimised: $(INSTALLED) ## run the tests of the engine, the grammar and the server under python -O, without asserts

@@ -398,7 +398,13 @@ PyMethodDef waiting_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+PyObject* waiting_key(PyObject* self, void*) {
+    const Piece key = waiting_of(self)->key();
+    return PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
+}
+
 PyGetSetDef waiting_getters[] = {
+    {"key", waiting_key, nullptr, "The frame key.", nullptr},
     {"contexts", waiting_contexts, nullptr, "Those who wait, with None each.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

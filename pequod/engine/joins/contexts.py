@@ -263,12 +263,12 @@ class Context(Materialised):
 class Updaters:
     """The contexts that wait at one frame key."""
 
-    __slots__ = ("_frames", "_key", "contexts", "tail_bytes")
+    __slots__ = ("_frames", "contexts", "key", "tail_bytes")
 
     def __init__(self, frames: Frames, key: FrameKey) -> None:
         self.contexts: dict[Context, Extras] = {}
         self._frames = frames
-        self._key = key
+        self.key = key
         #: Tails that fan-outs at this frame key made, shared by all its contexts.
         self.tail_bytes = 0
 
@@ -281,7 +281,7 @@ class Updaters:
         ledger.change_updaters(-HOLD if extras is None else -HOLD - len(extras) * EXTRAS)
         if not self.contexts:
             ledger.change_updaters(-UPDATERS - self.tail_bytes)
-            self._frames.discard(self._key)
+            self._frames.discard(self.key)
 
     def hand_over(self, context: Context, other: Context) -> None:
         """Let ``other`` wait at all frames here at which ``context`` waits, if it does."""

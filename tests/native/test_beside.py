@@ -1,0 +1,58 @@
+"""Two whole engines side by side, the native one and one on Python's classes: after each step both hold the same.
+
+The engine here is compared with the naive model too, by `Walker.take`.
+"""
+
+from collections.abc import Iterator
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.engine.draw import BASE_TABLES, draw_join
+from tests.engine.draw_records import draw_record_join
+from tests.engine.random_walk import Step, Walker, draw_fit_join, draw_step, draw_timeline, small_limits
+from tests.native.beside import PureTwin, begin, portrait
+from tests.native.core import hot
+
+assert hot.INTERFACE
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[PureTwin]:
+    found = PureTwin()
+    yield found
+    found.end()
+
+
+def check_quick(walker: Walker) -> None:
+    """See that what a native batch may answer by an end alone is what the model says."""
+    for view in walker.engine._hits.by_last.values():
+        timeline = view.timeline
+        if timeline is None or not timeline.is_ready(walker.now) or view.table.entry_count or walker._is_timed():
+            continue
+        found = timeline.rows.since(timeline.prefix, view.first, None)
+        assert list(zip(*found, strict=True)) == walker.model.scan(view.first, view.last)
+
+
+@pytest.mark.parametrize("kind", ["timelines", "any", "backed", "backfills", "records"])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(random=st.randoms(use_true_random=True), seed=st.integers(0, 1 << 30), step_count=st.integers(1, 60))
+def test_the_native_engine_is_as_the_pure_one(
+    twin: PureTwin, kind: str, random: Random, seed: int, step_count: int
+) -> None:
+    draw = {"timelines": draw_timeline, "backfills": draw_fit_join, "records": draw_record_join}.get(kind, draw_join)
+    backed = tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3]))) if kind == "backed" else ()
+    with small_limits(Random(seed)):
+        walker = begin(seed, backed)
+        walker.is_backfilling = kind == "backfills"
+        assert portrait(walker.engine) == twin.take((seed, backed))
+        joins = [draw(random) for _ in range(random.choice([1, 1, 2]))]
+        script = [Step("add", (join,)) for join in joins]
+        for number in range(len(script) + step_count):
+            step = script[number] if number < len(script) else draw_step(random, walker, snapshots=False)
+            walker.take(step)
+            here, there = portrait(walker.engine), twin.take(step)
+            assert here == there, step
+            check_quick(walker)
