@@ -11,7 +11,7 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate views-chaos test-pure test-sanitised wheels clean
+        soak-memory soak-server simulate views-chaos test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
