@@ -235,7 +235,7 @@ class ServerConfig(BaseModel):
     )
     backing_stale_max_s: Seconds = Field(
         default=0.0,
-        description="Reads of the database's keys that ask for no level of freshness fail when its changes are later than "
+        description="Reads of the database's keys without a level of freshness fail when its changes are later than "
         "this; 0 for no bound.",
     )
     snapshot_file: File = Field(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import aiohttp
 import grpc
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import GET
 
-from pequod.freshness import Token
-from tests.backing.test_levels import BOB, SOON, after, latest, plain, refusal
+from pequod.freshness import Mark, Token
+from tests.backing.test_levels import BOB, SOON, after, latest, max_age, plain, refusal
 from tests.backing.test_loader import until
+from tests.server.plain import pieces_of
 
 # Failovers.
 
@@ -116,3 +118,31 @@ async def test_a_range_is_explained_with_its_freshness() -> None:
         )
         own = (await client.explain_range("x|", "x}")).freshness
         assert own == "as fresh as can be, since it depends on no database; a level waits for nothing"
+
+
+async def test_what_reads_asked_for_is_counted() -> None:
+    async with plain(metrics="127.0.0.1:0") as served:
+        call = served.stub.Execute()
+        await served.get(BOB)
+        await served.get(BOB, after(served.token(1)))
+        await served.get(BOB, latest())
+        await served.get(BOB, max_age(60_000))
+        for number, level in enumerate([None, after(served.token(1))]):
+            request = pb.ExecuteRequest(batch=number, kinds=bytes([GET]), arguments=[BOB], freshness=level)
+            await pieces_of(call, request)
+        await refusal(served.get(BOB, after(served.token(9), SOON)))
+        await refusal(served.get(BOB, after(bytes(Token({Mark(b"else", 1): 1})))))
+        await call.done_writing()
+        url = served.setting.server.instruments.url
+        assert url is not None
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as reply:
+            lines = (await reply.text()).splitlines()
+        found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("pequod_level_"))
+        reads = {level: found[f'pequod_level_reads_total{{level="{level}"}}'] for level in ("any", "latest", "max_age")}
+        assert reads == {"any": "2.0", "latest": "1.0", "max_age": "1.0"}
+        assert found['pequod_level_reads_total{level="after"}'] == "4.0"
+        assert found['pequod_level_refusals_total{reason="StaleError"}'] == "1.0"
+        assert found['pequod_level_refusals_total{reason="TokenLostError"}'] == "1.0"
+        assert float(found['pequod_level_wait_seconds_bucket{le="+Inf"}']) == 2.0
+        assert float(found["pequod_level_wait_seconds_sum"]) >= SOON / 1000
+        assert found["pequod_level_questions_total"] == "1.0"

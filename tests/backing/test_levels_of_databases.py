@@ -20,8 +20,8 @@ from pequod_server.backing import SqliteStore, parse_mappings
 from pequod_server.backing.pg_schema import Mode
 from pequod_server.backing.postgres import PostgresStore
 
-from pequod.freshness import POSTGRES_STATE, SQLITE_STATE, postgres_token, sqlite_token
-from tests.backing.test_levels import after, latest, max_age
+from pequod.freshness import POSTGRES_STATE, SQLITE_STATE, Token, postgres_token, sqlite_token
+from tests.backing.test_levels import after, latest, max_age, refusal
 from tests.server.plain import outcomes_of, pieces_of
 
 MAPPING = """
@@ -151,6 +151,16 @@ async def test_the_latest_and_the_youngest_are_what_is_committed(site: Site) -> 
         level = latest() if number % 2 else max_age(0)
         found = await asyncio.gather(*(site.count(server, level) for server in (0, 1) for _ in range(3)))
         assert {count for count, _ in found} == {number + 1}
+
+
+@pytest.mark.parametrize("position", [1 << 62, (1 << 64) - 1])
+async def test_a_forged_position_makes_its_own_read_wait_and_nothing_else(site: Site, position: int) -> None:
+    token = Token.parse(await site.insert(0))
+    assert (await site.count(0, after(bytes(token))))[0] == 1
+    forged = bytes(Token(dict.fromkeys(token.positions, position)))
+    for _ in range(3):
+        assert (await refusal(site.count(0, after(forged, 100))))[1] == "StaleError"
+    assert (await site.count(0, after(bytes(token), 0)))[0] == 1
 
 
 @pytest.mark.parametrize("mode", ["slot", "notify"])

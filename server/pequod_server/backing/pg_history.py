@@ -45,6 +45,16 @@ async def proven_place(connection: Connection) -> Place:
     return await place(connection)
 
 
+async def is_flushed_no_further(connection: Connection, position: int) -> bool:
+    """Return whether the log goes as far as a position, and is not flushed beyond it."""
+    found: bool = await connection.fetchval(
+        "SELECT (pg_current_wal_flush_lsn() - '0/0')::numeric <= $1 "
+        "AND $1 <= (pg_current_wal_insert_lsn() - '0/0')::numeric",
+        position,
+    )
+    return found
+
+
 async def history(connection: Connection, dsn: str, timeout_s: float) -> History:
     """Return the history of the database; the ends of its earlier timelines only if its user may replicate."""
     row = await connection.fetchrow(POSTGRES_STATE)

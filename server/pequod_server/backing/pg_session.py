@@ -14,7 +14,7 @@ from pequod_server.backing.boxes import Box
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import Health
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.pg_history import place, proven_place
+from pequod_server.backing.pg_history import is_flushed_no_further, proven_place
 from pequod_server.backing.pg_install import check_installed
 from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, PostgresDialect, check_schema
 from pequod_server.backing.rows import Clip, packed
@@ -220,8 +220,8 @@ class PostgresSession:
                 if self.passed >= self._wanted:
                     return
                 async with self.connection() as connection:
-                    # Not before: triggers tell a position for sure when the log has gone beyond it.
-                    if (await place(connection)).position <= self._wanted:
+                    # If it ends just there, too: triggers tell a position for sure when the log has gone beyond it.
+                    if await is_flushed_no_further(connection, self._wanted):
                         await proven_place(connection)
                 self.on_hurry()
         except (BackingUnavailableError, SchemaError):

@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 #: Moments that are kept to tell which snapshots are fresh enough.
 _MOMENTS_MAX: Final = 256
+#: Answers of the database that are kept while the feed does not move.
+_ASKED_MAX: Final = 64
 
 
 @lru_cache(maxsize=1024)
@@ -87,8 +89,8 @@ class Levels:
         self._moments: deque[_Moment] = deque(maxlen=_MOMENTS_MAX)
         #: Everything that was committed before this is there, by the answers of the database to our questions.
         self._fresh_s = -inf
-        #: Answers that the feed has not passed.
-        self._asked: list[tuple[float, Place]] = []
+        #: Answers that the feed has not passed, the latest of them.
+        self._asked: deque[tuple[float, Place]] = deque(maxlen=_ASKED_MAX)
         #: The last state whose token was asked for, its token, and its token as a field.
         self._named: tuple[object, bytes, bytes] = (None, b"", b"")
         if loader is not None:
@@ -134,7 +136,7 @@ class Levels:
         if self._loader is None:
             return time.monotonic()
         while self._asked and self._loader.followed.reached(self._asked[0][1]) is not Reached.NOT_YET:
-            begun_s, place = self._asked.pop(0)
+            begun_s, place = self._asked.popleft()
             if self._loader.followed.reached(place) is Reached.YES:
                 self._fresh_s = max(self._fresh_s, begun_s)
         told_s = self._loader.status.fresh_s
