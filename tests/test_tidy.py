@@ -33,7 +33,6 @@ LONG_FUNCTIONS = {
 SHARED_NAMES = {
     "DefaultSource": "the name that Spark looks for in each module of a data source",
     "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
-    "DefaultSource": "the name by which Spark finds the source of a package",
     "MaxAge": "a level of freshness: of reads of servers, and of reads of a lake, which stands alone",
 }
 #: Phrases that make readers guess: who, what or how many is meant?
