@@ -20,7 +20,7 @@ from pequod_proto.commands import (
     SCAN_DOWN,
     SCAN_LIMIT,
 )
-from pequod_server import PequodServer
+from pequod_server import PequodServer, ServerConfig
 
 from tests.server.plain import outcomes_of, pieces_of
 
@@ -53,6 +53,40 @@ async def test_every_kind(stub: Any, server: PequodServer) -> None:
     assert list(reply.values) == [b"2", b"1", b"2", b"2", b"3", b"1", b"2", b"3", b"2", b"1"]
     assert (reply.batch, reply.revision) == (7, server.engine.revision)
     assert reply.server_id == server.service.server_id
+
+
+async def test_sizes_beyond_the_limits_are_refused_alone_among_quick_commands(stub: Any, server: PequodServer) -> None:
+    """Commands on a table that no join reads or computes run natively, where the engine does."""
+    config = ServerConfig()
+    longest_key, longest_value = b"k|".ljust(config.key_bytes_max, b"z"), b"v" * config.value_bytes_max
+    commands: list[tuple[int, bytes, bytes | None]] = [
+        (PUT, b"k|1", b"one"),
+        (PUT, longest_key + b"z", b"no"),
+        (PUT, longest_key, b"long"),
+        (PUT, b"k|2", longest_value + b"v"),
+        (GET, b"k|2", None),
+        (PUT, b"", b"no"),
+        (GET, b"", None),
+        (REMOVE, longest_key + b"z", None),
+        (COUNT, b"k|", b"k}"),
+        (PUT, b"k|1", b"two"),
+        (GET, b"k|1", None),
+        (SCAN_LIMIT, b"k|", b"k}"),
+        (SCAN_DOWN, b"k|", b"k}"),
+        (SCAN, b"k|2", b"k|1"),
+        (REMOVE, b"k|1", None),
+        (REMOVE, b"k|1", None),
+        (PUT, b"k|3", longest_value),
+        (GET, b"k|3", None),
+    ]
+    kinds = bytes([kind for kind, *_ in commands])
+    arguments = [argument for _, *both in commands for argument in both if argument is not None]
+    found = outcomes_of(kinds, await _pieces(stub, kinds, arguments, (1, 1)))
+    limit, key = "LimitExceededError", "InvalidKeyError"
+    rows = [[(b"k|1", b"two")], [(longest_key, b"long")], []]
+    assert found[:8] == [None, limit, None, limit, None, key, None, limit]
+    assert found[8:] == [2, None, b"two", *rows, True, False, None, longest_value]
+    assert server.engine.base_rows().keys == [b"k|3", longest_key]
 
 
 async def test_a_command_that_fails_does_not_stop_the_others(stub: Any) -> None:
