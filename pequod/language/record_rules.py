@@ -13,6 +13,7 @@ from pequod.language.spec import (
     Compare,
     CompareSlot,
     Condition,
+    JoinSpec,
     Operator,
     Path,
     SomeFields,
@@ -117,6 +118,19 @@ def _check_given(source: Source) -> None:
         )
     if not all(path.names for _, path in given.fields):
         raise JoinError("`as` names no field", hint="write, for example, `as {title}`", span=given.span)
+
+
+def never_holding(spec: JoinSpec) -> tuple[str, ...]:
+    """Return a warning for each condition of a join that never holds."""
+    return tuple(
+        f"`{condition}` never holds: a value of another type than the literal does not match, and null equals null. "
+        f"Write `{condition.path} exists` for records that have the field"
+        for source in spec.sources
+        for condition in source.conditions
+        if isinstance(condition, Compare)
+        and condition.comparator is Comparator.NOT_EQUAL
+        and condition.literal == "null"
+    )
 
 
 def _first_path(given: SomeFields) -> str:

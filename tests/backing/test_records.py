@@ -23,6 +23,12 @@ keys = "article|<id>"
 table = "articles"
 value = ["author", "title", "votes"]
 
+# The same rows by another key: reads of an author load his articles alone.
+[[mapping]]
+keys = "written|<author>|<id>"
+table = "articles"
+value = ["title", "votes"]
+
 [[mapping]]
 keys = "item|<id>"
 table = "items"
@@ -104,6 +110,10 @@ def expected(query: Query) -> dict[str, dict[str, str]]:
         "by_author": {
             f"by_author|{author}|{key}": shown({"title": title, "votes": votes})
             for key, author, title, votes in query("SELECT * FROM articles WHERE author IS NOT NULL")
+        },
+        "written|bob": {
+            f"written|bob|{key}": shown({"title": title, "votes": votes})
+            for key, title, votes in query("SELECT id, title, votes FROM articles WHERE author = 'bob'")
         },
         "cheap": {
             f"cheap|{price:0>8}|{key}": shown({"name": name, "price": price})

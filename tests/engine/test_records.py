@@ -268,3 +268,9 @@ def test_a_record_join_is_not_backfilled() -> None:
     engine = engine_with(BY_AUTHOR)
     with pytest.raises(NotBackfillableError, match="looks at the fields of values"):
         engine.backfills.begin("by_author", b"", None, 0, level=None, record_bytes_max=1 << 20)
+
+
+def test_a_condition_that_never_holds_is_warned_of() -> None:
+    (join,) = engine_with("t|<id> = copy x|<id> with a != null, b != 1").joins()
+    (warning,) = join.warnings
+    assert warning.startswith("`a != null` never holds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 from pequod import Client
 from pequod.cli.app import app
-from tests.engine.joins import CELEBRITY, TIMELINE
+from tests.engine.joins import BY_AUTHOR, CELEBRITY, TIMELINE
 from tests.spark.faulty import faulty_server
 from tests.spark.served import served
 
@@ -87,6 +88,21 @@ def test_faults_are_found_and_repaired_while_others_write(spark: SparkSession) -
         assert list(verify(spark, Connection(target)).found) == differences
         assert list(verify(spark, Connection(target), first=b"t|ann|", last=b"t|ann}").found) == differences[:1]
         assert repair(Connection(target), differences) >= 2
+        assert list(verify(spark, Connection(target)).found) == []
+
+
+def test_joins_over_records_are_verified(spark: SparkSession) -> None:
+    joins = f"{BY_AUTHOR}; number|<tag> = count article|<id> with tags[] = <tag>"
+    rows = {
+        f"article|{number}": json.dumps({"author": USERS[number % 4], "title": f"t{number}", "tags": ["x", "y"]})
+        for number in range(40)
+    }
+    fault = ("by_author", "by_author|ann|8", '{"title":"wrong"}')
+    with faulty_server(joins, rows | {"article|x": "text"}, [("by_author|", "by_author}")], [fault]) as target:
+        found = verify(spark, Connection(target)).found
+        assert found.key_count == 42
+        assert list(found) == [Difference(b"by_author|ann|8", b'{"title":"wrong"}', b'{"title":"t8"}')]
+        assert repair(Connection(target), list(found)) == 1
         assert list(verify(spark, Connection(target)).found) == []
 
 

@@ -19,6 +19,7 @@ from pequod.escapes import shown
 from pequod.language.errors import JoinError, UnknownJoinError
 from pequod.language.patterns import compile_matcher, may_overlap
 from pequod.language.ranges import prefix_end
+from pequod.language.record_rules import never_holding
 from pequod.language.rules import check_spec
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
 from pequod.language.views import RecordView
@@ -156,7 +157,7 @@ class Catalog:
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         output = self._related_to(spec.output)
         sources = [self._related_to(source.pattern) for source in spec.sources]
-        info = JoinInfo(self._new_name(output.table), spec, _warnings(spec))
+        info = JoinInfo(self._new_name(output.table), spec, (*_warnings(spec), *never_holding(spec)))
         join = InstalledJoin(
             info,
             self._next_order,
