@@ -30,7 +30,7 @@ _COMMANDS_MAX: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Share:
     """Reads that are sent with others."""
 
     columns: Columns
@@ -57,11 +57,11 @@ class Lanes:
         self._free: list[Lane] = []
         #: For reads that may wait, each with one batch under way unless it is free.
         self._lanes: list[Lane] = []
-        self._held: deque[_Part] = deque()
+        self._held: deque[_Share] = deque()
 
     def send_waiting(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
         """Send reads that may wait for their levels, in no order with other batches."""
-        self._held.append(_Part(columns, deliver, deadline))
+        self._held.append(_Share(columns, deliver, deadline))
         self._go()
 
     def _go(self) -> None:
@@ -81,7 +81,7 @@ class Lanes:
             lane = self._free.pop()
             lane.send(columns, partial(self._settle, lane, parts), min(part.deadline for part in parts))
 
-    def _taken(self) -> list[_Part]:
+    def _taken(self) -> list[_Share]:
         """Take as much of what is held as fits into a batch."""
         parts = [self._held.popleft()]
         count = len(parts[0].columns)
@@ -90,7 +90,7 @@ class Lanes:
             parts.append(self._held.popleft())
         return parts
 
-    def _settle(self, lane: Lane, parts: list[_Part], outcome: Reply | PequodError) -> None:
+    def _settle(self, lane: Lane, parts: list[_Share], outcome: Reply | PequodError) -> None:
         """Give each part its share of the results."""
         self._free.append(lane)
         self._go()

@@ -171,7 +171,7 @@ class ServerConfig(BaseModel):
     memory_priorities: Priorities = Field(
         default="", description="What is evicted last: joins and tables with higher numbers, or pinned."
     )
-    streams_max: Number = Field(default=1000, description="Execute streams open at a time; each client has one.")
+    streams_max: Number = Field(default=1000, description="Execute streams open at a time; a client has up to four.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
     connections_max: Number = Field(
         default=10_000, description="Connections at a time; calls on further ones are refused."
