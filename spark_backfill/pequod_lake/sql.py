@@ -15,7 +15,7 @@ import pyarrow as pa
 from pequod_lake.combining import combined
 from pequod_lake.errors import LakeSchemaError
 from pequod_lake.query import LakeSnapshot
-from pequod_lake.relational import DUCKDB, RUN, combined_sql, live_sql
+from pequod_lake.relational import RUN, combined_sql, live_sql
 from pequod_lake.runs import Run
 from pequod_lake.schema import LakeTable, ids_table
 
@@ -62,7 +62,7 @@ class LakeViews:
         pieces = [self._piece(table, run, number) for number, run in enumerate(parts)]
         whole = " UNION ALL ".join(pieces)
         is_one = len(parts) == 1 and parts[0].stage.is_sorted
-        rows = live_sql(DUCKDB, table, whole if is_one else combined_sql(DUCKDB, table, whole))
+        rows = live_sql(table, whole if is_one else combined_sql(table, whole))
         self._db.execute(f'CREATE VIEW "{table.name}" AS {rows}')
 
     def _piece(self, table: LakeTable, run: Run, number: int) -> str:

@@ -39,8 +39,7 @@ class StageLimits:
 
     #: Rows of a table that a merge has in memory at once; larger ones are merged in slices of the key.
     slice_rows: int = 4_000_000
-    #: A table of a merge with more rows goes to Spark, if Spark is there (`pequod bench lake-spark`).
-    spark_rows: int = 20_000_000
+    #: What DuckDB may take to sort the rows of a larger merge for another view; the rest is on disk.
     memory: str = "2GB"
 
 

@@ -10,17 +10,15 @@ from pequod_lake import IngestLimits, Lake, MergePolicy
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.lake.replay import Call, ingest, random_calls, replayed
-from tests.spark.conftest import spark
-
-__all__ = ["spark"]
+from tests.lake.replay import SCHEMA, Call, ingest, random_calls, replayed
 
 
 @pytest.mark.timeout(600)
-def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, folder: Path) -> None:
+def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, tmp_path: Path) -> None:
     dice = random.Random(5)
     uploads: list[list[Call]] = []
-    with Lake(folder) as lake:
+    folder = tmp_path / "lake"
+    with Lake.create(folder, SCHEMA) as lake:
         with lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
             worker = lake.worker(MergePolicy(fan_in=2, authority_after_s=0))
             for number in range(8):
