@@ -224,7 +224,7 @@ def clocks(loop: SimulatedLoop, seed: int) -> Iterator[None]:
     still while code runs, so long work would never be cut in slices. Therefore some looks at `perf_counter`, by which
     slices are measured, cost 4 ms, which is more than a slice; on some machines most of them do.
     """
-    random, work_s = Random(seed), 0.0
+    random, work_s, looks = Random(seed), 0.0, 0
     slow_share = random.choice([0.1, 0.1, 0.7])
 
     def perf_counter() -> float:
@@ -232,9 +232,15 @@ def clocks(loop: SimulatedLoop, seed: int) -> Iterator[None]:
         work_s += 0.004 if random.random() < slow_share else 0.0
         return loop.time() + work_s
 
+    def monotonic() -> float:
+        """Return another time at each look, as real clocks do: what happens first has the earlier time."""
+        nonlocal looks
+        looks += 1
+        return loop.time() + looks * 1e-10
+
     with (
         patch.object(time, "time", loop.clock),
-        patch.object(time, "monotonic", loop.time),
+        patch.object(time, "monotonic", monotonic),
         patch.object(time, "perf_counter", perf_counter),
     ):
         yield

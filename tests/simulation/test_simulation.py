@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.simulation.run import simulate
 
 #: Schedules of 200 steps: two or three seconds of CPU.
@@ -20,6 +22,12 @@ def test_every_answer_is_what_the_database_had_at_the_moment_that_the_reply_name
     assert sum(report.checked for report in reports) > 200 * SUITE_SCHEDULES
     assert sum(report.unchecked for report in reports) < 10 * SUITE_SCHEDULES
     assert any(report.refused for report in reports)
+
+
+@pytest.mark.parametrize("seed", [5, 1195, 10220])
+def test_schedules_that_were_judged_wrong_once(seed: int) -> None:
+    report = simulate(seed)
+    assert not report.wrong, report
 
 
 def test_a_seed_is_one_run_in_every_process() -> None:
