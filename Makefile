@@ -114,6 +114,9 @@ TARGET ?= postgres
 views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET)
 
+chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, jumping clocks, workers that meet; and compare
+	$(BIN)/python -m tests.lake.faults --runs $(RUNS)
+
 SCHEDULES ?= 10000
 SEED ?= 0
 simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, from SEED (0) on
