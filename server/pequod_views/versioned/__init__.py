@@ -1,0 +1,24 @@
+"""Views over stores of records that have many masters and are consistent only in the end.
+
+Not part of the server, whose views need none of this. docs/views.md tells when one wants it.
+"""
+
+from pequod_views.versioned.algorithms import NoLiveRowError, RowUnfinishedError, Update, VersionedView
+from pequod_views.versioned.coordinator import RowLocks, StoreSession, ViewCoordinator
+from pequod_views.versioned.records import QuorumError, RecordStore, StoredCell, StoredColumn
+from pequod_views.versioned.sqlite_store import SqliteReplicas
+
+__all__ = [
+    "NoLiveRowError",
+    "QuorumError",
+    "RecordStore",
+    "RowLocks",
+    "RowUnfinishedError",
+    "SqliteReplicas",
+    "StoreSession",
+    "StoredCell",
+    "StoredColumn",
+    "Update",
+    "VersionedView",
+    "ViewCoordinator",
+]

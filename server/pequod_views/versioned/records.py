@@ -1,0 +1,113 @@
+"""Cells with timestamps, and what a store of records with many masters offers.
+
+A record is found by table and key, and has cells, each with a value and a timestamp. Of two values of a cell the one
+with the larger timestamp counts, wherever and in whatever order they arrive; so all replicas come to agree. NULL is a
+value like others (a tombstone).
+
+>>> newest(StoredCell("open", 1), StoredCell(None, 2))
+StoredCell(value=None, timestamp=2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from pequod.errors import PequodError
+
+#: The timestamp of a cell that was never written, below all others.
+NEVER: Final = -1
+
+
+class StoredCell(NamedTuple):
+    """A value and when it was written, by the clock of the writer."""
+
+    value: str | None
+    #: Unique for each write of a cell; at a tie the larger value counts.
+    timestamp: int
+
+
+EMPTY: Final = StoredCell(None, NEVER)
+
+
+class StoredColumn(NamedTuple):
+    """A column of a record; a record of a view has columns for each base record with its view key."""
+
+    name: str
+    #: The key of the base record; empty in base tables.
+    base_key: str = ""
+
+
+Cells: TypeAlias = Mapping[StoredColumn, StoredCell]
+
+
+def newest(one: StoredCell, other: StoredCell) -> StoredCell:
+    """Return the cell that counts."""
+    return max(one, other, key=lambda cell: (cell.timestamp, cell.value is not None, cell.value or ""))
+
+
+def merge(into: dict[StoredColumn, StoredCell], cells: Cells) -> None:
+    """Take cells into a record."""
+    for column, cell in cells.items():
+        into[column] = newest(into.get(column, EMPTY), cell)
+
+
+class QuorumError(PequodError):
+    """Fewer replicas answered than the call asked for; a write may be at some of them, and may spread."""
+
+    def __init__(self, wanted: int, answered: int) -> None:
+        super().__init__(f"{answered} replicas answered, and {wanted} have to")
+        self.wanted = wanted
+        self.answered = answered
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read cells of a record from ``quorum`` replicas; None: all of them. The reply has the newest of each."""
+
+    table: str
+    key: str
+    columns: tuple[StoredColumn, ...] | None
+    quorum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write cells of a record at all replicas, and wait for ``quorum`` of them."""
+
+    table: str
+    key: str
+    cells: tuple[tuple[StoredColumn, StoredCell], ...]
+    quorum: int
+
+
+class RecordStore(Protocol):
+    """A store without a master: every replica takes reads and writes."""
+
+    #: N.
+    replica_count: int
+
+    async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
+        """Return the newest of each cell among ``quorum`` replicas; cells that were never written are left out.
+
+        Raises:
+            QuorumError: Too few replicas answer.
+        """
+        ...
+
+    async def get_versions(self, table: str, key: str, column: StoredColumn, quorum: int) -> Sequence[StoredCell]:
+        """Return the different values of a cell that ``quorum`` replicas or more have.
+
+        Raises:
+            QuorumError: Too few replicas answer.
+        """
+        ...
+
+    async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        """Write cells at all replicas that can be reached, ``quorum`` at least.
+
+        Raises:
+            QuorumError: Too few replicas answer; some may have the cells.
+        """
+        ...

@@ -1,0 +1,106 @@
+"""A record store of SQLite files, each a replica."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pequod_views.versioned.records import Cells, QuorumError, StoredCell, StoredColumn, merge
+
+T = TypeVar("T")
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS cells (
+    tbl TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, base_key TEXT NOT NULL,
+    value TEXT, timestamp INTEGER NOT NULL, PRIMARY KEY (tbl, key, name, base_key)
+) WITHOUT ROWID"""
+# A NULL is below every text, as in `newest`.
+_PUT: Final = """
+INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET value = excluded.value, timestamp = excluded.timestamp
+WHERE excluded.timestamp > timestamp OR (excluded.timestamp = timestamp AND excluded.value IS NOT NULL
+    AND (value IS NULL OR excluded.value > value))"""
+_BUSY_S: Final = 5.0
+
+
+class SqliteReplicas:
+    """Replicas in files; a replica that is marked as down neither answers nor takes writes.
+
+    Args:
+        paths: One file for each replica; files are made.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.replica_count = len(paths)
+        #: The numbers of the replicas that are away.
+        self.down: set[int] = set()
+        self._threads = [ThreadPoolExecutor(1, f"pequod-replica-{number}") for number in range(len(paths))]
+        self._files = [sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False) for path in paths]
+        for file in self._files:
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute(_SCHEMA)
+            file.commit()
+
+    async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
+        """Return the newest of each cell."""
+        merged: dict[StoredColumn, StoredCell] = {}
+        for cells in await self._ask(lambda file: _read(file, table, key), quorum):
+            merge(merged, cells)
+        return merged if columns is None else {one: merged[one] for one in columns if one in merged}
+
+    async def get_versions(self, table: str, key: str, column: StoredColumn, quorum: int) -> Sequence[StoredCell]:
+        """Return the different values of a cell."""
+        found = await self._ask(lambda file: _read(file, table, key), quorum)
+        return list(dict.fromkeys(cells[column] for cells in found if column in cells))
+
+    async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        """Write cells."""
+        rows = [(table, key, *column, *cell) for column, cell in cells.items()]
+        await self._ask(lambda file: _write(file, rows), quorum)
+
+    async def spread(self) -> None:
+        """Bring all replicas that are up to one state (anti-entropy)."""
+        up = [number for number in range(self.replica_count) if number not in self.down]
+        for source in up:
+            rows = await self._run(source, lambda file: file.execute("SELECT * FROM cells").fetchall())
+            for number in up:
+                await self._run(number, lambda file, rows=rows: _write(file, rows))  # type: ignore[misc]
+
+    async def _ask(self, work: Callable[[sqlite3.Connection], T], quorum: int) -> list[T]:
+        """Have all replicas that are up work; return what they answer."""
+        up = [number for number in range(self.replica_count) if number not in self.down]
+        outcomes = await asyncio.gather(*(self._run(number, work) for number in up), return_exceptions=True)
+        answers: list[T] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                if not isinstance(outcome, sqlite3.Error):
+                    raise outcome
+                continue
+            answers.append(outcome)
+        if len(answers) < quorum:
+            raise QuorumError(quorum, len(answers))
+        return answers
+
+    async def _run(self, number: int, work: Callable[[sqlite3.Connection], T]) -> T:
+        file = self._files[number]
+        return await asyncio.get_running_loop().run_in_executor(self._threads[number], work, file)
+
+    def close(self) -> None:
+        """Close the files."""
+        for thread, file in zip(self._threads, self._files, strict=True):
+            thread.shutdown()
+            file.close()
+
+
+def _read(file: sqlite3.Connection, table: str, key: str) -> dict[StoredColumn, StoredCell]:
+    rows = file.execute("SELECT name, base_key, value, timestamp FROM cells WHERE tbl = ? AND key = ?", (table, key))
+    return {StoredColumn(name, base_key): StoredCell(value, timestamp) for name, base_key, value, timestamp in rows}
+
+
+def _write(file: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
+    with file:
+        file.executemany(_PUT, rows)

@@ -1,0 +1,60 @@
+"""What a view should be, straight from Definitions 1 to 3 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pequod_views.versioned import StoredCell, Update, VersionedView
+from pequod_views.versioned.algorithms import live_rows, pointers_of, row_of
+from pequod_views.versioned.records import EMPTY, Cells, newest
+
+#: For each view key and base key, the cells of the row.
+Rows = dict[tuple[str, str], dict[str, StoredCell]]
+
+
+def view_of(view: VersionedView, updates: Iterable[Update]) -> Rows:
+    """Apply updates in the order of their timestamps, and return the view of the base that results (Definition 2)."""
+    base: dict[tuple[str, str], StoredCell] = {}
+    for update in updates:
+        place = update.key, update.column
+        base[place] = newest(base.get(place, EMPTY), update.cell)
+    return {
+        (cell.value, key): {name: base[key, name] for name in view.columns if (key, name) in base}
+        for (key, column), cell in base.items()
+        if column == view.key_column and cell.value is not None
+    }
+
+
+def rows_in(records: Mapping[str, Cells]) -> tuple[Rows, list[str]]:
+    """Return the live rows of a view's records, and the base keys of unfinished ones."""
+    found: Rows = {}
+    unfinished: list[str] = []
+    for key, cells in records.items():
+        if not key.startswith("key "):
+            continue
+        rows, some = live_rows(key, cells)
+        unfinished += some
+        found |= {(key.removeprefix("key "), base_key): row for base_key, row in rows.items()}
+    return found, unfinished
+
+
+def judge(view: VersionedView, updates: Sequence[Update], records: Mapping[str, Cells]) -> None:
+    """Compare the records of a versioned view with Definition 3 after the propagation of updates."""
+    found, unfinished = rows_in(records)
+    assert not unfinished, f"unfinished: {unfinished}"
+    assert found == view_of(view, updates)
+    for base_key in {update.key for update in updates}:
+        times = {"root": -1}
+        for update in updates:
+            if update.key == base_key and update.column == view.key_column:
+                value = row_of(update.cell.value)
+                times[value] = max(update.cell.timestamp, times.get(value, -1))
+        live = max(times, key=lambda key: (times[key], key))
+        pointers = pointers_of(base_key, records)
+        if pointers:
+            assert pointers.keys() == times.keys(), "a row for each view key that there was, and no other"
+        for key, following in pointers.items():
+            assert (key == following) == (key == live), "only the live row points to itself"
+            if key != live:
+                assert following is not None
+                assert (times[following], following) > (times[key], key), "pointers lead to newer keys"
