@@ -263,6 +263,13 @@ class Engine(HotEngine):
         """
         return self._backed.forget_some(first, last)
 
+    def release(self, first: bytes, last: bytes | None) -> None:
+        """Note that the read for which a range was loaded has been given up: its rows may be evicted like others.
+
+        Rows that were loaded and not read yet are kept for a while, so that reads do not evict what others wait for.
+        """
+        self._backed.release(first, last)
+
     def row_bytes(self, rows: Sequence[tuple[bytes, bytes]]) -> int:
         """Return the bytes that rows take when they are loaded."""
         return sum([ROW + len(key) + len(value) for key, value in rows])

@@ -290,7 +290,13 @@ class Evictor:
             LimitExceededError: They do not fit, even after everything else was evicted.
         """
         self.refuse_beyond(spare_bytes)
-        if not self.make_room(spare_bytes):
+        was_patient = self._patience > 0
+        has_room = self.make_room(spare_bytes)
+        if was_patient and not has_room:
+            # Nothing was tried: what could not be evicted before may be evicted by now.
+            self._patience = 0
+            has_room = self.make_room(spare_bytes)
+        if not has_room:
             ledger = self.ledger
             ledger.count_refusal()
             needed_bytes = ledger.total_bytes + spare_bytes

@@ -251,6 +251,14 @@ class Backed:
         self._writer.serial += 1
         return any(self._by_name[table.name].forget_some(*table.clip(first, last)) for table in self._store.backed)
 
+    def release(self, first: bytes, last: bytes | None) -> None:
+        """Let loaded rows be evicted that no read has used yet; see `Engine.release`."""
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start < stop and table.presence is not None:
+                for part in table.presence.over(start, stop):
+                    part.last_used = min(part.last_used, self._memory.reads.number)
+
     def are_read(self, first: bytes, last: bytes | None) -> bool:
         """Return whether a read of the range shows rows of a backed table, directly or through joins."""
         if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):

@@ -269,6 +269,8 @@ class Loader:
             refused = await asyncio.shield(flight)
             for one in wanted:
                 if one in refused:
+                    for other in wanted:
+                        self._engine.release(*other)
                     raise refused[one]
 
     def _arriving(self, one: Range) -> Range:
