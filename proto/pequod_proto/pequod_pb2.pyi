@@ -898,3 +898,205 @@ class ListBackfillsReply(_message.Message):
     header: Header
     backfills: _containers.RepeatedCompositeFieldContainer[Backfill]
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfills: _Optional[_Iterable[_Union[Backfill, _Mapping]]] = ...) -> None: ...
+
+class FollowClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FollowClusterReply(_message.Message):
+    __slots__ = ("header", "map", "servers")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    map: ClusterMap
+    servers: _containers.RepeatedCompositeFieldContainer[ClusterServer]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., map: _Optional[_Union[ClusterMap, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ClusterServer, _Mapping]]] = ...) -> None: ...
+
+class ClusterMap(_message.Message):
+    __slots__ = ("cluster", "version", "joins", "placements", "home_ranges")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    HOME_RANGES_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    version: int
+    joins: str
+    placements: _containers.RepeatedCompositeFieldContainer[ClusterPlacement]
+    home_ranges: _containers.RepeatedCompositeFieldContainer[ClusterHomeRange]
+    def __init__(self, cluster: _Optional[str] = ..., version: _Optional[int] = ..., joins: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[ClusterPlacement, _Mapping]]] = ..., home_ranges: _Optional[_Iterable[_Union[ClusterHomeRange, _Mapping]]] = ...) -> None: ...
+
+class ClusterPlacement(_message.Message):
+    __slots__ = ("prefix", "level", "read_spread")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    READ_SPREAD_FIELD_NUMBER: _ClassVar[int]
+    prefix: bytes
+    level: int
+    read_spread: int
+    def __init__(self, prefix: _Optional[bytes] = ..., level: _Optional[int] = ..., read_spread: _Optional[int] = ...) -> None: ...
+
+class ClusterHomeRange(_message.Message):
+    __slots__ = ("first", "last", "group", "moves_to")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MOVES_TO_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    group: str
+    moves_to: str
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., group: _Optional[str] = ..., moves_to: _Optional[str] = ...) -> None: ...
+
+class ClusterServer(_message.Message):
+    __slots__ = ("id", "address", "roles", "group", "weight", "zone", "state")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    address: str
+    roles: _containers.RepeatedScalarFieldContainer[str]
+    group: str
+    weight: float
+    zone: str
+    state: str
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., weight: _Optional[float] = ..., zone: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class PeerPlace(_message.Message):
+    __slots__ = ("timeline", "position")
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    timeline: int
+    position: int
+    def __init__(self, timeline: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+
+class PeerHistory(_message.Message):
+    __slots__ = ("database", "timeline", "ends")
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    database: bytes
+    timeline: int
+    ends: _containers.RepeatedCompositeFieldContainer[PeerPlace]
+    def __init__(self, database: _Optional[bytes] = ..., timeline: _Optional[int] = ..., ends: _Optional[_Iterable[_Union[PeerPlace, _Mapping]]] = ...) -> None: ...
+
+class PeerLoadRequest(_message.Message):
+    __slots__ = ("version_min", "version_max", "firsts", "lasts", "feed")
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LASTS_FIELD_NUMBER: _ClassVar[int]
+    FEED_FIELD_NUMBER: _ClassVar[int]
+    version_min: int
+    version_max: int
+    firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    feed: int
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., feed: _Optional[int] = ...) -> None: ...
+
+class PeerLoadReply(_message.Message):
+    __slots__ = ("keys", "values", "place", "sequence")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    place: PeerPlace
+    sequence: int
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., place: _Optional[_Union[PeerPlace, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class PeerFeedRequest(_message.Message):
+    __slots__ = ("hello", "released_firsts", "released_lasts", "hurry")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_LASTS_FIELD_NUMBER: _ClassVar[int]
+    HURRY_FIELD_NUMBER: _ClassVar[int]
+    hello: PeerFeedHello
+    released_firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    released_lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    hurry: int
+    def __init__(self, hello: _Optional[_Union[PeerFeedHello, _Mapping]] = ..., released_firsts: _Optional[_Iterable[bytes]] = ..., released_lasts: _Optional[_Iterable[bytes]] = ..., hurry: _Optional[int] = ...) -> None: ...
+
+class PeerFeedHello(_message.Message):
+    __slots__ = ("version_min", "version_max", "feed", "since", "database", "firsts", "lasts")
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    FEED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LASTS_FIELD_NUMBER: _ClassVar[int]
+    version_min: int
+    version_max: int
+    feed: int
+    since: PeerPlace
+    database: bytes
+    firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PeerFeedReply(_message.Message):
+    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "sequence", "keys", "values", "present", "position", "age_ms", "shown")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_LASTS_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    history: PeerHistory
+    reload_firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    reload_lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    reload_reason: str
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    sequence: int
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    present: bytes
+    position: int
+    age_ms: int
+    shown: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., sequence: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PeerPositionRequest(_message.Message):
+    __slots__ = ("latest",)
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    latest: bool
+    def __init__(self, latest: _Optional[bool] = ...) -> None: ...
+
+class PeerPositionReply(_message.Message):
+    __slots__ = ("place",)
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    place: PeerPlace
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ...) -> None: ...
+
+class PeerWriteRequest(_message.Message):
+    __slots__ = ("keys", "values", "present")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    present: bytes
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ...) -> None: ...
+
+class PeerWriteReply(_message.Message):
+    __slots__ = ("place",)
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    place: PeerPlace
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ...) -> None: ...

@@ -159,6 +159,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.ListBackfillsRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.ListBackfillsReply.FromString,
                 _registered_method=True)
+        self.FollowCluster = channel.unary_stream(
+                '/pequod.v1.Pequod/FollowCluster',
+                request_serializer=pequod__proto_dot_pequod__pb2.FollowClusterRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.FollowClusterReply.FromString,
+                _registered_method=True)
 
 
 class PequodServicer:
@@ -352,6 +357,14 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FollowCluster(self, request, context):
+        """Follow the map of the cluster: as it is now, and again after each change of the map or of the servers.
+        FAILED_PRECONDITION if the server belongs to no cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -479,6 +492,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.ListBackfills,
                     request_deserializer=pequod__proto_dot_pequod__pb2.ListBackfillsRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.ListBackfillsReply.SerializeToString,
+            ),
+            'FollowCluster': grpc.unary_stream_rpc_method_handler(
+                    servicer.FollowCluster,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.FollowClusterRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.FollowClusterReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1156,6 +1174,244 @@ class Pequod:
             '/pequod.v1.Pequod/ListBackfills',
             pequod__proto_dot_pequod__pb2.ListBackfillsRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.ListBackfillsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FollowCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/pequod.v1.Pequod/FollowCluster',
+            pequod__proto_dot_pequod__pb2.FollowClusterRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.FollowClusterReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class PequodPeerStub:
+    """Between servers: what a *home* gives to those servers that compute from its base data, the *computes*. A home has a
+    database behind it, or its base data are its own and die with it. A caller needs the right `feed` on the ranges.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Load = channel.unary_stream(
+                '/pequod.v1.PequodPeer/Load',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerLoadRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerLoadReply.FromString,
+                _registered_method=True)
+        self.Feed = channel.stream_stream(
+                '/pequod.v1.PequodPeer/Feed',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerFeedRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerFeedReply.FromString,
+                _registered_method=True)
+        self.Position = channel.unary_unary(
+                '/pequod.v1.PequodPeer/Position',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerPositionRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerPositionReply.FromString,
+                _registered_method=True)
+        self.Write = channel.unary_unary(
+                '/pequod.v1.PequodPeer/Write',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerWriteRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteReply.FromString,
+                _registered_method=True)
+
+
+class PequodPeerServicer:
+    """Between servers: what a *home* gives to those servers that compute from its base data, the *computes*. A home has a
+    database behind it, or its base data are its own and die with it. A caller needs the right `feed` on the ranges.
+    """
+
+    def Load(self, request, context):
+        """Read ranges of base data as of one position, and subscribe a feed to their changes from there on, in one turn.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Feed(self, request_iterator, context):
+        """Follow the changes of the ranges that this feed is subscribed to, in the order of the database's commits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Position(self, request, context):
+        """Return where the database is now; or prove that it commits, at the latest place.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Write(self, request, context):
+        """Write base data in one transaction, and return a place that the feeds pass after they have delivered it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PequodPeerServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Load': grpc.unary_stream_rpc_method_handler(
+                    servicer.Load,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerLoadRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerLoadReply.SerializeToString,
+            ),
+            'Feed': grpc.stream_stream_rpc_method_handler(
+                    servicer.Feed,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerFeedRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerFeedReply.SerializeToString,
+            ),
+            'Position': grpc.unary_unary_rpc_method_handler(
+                    servicer.Position,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerPositionRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerPositionReply.SerializeToString,
+            ),
+            'Write': grpc.unary_unary_rpc_method_handler(
+                    servicer.Write,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerWriteReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pequod.v1.PequodPeer', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pequod.v1.PequodPeer', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PequodPeer:
+    """Between servers: what a *home* gives to those servers that compute from its base data, the *computes*. A home has a
+    database behind it, or its base data are its own and die with it. A caller needs the right `feed` on the ranges.
+    """
+
+    @staticmethod
+    def Load(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/Load',
+            pequod__proto_dot_pequod__pb2.PeerLoadRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerLoadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Feed(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/pequod.v1.PequodPeer/Feed',
+            pequod__proto_dot_pequod__pb2.PeerFeedRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerFeedReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Position(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/Position',
+            pequod__proto_dot_pequod__pb2.PeerPositionRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerPositionReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Write(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/Write',
+            pequod__proto_dot_pequod__pb2.PeerWriteRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerWriteReply.FromString,
             options,
             channel_credentials,
             insecure,
