@@ -6,7 +6,10 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 ENVIRONMENT := .venv/.environment
 PROTO_DIR := proto/pequod_proto
-PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1
+PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1 -I pequod_proto=proto/pequod/etcd
+# $(1): the folder that gets the code.
+generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) pequod_proto/pequod.proto && \
+    $(PROTOC) --python_out=$(1) --pyi_out=$(1) pequod_proto/etcd.proto
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
@@ -67,11 +70,11 @@ format: $(INSTALLED) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 
 proto: $(INSTALLED) ## generate the protobuf code anew
-	$(PROTOC) --python_out=proto --pyi_out=proto --grpc_python_out=proto pequod_proto/pequod.proto
+	$(call generate,proto)
 
 proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .proto gives
 	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
-	$(PROTOC) --python_out=$$scratch --pyi_out=$$scratch --grpc_python_out=$$scratch pequod_proto/pequod.proto && \
+	$(call generate,$$scratch) && \
 	for file in $$scratch/pequod_proto/*; do \
 	    diff -u $(PROTO_DIR)/$$(basename $$file) $$file || { echo 'run `make proto` and commit'; exit 1; }; \
 	done

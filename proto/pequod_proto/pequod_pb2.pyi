@@ -950,7 +950,7 @@ class ClusterHomeRange(_message.Message):
     def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., group: _Optional[str] = ..., moves_to: _Optional[str] = ...) -> None: ...
 
 class ClusterServer(_message.Message):
-    __slots__ = ("id", "address", "roles", "group", "weight", "zone", "state")
+    __slots__ = ("id", "address", "roles", "group", "weight", "zone", "state", "map_version")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -958,6 +958,7 @@ class ClusterServer(_message.Message):
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     id: str
     address: str
     roles: _containers.RepeatedScalarFieldContainer[str]
@@ -965,7 +966,8 @@ class ClusterServer(_message.Message):
     weight: float
     zone: str
     state: str
-    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., weight: _Optional[float] = ..., zone: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+    map_version: int
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., weight: _Optional[float] = ..., zone: _Optional[str] = ..., state: _Optional[str] = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class PeerPlace(_message.Message):
     __slots__ = ("timeline", "position")
