@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingUnavailableError, SchemaError
+from pequod_server.backing.pg_install import notify_trigger
 from pequod_server.backing.postgres import PostgresStore
 
 from pequod.client import AsyncClient
@@ -163,7 +164,7 @@ BREAKS = {
         "ALTER TABLE posts REPLICA IDENTITY NOTHING",
     ],
     "notify": [
-        f"DROP TRIGGER pequod_{MAPPINGS[0].identity}_insert ON posts",
+        f"DROP TRIGGER {notify_trigger('pequod', MAPPINGS[0], 'insert')} ON posts",
         "ALTER TABLE posts DISABLE TRIGGER ALL",
         "DROP SCHEMA pequod CASCADE",
     ],
@@ -197,12 +198,31 @@ async def test_a_trigger_that_was_away_for_a_moment(dsn: str, database: Connecti
     store = await installed(dsn, "notify")
     async with following(store) as follower:
         await follower.load(EVERYTHING)
-        await database.execute(f"DROP TRIGGER pequod_{MAPPINGS[0].identity}_insert ON posts")
+        await database.execute(f"DROP TRIGGER {notify_trigger('pequod', MAPPINGS[0], 'insert')} ON posts")
         await insert(database, "missed")
         await store.install()
         await follower.until(lambda: len(follower.reloads) >= 1)
         await equal_again(follower, store)
         assert list(follower.rows) == [b"p|missed|0001"]
+
+
+async def test_feeds_of_two_names_hear_triggers_of_their_own(dsn: str, database: Connection) -> None:
+    stores = [PostgresStore(dsn, MAPPINGS, mode="notify", feed_name=name) for name in ("pequod", "another")]
+    for store in stores:
+        await store.install()
+    async with following(stores[0]) as follower, following(stores[1]) as other:
+        for each in (follower, other):
+            await each.load(EVERYTHING)
+        await insert(database, "told")
+        for each in (follower, other):
+            await each.caught_up()
+            assert list(each.rows) == [b"p|told|0001"]
+        for statement in await stores[1].removal():
+            await database.execute(statement)
+        await insert(database, "later")
+        await follower.caught_up()
+        assert sorted(follower.rows) == [b"p|later|0001", b"p|told|0001"]
+        assert not follower.reloads
 
 
 async def test_a_changed_schema(dsn: str, database: Connection, mode: Mode) -> None:

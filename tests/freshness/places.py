@@ -83,9 +83,7 @@ async def beside_postgres(folder: Path, postgres: Postgres, feed: Mode) -> Async
         sites = [PostgresSite(postgres, cable, mapping, feed) for cable in cables]
         await sites[0].reset()
         await install(postgres.dsn("postgres"), feed)
-        # Triggers are there once, for all who listen.
-        names = FEED_NAMES if feed == "slot" else FEED_NAMES[:1] * 2
-        flags = [[*site.flags, "--backing-feed-name", name] for site, name in zip(sites, names, strict=True)]
+        flags = [[*site.flags, "--backing-feed-name", name] for site, name in zip(sites, FEED_NAMES, strict=True)]
         place = Place(sites, flags, folder)
         async with served(place):
             yield place
@@ -97,7 +95,7 @@ FEED_NAMES: Final = ("pequod", "pequod_1")
 
 async def install(dsn: str, feed: Mode) -> None:
     """Install what the feeds of both servers need."""
-    for name in FEED_NAMES if feed == "slot" else FEED_NAMES[:1]:
+    for name in FEED_NAMES:
         store = PostgresStore(dsn, parse_mappings(MAPPING), mode=feed, feed_name=name)
         await store.install()
         await store.close()

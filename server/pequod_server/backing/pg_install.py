@@ -53,7 +53,7 @@ def install_notify(channel: str, mappings: Sequence[Mapping]) -> Iterator[str]:
             + f" AS $pequod${_notify_body(channel, mapping)}$pequod$"
         )
         for name, event, rows in _NOTIFY_EVENTS:
-            trigger = quoted(f"pequod_{mapping.identity}_{name}")
+            trigger = quoted(notify_trigger(channel, mapping, name))
             yield f"DROP TRIGGER IF EXISTS {trigger} ON {table}"
             yield (
                 f"CREATE TRIGGER {trigger} AFTER {event} ON {table} {rows} "
@@ -67,6 +67,12 @@ _NOTIFY_EVENTS: Final = (
     ("delete", "DELETE", "REFERENCING OLD TABLE AS old_rows"),
     ("truncate", "TRUNCATE", ""),
 )
+
+
+def notify_trigger(channel: str, mapping: Mapping, event: str) -> str:
+    """Return the name of the trigger of a mapping for an event; each channel has triggers of its own."""
+    digest = hashlib.sha256(f"{channel} {mapping.identity}".encode()).hexdigest()[:10]
+    return f"pequod_{digest}_{event}"
 
 
 def notify_function(channel: str, mapping: Mapping) -> str:
@@ -157,7 +163,7 @@ async def check_installed(
         if not problems:
             check_identity(store, mappings, facts)
     else:
-        triggers = [f"pequod_{mapping.identity}_{event}" for mapping in mappings for event, _, _ in _NOTIFY_EVENTS]
+        triggers = [notify_trigger(name, mapping, event) for mapping in mappings for event, _, _ in _NOTIFY_EVENTS]
         records = await connection.fetch(_TRIGGERS, triggers)
         there = {
             (record["name"], record["table_oid"], record["function"])
@@ -169,7 +175,7 @@ async def check_installed(
             for mapping in mappings
             for event, _, _ in _NOTIFY_EVENTS
             if (
-                (trigger := f"pequod_{mapping.identity}_{event}"),
+                (trigger := notify_trigger(name, mapping, event)),
                 facts[mapping.table].oid,
                 notify_function(name, mapping),
             )
