@@ -26,6 +26,7 @@ __all__ = [
     "BackingUnavailableError",
     "BadRequestError",
     "ClosedError",
+    "ClusterMapError",
     "ComputedKeyError",
     "DeadlineExceededError",
     "InvalidKeyError",
@@ -34,7 +35,9 @@ __all__ = [
     "JoinError",
     "LimitExceededError",
     "MixedWriteError",
+    "NoClusterError",
     "NotBackfillableError",
+    "NotHomeError",
     "NotWatchableError",
     "PackError",
     "PequodError",
@@ -88,6 +91,36 @@ class ClosedError(PequodError):
 
     def __init__(self) -> None:
         super().__init__("this client has been closed; make another one")
+
+
+class ClusterMapError(PequodError):
+    """The map of a cluster, or what is said of one of its servers, cannot be."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+
+
+class NoClusterError(PequodError):
+    """The server belongs to no cluster."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no cluster here: {reason}; give the address of one of its servers")
+        self.reason = reason
+
+
+class NotHomeError(PequodError):
+    """A write went to a server that is no home of its key; nothing was written. The map may have changed."""
+
+    def __init__(self, key: bytes, map_version: int) -> None:
+        super().__init__(
+            f"{shown(key)} belongs to no home group of this server, by version {map_version} of the cluster's map; "
+            "write it to a home of its range"
+        )
+        self.key = key
+        #: Of the map that the server goes by.
+        self.map_version = map_version
 
 
 class WatchCompactedError(PequodError):

@@ -17,7 +17,7 @@ MAPS = {
         "spark_backfill/pyspark_pequod_lake",
     ],
     "views": ["server/pequod_views"],
-    "clients": ["pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
+    "clients": ["pequod/cluster", "pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
 }
 #: What the names of sources end with.
 SOURCES = {".py", ".cpp", ".hpp"}

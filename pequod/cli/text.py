@@ -18,43 +18,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from base64 import b64decode, b64encode
-from typing import Final
 
-from pequod.escapes import escaped
+from pequod.escapes import escaped, unescaped
 
 __all__ = ["argument_bytes", "bytes_of_json", "escaped", "json_bytes", "json_line", "unescaped"]
-
-_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
-_UNESCAPES: Final = {b"\\": b"\\", b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 def argument_bytes(argument: str) -> bytes:
     """Return the bytes that the shell passed for this argument."""
     return os.fsencode(argument)
-
-
-def unescaped(text: str) -> bytes:
-    """Return the bytes that `escaped` wrote as text.
-
-    Raises:
-        ValueError: The text holds an unknown escape, or bytes that are not UTF-8.
-    """
-    try:
-        data = text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError("it holds bytes that are no UTF-8; write them as escapes, such as \\xff") from None
-    return _ESCAPE.sub(_unescape, data) if b"\\" in data else data
-
-
-def _unescape(match: re.Match[bytes]) -> bytes:
-    name = match.group(1)
-    if len(name) == 3:
-        return bytes.fromhex(name[1:].decode("ascii"))
-    if name in _UNESCAPES:
-        return _UNESCAPES[name]
-    raise ValueError(r"a backslash must stand as \\, or begin \t, \n, \r or \x and two hexadecimal digits")
 
 
 def json_bytes(data: bytes) -> str | dict[str, str]:

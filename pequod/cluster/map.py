@@ -1,0 +1,145 @@
+r"""The map of a cluster: what the operator decides, and what every server and client goes by.
+
+    prefix   ''      s|      t|ann|          the longest prefix of a key counts
+    level     1       0        1
+    key      p|bob|0000000100   ->  group p|bob|      the table and one slot
+             s|ann|bob          ->  group s|          no slot: the whole table is one group
+
+>>> ClusterMap("twip", 1, placements=(Placement(b"s|", level=0),)).group_of(b"s|ann|bob")
+b's|'
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pequod.cluster.faults import check_name
+from pequod.cluster.grouping import READ_SPREAD, Placement, grouping
+from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.errors import ClusterMapError
+from pequod.escapes import shown
+
+__all__ = ["READ_SPREAD", "ClusterMap", "ClusterState", "HomeRange", "Placement"]
+
+
+@dataclass(frozen=True, slots=True)
+class HomeRange:
+    """Base keys that a home group owns.
+
+    Raises:
+        ClusterMapError: It is empty, or its group is no name.
+    """
+
+    first: bytes
+    #: None: to the last key.
+    last: bytes | None
+    group: str
+    #: The group that the range moves to: writes are refused until it is there. Empty: it does not move.
+    moves_to: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(f"{self}, group", self.group)
+        if self.last is not None and self.first >= self.last:
+            raise ClusterMapError(str(self), "it is empty: `first` is not below `last`")
+        if self.moves_to:
+            check_name(f"{self}, moves_to", self.moves_to)
+        if self.moves_to == self.group:
+            raise ClusterMapError(f"{self}, moves_to", f"it is in {self.group} already")
+
+    def __str__(self) -> str:
+        """Return the range as messages name it."""
+        return f"home range [{shown(self.first)}, {'end' if self.last is None else shown(self.last)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    """What the operator decides. A map with a greater version replaces an earlier one.
+
+    Raises:
+        ClusterMapError: Its parts do not go together.
+    """
+
+    cluster: str
+    version: int
+    #: The text of all joins that every server installs.
+    joins: str = ""
+    #: In the order of their prefixes, each prefix once.
+    placements: tuple[Placement, ...] = ()
+    #: Disjoint, in key order.
+    home_ranges: tuple[HomeRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name("cluster", self.cluster)
+        if self.version < 0:
+            raise ClusterMapError("version", f"{self.version} is negative")
+        for one, other in pairwise(self.placements):
+            if one.prefix >= other.prefix:
+                raise ClusterMapError(
+                    f"placement {shown(other.prefix)}", f"it does not come after {shown(one.prefix)}, as its order is"
+                )
+        for before, after in pairwise(self.home_ranges):
+            if before.last is None or before.last > after.first:
+                raise ClusterMapError(str(after), f"it does not come after {before}; each key has one home group")
+
+    def group_of(self, key: bytes) -> bytes:
+        """Return the prefix that a key shares with the keys that are computed at the same server."""
+        return grouping(self.placements).group_of(key)
+
+    def read_spread_of(self, group: bytes) -> int:
+        """Return the number of computes over which reads of a group are spread."""
+        return grouping(self.placements).read_spread_of(group)
+
+    def home_range_of(self, key: bytes) -> HomeRange | None:
+        """Return the home range of a base key; None if no home group owns it.
+
+        Cost:
+            O(log n) for n home ranges.
+        """
+        at = bisect_right(self.home_ranges, key, key=lambda home: home.first) - 1
+        if at < 0:
+            return None
+        home = self.home_ranges[at]
+        return home if home.last is None or key < home.last else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """All that a server knows of its cluster, and tells clients.
+
+    Raises:
+        ClusterMapError: Two servers have one id.
+    """
+
+    map: ClusterMap
+    #: In the order of their ids.
+    servers: tuple[ServerEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        for one, other in pairwise(self.servers):
+            if one.id >= other.id:
+                raise ClusterMapError(
+                    f"server {other.id}", "another server has this id" if one.id == other.id else "it is out of order"
+                )
+
+    @staticmethod
+    def of(cluster_map: ClusterMap, servers: Iterable[ServerEntry]) -> ClusterState:
+        """Return the state with servers that come in any order."""
+        return ClusterState(cluster_map, tuple(sorted(servers, key=lambda server: server.id)))
+
+    def homes_of(self, group: str) -> tuple[ServerEntry, ...]:
+        """Return the homes of a group."""
+        return tuple(server for server in self.servers if ServerRole.HOME in server.roles and server.group == group)
+
+    def check_groups(self) -> None:
+        """Check that each home range belongs to a group that has a home: where all servers are known beforehand.
+
+        Raises:
+            ClusterMapError: A group has no home.
+        """
+        for home in self.map.home_ranges:
+            for group in filter(None, (home.group, home.moves_to)):
+                if not self.homes_of(group):
+                    raise ClusterMapError(str(home), f"no server is a home of its group {group!r}")

@@ -1,0 +1,103 @@
+"""The state of a cluster as messages, both ways."""
+
+from __future__ import annotations
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.cluster.grouping import LEVEL, READ_SPREAD
+from pequod.cluster.map import ClusterMap, ClusterState, HomeRange, Placement
+from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
+from pequod.errors import ClusterMapError
+
+
+def map_of(message: pb.ClusterMap) -> ClusterMap:
+    """Return the map in a message.
+
+    Raises:
+        ClusterMapError: It is no possible map.
+    """
+    return ClusterMap(
+        message.cluster,
+        message.version,
+        message.joins,
+        tuple(
+            Placement(
+                placement.prefix,
+                placement.level if placement.HasField("level") else LEVEL,
+                placement.read_spread or READ_SPREAD,
+            )
+            for placement in message.placements
+        ),
+        tuple(
+            HomeRange(home.first, home.last if home.HasField("last") else None, home.group, home.moves_to)
+            for home in message.home_ranges
+        ),
+    )
+
+
+def message_of_map(cluster_map: ClusterMap) -> pb.ClusterMap:
+    """Return a map as a message."""
+    return pb.ClusterMap(
+        cluster=cluster_map.cluster,
+        version=cluster_map.version,
+        joins=cluster_map.joins,
+        placements=[
+            pb.ClusterPlacement(prefix=one.prefix, level=one.level, read_spread=one.read_spread)
+            for one in cluster_map.placements
+        ],
+        home_ranges=[
+            pb.ClusterHomeRange(first=one.first, last=one.last, group=one.group, moves_to=one.moves_to)
+            for one in cluster_map.home_ranges
+        ],
+    )
+
+
+def server_of(message: pb.ClusterServer) -> ServerEntry:
+    """Return the server in a message.
+
+    Roles that are not known here are left out: a newer server may have more of them.
+
+    Raises:
+        ClusterMapError: It is no possible server.
+    """
+    known = frozenset(ServerRole(role) for role in message.roles if role in set(ServerRole))
+    if message.state not in set(ServerState):
+        raise ClusterMapError(f"server {message.id}, state", f"{message.state!r} is no state")
+    return ServerEntry(
+        message.id,
+        message.address,
+        known,
+        message.group,
+        message.weight if message.HasField("weight") else 1.0,
+        message.zone,
+        ServerState(message.state),
+    )
+
+
+def message_of_server(server: ServerEntry) -> pb.ClusterServer:
+    """Return a server as a message."""
+    return pb.ClusterServer(
+        id=server.id,
+        address=server.address,
+        roles=sorted(server.roles),
+        group=server.group,
+        weight=server.weight,
+        zone=server.zone,
+        state=server.state,
+    )
+
+
+def state_of(message: pb.FollowClusterReply) -> ClusterState:
+    """Return the state in a reply.
+
+    Raises:
+        ClusterMapError: It is no possible state.
+    """
+    return ClusterState.of(map_of(message.map), map(server_of, message.servers))
+
+
+def message_of_state(state: ClusterState, header: pb.Header | None = None) -> pb.FollowClusterReply:
+    """Return a state as a reply."""
+    return pb.FollowClusterReply(
+        header=header, map=message_of_map(state.map), servers=map(message_of_server, state.servers)
+    )
