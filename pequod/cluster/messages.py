@@ -71,6 +71,7 @@ def server_of(message: pb.ClusterServer) -> ServerEntry:
         message.weight if message.HasField("weight") else 1.0,
         message.zone,
         ServerState(message.state),
+        message.map_version,
     )
 
 
@@ -84,6 +85,7 @@ def message_of_server(server: ServerEntry) -> pb.ClusterServer:
         weight=server.weight,
         zone=server.zone,
         state=server.state,
+        map_version=server.map_version,
     )
 
 

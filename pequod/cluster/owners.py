@@ -37,7 +37,9 @@ class Owners:
         self._map = state.map
         self._grouping = grouping(state.map.placements)
         #: Those that reads go to.
-        self.computes = _present(server for server in state.servers if ServerRole.COMPUTE in server.roles)
+        self.computes = _present(
+            (server for server in state.servers if ServerRole.COMPUTE in server.roles), state.map.version
+        )
         self._readers: dict[bytes, Servers] = {}
         self._writers: dict[tuple[str, bytes], Servers] = {}
         self._homes: dict[str, Servers] = {}
@@ -53,7 +55,7 @@ class Owners:
     def readers(self, key: bytes) -> Servers:
         """Return the computes for a read that begins at ``key``; the owner first.
 
-        A server that is draining is none of them, unless there is no other.
+        A server that is draining, or still goes by an earlier map, is none of them, unless there is no other.
 
         Cost:
             0.5 us if the group was asked for before.
@@ -101,12 +103,13 @@ class Owners:
             assert servers == _ranked(group, self._homes_of(name)), f"1: {group!r}"
 
 
-def _present(servers: Iterable[ServerEntry]) -> Servers:
-    """Return the servers in the best state that there is."""
+def _present(servers: Iterable[ServerEntry], map_version: int = 0) -> Servers:
+    """Return the servers in the best state that there is; if some of them have this version of the map, those."""
     given = tuple(servers)
     for state in _STATES:
         if found := tuple(server for server in given if server.state is state):
-            return found
+            current = tuple(server for server in found if not 0 < server.map_version < map_version)
+            return current or found
     return ()
 
 

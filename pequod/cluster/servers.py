@@ -57,6 +57,8 @@ class ServerEntry:
     #: Where it is, such as a rack; empty if nobody cares.
     zone: str = ""
     state: ServerState = ServerState.READY
+    #: The version of the map whose joins and home ranges it has; 0 if that is not known. Not in texts.
+    map_version: int = 0
 
     def __post_init__(self) -> None:
         check_name("a server's id", self.id)

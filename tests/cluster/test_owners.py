@@ -96,6 +96,16 @@ def test_without_a_ready_compute_the_best_of_the_others_are_asked(states: list[S
     assert sorted(names(found.readers(b"t|ann|"))) == [one.id for one in computes if one.state is states[0]]
 
 
+def test_reads_go_to_computes_that_have_the_map() -> None:
+    """Others lack its latest joins."""
+    versions = {"c1": 6, "c2": 7, "c3": 0, "c4": 8}
+    computes = [entry(name, COMPUTE, map_version=version) for name, version in versions.items()]
+    found = Owners(ClusterState.of(ClusterMap("twip", 7), computes))
+    assert sorted(names(found.readers(b"t|ann|"))) == ["c2", "c3", "c4"]
+    late = Owners(ClusterState.of(ClusterMap("twip", 7), computes[:1]))
+    assert names(late.readers(b"t|ann|")) == ["c1"]
+
+
 def test_a_write_goes_to_the_homes_of_its_range() -> None:
     ranges = (HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b"))
     state = ClusterState.of(

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,9 @@ STATES = st.builds(
 @given(STATES)
 def test_a_state_is_read_back_from_its_text_and_from_its_message(state: ClusterState) -> None:
     assert read(written(state)) == state
+    later = tuple(replace(server, map_version=number) for number, server in enumerate(state.servers))
+    assert read(written(replace(state, servers=later))) == state
+    state = replace(state, servers=later)
     message = pb.FollowClusterReply.FromString(message_of_state(state).SerializeToString())
     assert state_of(message) == state
 
