@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact, localcontext
-from typing import Any
+from typing import Any, assert_never
 
 import orjson
 
@@ -199,6 +199,8 @@ def _holding(condition: Condition, slots: dict[str, bytes], record: dict[str, ob
                 fields = fields[0] if fields and isinstance(fields[0], list) else []
             forms = [form for form in (_form(field, slot) for field in fields) if form is not None]
             return [{**slots, slot.name: form} for form in forms if slots.get(slot.name, form) == form]
+        case _:
+            assert_never(condition)
 
 
 def _field(record: object, path: Path) -> list[object]:

@@ -237,8 +237,9 @@ def _compile_selections(source: Source, numbers: dict[str, int]) -> list[Check]:
                 of_fields.append(_compare(path, comparator, literal))
             case Exists(path):
                 of_fields.append(_exists(path))
-            case Bind():
-                pass
+            case _:
+                # It binds, which comes later.
+                continue
     return of_keys + of_fields
 
 

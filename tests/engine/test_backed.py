@@ -202,3 +202,13 @@ def test_a_range_that_is_forgotten_piece_by_piece_is_forgotten() -> None:
     assert len(changes) == 3 * FORGOTTEN_MAX - 1
     assert engine.scan(*whole(b"t|0007|")).values == [b"Hi", b"changed"]
     engine.unwatch(watch)
+
+
+def test_rows_that_wait_for_a_read_stay_until_the_read_is_given_up() -> None:
+    engine = timelines()
+    for poster in (b"bob", b"liz"):
+        load(engine, {b"p|" + poster + b"|0100": b"Hi"}, *whole(b"p|" + poster + b"|"))
+    assert engine.evict(2) == 0
+    engine.release(*whole(b"p|bob|"))
+    assert engine.evict(2) == 1
+    assert (engine.is_loaded(b"p|bob|0100"), engine.is_loaded(b"p|liz|0100")) == (False, True)

@@ -74,3 +74,46 @@ def test_nothing_else_goes(engine: Engine) -> None:
     assert engine._catalog.find("page").coverage.find(b"page|bob|1") is not None
     with pytest.raises(UnknownJoinError):
         engine.invalidate_join("pages")
+
+
+SNAPSHOTS = """
+karma|<author> = snapshot 10 count vote|<author>|<id>;
+page|<author>|<id> = check article|<author>|<id> copy karma|<author>;
+kept|<author> = snapshot 10 copy karma|<author>;
+best|<author> = pull copy karma|<author>;
+top|<author> = pull copy best|<author>;
+"""
+
+
+@pytest.mark.parametrize("shown", [b"karma|ann", b"page|ann|1", b"kept|ann", b"best|ann", b"top|ann"])
+def test_snapshots_below_a_read_are_taken_anew_if_they_are_too_old(shown: bytes) -> None:
+    engine = Engine()
+    engine.add_joins(parse(SNAPSHOTS))
+    engine.put(b"article|ann|1", b"")
+    engine.put(b"vote|ann|1", b"")
+    assert engine.get(shown, now=1.0) == b"1"
+    engine.put(b"vote|ann|2", b"")
+    bounds = shown, shown + b"\0"
+    assert engine.drop_snapshots(*bounds, since_s=1.0) == 0, "they are of this moment"
+    assert engine.get(shown, now=2.0) == b"1"
+    assert engine.drop_snapshots(*bounds, since_s=1.5) > 0
+    assert engine.get(shown, now=2.0) == b"2"
+    engine._check()
+
+
+def test_no_snapshots_are_in_an_empty_range() -> None:
+    engine = Engine()
+    engine.add_joins(parse(SNAPSHOTS))
+    engine.get(b"karma|ann", now=1.0)
+    assert engine.drop_snapshots(b"karma|b", b"karma|a", since_s=5.0) == 0
+
+
+@pytest.mark.parametrize("shown", [b"page|ann|1", b"kept|ann"])
+def test_an_old_snapshot_is_not_shown_by_what_is_computed_first(shown: bytes) -> None:
+    engine = Engine()
+    engine.add_joins(parse(SNAPSHOTS))
+    engine.put(b"article|ann|1", b"")
+    engine.get(b"karma|ann", now=1.0)
+    engine.put(b"vote|ann|1", b"")
+    assert engine.drop_snapshots(shown, shown + b"\0", since_s=1.5) == 1
+    assert engine.get(shown, now=2.0) == b"1"

@@ -274,3 +274,25 @@ def test_a_condition_that_never_holds_is_warned_of() -> None:
     (join,) = engine_with("t|<id> = copy x|<id> with a != null, b != 1").joins()
     (warning,) = join.warnings
     assert warning.startswith("`a != null` never holds")
+
+
+def test_fields_are_found_at_any_depth() -> None:
+    engine = engine_with("deep|<y>|<z>|<id> = copy item|<id> with a.y = <y>, a.b.z = <z>")
+    put_all(
+        engine,
+        {
+            "item|1": '{"a": {"y": "1", "b": {"z": "2"}}}',
+            "item|2": '{"a": {"y": "1", "b": 2}}',
+            "item|3": '{"a": 1}',
+        },
+    )
+    assert list(scan(engine, "deep|")) == ["deep|1|2|1"]
+
+
+def test_only_the_elements_that_changed_are_told() -> None:
+    engine = engine_with(f"{TAGGED} as title")
+    put_all(engine, {"post|1": '{"tags": ["red", "new"], "time": "0000000001", "title": "Hi"}'})
+    watch = engine.watch(b"tagged|", b"tagged}", lambda: None)
+    engine.put(b"post|1", b'{"tags": ["red", "old"], "time": "0000000001", "title": "Hi"}')
+    told = [(change.key, change.new is None) for change in engine.settle(watch)]
+    assert sorted(told) == [(b"tagged|new|0000000001|1", True), (b"tagged|old|0000000001|1", False)]

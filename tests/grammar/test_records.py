@@ -171,6 +171,7 @@ REFUSED = {
         "'a..b' is no path to a field",
         "the names of fields stand between single dots: `stats.votes`",
     ),
+    'with "\\x" = 1': (25, '"\\x" is no text', 'escapes are those of JSON, such as \\n, \\" and \\u00e9'),
     "with 1a = 1": (
         25,
         "'1a' is no name of a field",

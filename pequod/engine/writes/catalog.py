@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from pequod.engine.base.table import Cut, Table
+from pequod.engine.joins.below import filled_from, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
-from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.indexes import Index, RecordParser
 from pequod.engine.joins.installed import InstalledJoin, Site
 from pequod.engine.joins.projections import Projection, Reader
@@ -111,10 +111,10 @@ class Catalog:
         Cost:
             O(frames of what is dropped).
         """
-        found = self._shown(first, last)
+        found = shown_by(self.over(first, last), first, last)
         doomed = dict.fromkeys(found)
         while found:
-            found += [up for up in found.pop().upstreams if up not in doomed]
+            found += [up for up in read_for(found.pop()) if up not in doomed]
             doomed.update(dict.fromkeys(found))
         for context in doomed:
             self._writer.drop(context, Reason.INVALIDATED)
@@ -127,10 +127,12 @@ class Catalog:
             O(contexts in the range + those with snapshots below them).
         """
         # What was computed from a snapshot expires with it.
-        todo = [context for context in self._shown(first, last) if context.expires_s < inf]
+        joins = list(self.over(first, last))
+        found = shown_by(joins, first, last) + filled_from(joins, first, last)
+        todo = [context for context in found if context.expires_s < inf]
         seen = dict.fromkeys(todo)
         while todo:
-            ups = [up for up in todo.pop().upstreams if up.expires_s < inf and up not in seen]
+            ups = [up for up in read_for(todo.pop()) if up.expires_s < inf and up not in seen]
             seen.update(dict.fromkeys(ups))
             todo += ups
         count = 0
@@ -141,18 +143,6 @@ class Catalog:
                 self._writer.drop(context, Reason.EXPIRED)
                 count += 1
         return count
-
-    def _shown(self, first: bytes, last: bytes | None) -> list[Context]:
-        """Return the contexts whose rows reads of a range may show."""
-        joins = dict.fromkeys(self.over(first, last))
-        found = [status.context for join in joins for status in join.coverage.over(*join.clip(first, last))]
-        # A join that keeps nothing shows rows of its sources.
-        todo = [join for join in joins if join.is_pull]
-        while todo:
-            for upstream in dict.fromkeys(up for ups in todo.pop().upstreams for up in ups):
-                found += [status.context for status in upstream.coverage]
-                todo += [upstream] if upstream.is_pull else []
-        return found
 
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         output = self._related_to(spec.output)
