@@ -45,3 +45,15 @@ def is_local(target: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_unspecified(target: str) -> bool:
+    """Return whether HOST:PORT is every address of a machine, which names none to others.
+
+    >>> is_unspecified("0.0.0.0:7744"), is_unspecified("[::]:7744"), is_unspecified("10.0.0.4:7744")
+    (True, True, False)
+    """
+    try:
+        return ip_address(target.rpartition(":")[0].strip("[]")).is_unspecified
+    except ValueError:
+        return False

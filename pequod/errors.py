@@ -28,12 +28,15 @@ __all__ = [
     "ClosedError",
     "ClusterMapError",
     "ComputedKeyError",
+    "CoordinatorUnavailableError",
     "DeadlineExceededError",
     "InvalidKeyError",
     "InvalidPieceError",
     "InvalidTokenError",
     "JoinError",
     "LimitExceededError",
+    "MapChangedError",
+    "MapFixedError",
     "MixedWriteError",
     "NoClusterError",
     "NotBackfillableError",
@@ -100,6 +103,38 @@ class ClusterMapError(PequodError):
         super().__init__(f"{place}: {reason}")
         self.place = place
         self.reason = reason
+
+
+class CoordinatorUnavailableError(PequodError):
+    """The coordinator of the cluster does not answer: the map stays as it is, and everything else goes on."""
+
+    def __init__(self, coordinator: str, reason: str) -> None:
+        super().__init__(f"{coordinator} does not answer: {reason}; the map cannot be changed until it does")
+        self.coordinator = coordinator
+        self.reason = reason
+
+
+class MapChangedError(PequodError):
+    """The map of the cluster was changed by others meanwhile; look at it and try again."""
+
+    def __init__(self, version: int) -> None:
+        present = f"its version is {version} now" if version else "there is none now"
+        super().__init__(f"the map of the cluster was changed meanwhile: {present}; look at it and try again")
+        #: Of the present map; 0 if there is none.
+        self.version = version
+
+
+class MapFixedError(PequodError):
+    """The map of the cluster is a file, which no server changes."""
+
+    def __init__(self, place: str, version: int) -> None:
+        super().__init__(
+            f"the map of the cluster is the file {place}, which only an operator changes: edit it, give it version "
+            f"{version}, and copy it to all servers"
+        )
+        self.place = place
+        #: That the next map has to have.
+        self.version = version
 
 
 class NoClusterError(PequodError):

@@ -47,6 +47,7 @@ RUN = {
     "grammar/README.md": {"cachejoin", "rows", "refused"},  # tests/grammar/test_grammar.py
     "docs/api.md": {"python"},
     "docs/backing.md": {"toml", "python"},
+    "docs/cluster.md": {"toml"},  # tests/cluster/test_static.py
     "docs/configuration.md": {"console"},
     "docs/consistency.md": {"python"},
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py

@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
@@ -16,11 +16,12 @@ from grpc import aio
 
 from pequod.engine import UNLIMITED, Engine
 from pequod.engine.native import FLAVOUR
-from pequod.errors import SettingError, SnapshotError
+from pequod.errors import ClusterMapError, SettingError, SnapshotError
 from pequod_server.access.guard import make_guard
 from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
 from pequod_server.calls.service import PequodService, add_service
+from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.from_config import backed_tables, make_loader, make_store
 from pequod_server.joins import install_joins
@@ -75,6 +76,8 @@ class PequodServer:
         self.loader = None if store is None else make_loader(config, self.engine, store)
         self._admission = Admission(config)
         self._calls = CallsUnderWay(config)
+        #: This server in its cluster, if it belongs to one.
+        self.member = make_member(config, self.engine)
         self.guard = make_guard(config, self.engine)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
         #: Whether calls are taken.
@@ -89,24 +92,16 @@ class PequodServer:
         ]
         if self.guard is not None:
             interceptors.append(self.guard)
-        self._server = aio.server(
-            interceptors=interceptors,
-            options=[
-                ("grpc.max_receive_message_length", receive_bytes_max(message_bytes_max(config))),
-                ("grpc.max_send_message_length", -1),
-                # What waits to be read stays with its client; a longer message is let in once it is asked for.
-                ("grpc.http2.bdp_probe", 0),
-                # Two servers on one port would share its connections at random.
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
-                *_keepalive(config),
-                # The connections need it, whether or not it is served.
-                ("grpc.enable_channelz", 1),
-            ],
-        )
+        self._server = _grpc_server(config, interceptors)
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.loader)
         self.service = PequodService(
-            self.engine, config, self.instruments.executed, self.snapshots, self.loader, admission=self._admission
+            self.engine,
+            config,
+            self.instruments.executed,
+            self.snapshots,
+            self.loader,
+            admission=self._admission,
+            member=self.member,
         )
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
@@ -127,23 +122,34 @@ class PequodServer:
             BackingUnavailableError: The database does not answer.
             SettingError: It would be reached in plain text, or the files for TLS are not right.
             SnapshotError: The snapshot that it starts from is damaged or does not fit.
+            ClusterMapError: The cluster has no map, or does not take this server.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
         self._waits_for = f"the snapshot {self._config.snapshot_file}"
         since = await self.snapshots.restore_at_start()
-        self._waits_for = "the listening socket"
-        if self.loader is not None:
-            await self.loader.start(since)
         try:
+            if self.member is not None:
+                self._waits_for = f"the map of the cluster, {self.member.place}"
+                await self.member.start()
+            if self.loader is not None:
+                await self.loader.start(since)
+            self._waits_for = "the listening socket"
             await self.instruments.start()
             await self._standard.starting()
             port = add_port(self._server, self._config)
-        except (OSError, SettingError):
+        except (OSError, SettingError, ClusterMapError, SchemaError, BackingUnavailableError):
             await self._end()
             raise
         self._keeper.start(self.service.relieve)
         self._admission.pressure.start()
         await self._server.start()
+        if self.member is not None:
+            self._waits_for = f"the cluster, {self.member.place}"
+            try:
+                await self.member.show(port)
+            except ClusterMapError:
+                await self.close()
+                raise
         await self._standard.ready()
         self.is_ready = True
         return port
@@ -156,7 +162,9 @@ class PequodServer:
         return f"the database {without_passwords(self._config.backing)}: {self.loader.start_step}"
 
     def reload(self) -> None:
-        """Read the access file again, if there is one."""
+        """Read the access file again, and the file of the cluster, if there are such."""
+        if self.member is not None:
+            self.member.reload()
         if self.guard is not None:
             self.guard.access.reload()
 
@@ -164,6 +172,8 @@ class PequodServer:
         """Say not ready, take no more calls, let those under way finish within the drain time, and close."""
         self.is_ready = False
         await self._standard.stopping()
+        if self.member is not None:
+            await self.member.drain()
         self._calls.refuse()
         self.service.end_streams()
         await self._calls.drain(self._config.drain_s)
@@ -190,6 +200,8 @@ class PequodServer:
         await self._keeper.stop()
         await self._admission.pressure.stop()
         self.service.levels.stop()
+        if self.member is not None:
+            await self.member.stop()
         if self.loader is not None:
             await self.loader.stop()
         await self.instruments.stop()
@@ -211,7 +223,7 @@ def run(
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from, make))
-        except (OSError, ImportError, SchemaError, SnapshotError) as error:
+        except (OSError, ImportError, SchemaError, SnapshotError, ClusterMapError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return _REFUSED
         except BackingUnavailableError as error:
@@ -278,6 +290,24 @@ def tame_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(250, 40_000, 1_000)
+
+
+def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor]) -> aio.Server:
+    return aio.server(
+        interceptors=interceptors,
+        options=[
+            ("grpc.max_receive_message_length", receive_bytes_max(message_bytes_max(config))),
+            ("grpc.max_send_message_length", -1),
+            # What waits to be read stays with its client; a longer message is let in once it is asked for.
+            ("grpc.http2.bdp_probe", 0),
+            # Two servers on one port would share its connections at random.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
+            *_keepalive(config),
+            # The connections need it, whether or not it is served.
+            ("grpc.enable_channelz", 1),
+        ],
+    )
 
 
 def _keepalive(config: ServerConfig) -> list[tuple[str, int]]:

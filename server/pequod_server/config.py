@@ -111,6 +111,12 @@ def _priorities(value: str) -> str:
     return value
 
 
+def _roles(value: str) -> str:
+    if not set(value.split()) <= {"home", "compute"}:
+        raise PydanticCustomError("roles", "must be home, compute, or both: home compute")
+    return value
+
+
 def _file(value: object) -> object:
     """Read an empty text as no file, as `written` writes it."""
     return None if value == "" else value
@@ -131,6 +137,8 @@ File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
 Milliseconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("MS")]
 BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], Metavar("MODE")]
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
+ClusterRoles = Annotated[str, AfterValidator(_roles), Metavar("ROLE ...")]
+Weight = Annotated[float, BeforeValidator(_number), Field(strict=True, gt=0, le=1000), Metavar("N")]
 LogFormat = Annotated[Literal["console", "json"], Metavar("FORMAT")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Metavar("LEVEL")]
 MemoryLimit = Annotated[str, BeforeValidator(_memory_limit), Metavar("LIMIT")]
@@ -238,6 +246,32 @@ class ServerConfig(BaseModel):
         description="Reads of the database's keys without a level of freshness fail when its changes are later than "
         "this; 0 for no bound.",
     )
+    cluster: str = Field(
+        default="",
+        description="The cluster that the server belongs to: static:FILE (a map in a file) or "
+        "etcd:HOST:PORT,HOST:PORT/NAME (`pequod cluster init` makes either).",
+    )
+    cluster_id: str = Field(
+        default="", description="The server's name in the cluster, the same after a restart; from its address if empty."
+    )
+    cluster_address: OptionalAddress = Field(
+        default="", description="Where clients and other servers reach it, if not at `listen`."
+    )
+    cluster_roles: ClusterRoles = Field(
+        default="",
+        description="home (it owns base data), compute (clients read from it), or both. Empty: both with a database "
+        "behind it, else compute.",
+    )
+    cluster_group: str = Field(
+        default="", description="The home group of a home: homes of one group are beside one database."
+    )
+    cluster_weight: Weight = Field(
+        default=1.0, description="Its share of the reads, beside that of other servers of the cluster."
+    )
+    cluster_zone: str = Field(default="", description="Where it is, such as a rack or a zone; shown in tables.")
+    cluster_ca: File = Field(default=None, description="Talk TLS with etcd, with this authority of its nodes, PEM.")
+    cluster_certificate: File = Field(default=None, description="Certificate to show to etcd, PEM; with cluster_key.")
+    cluster_key: File = Field(default=None, description="Private key of that certificate, PEM.")
     snapshot_file: File = Field(
         default=None, description="The file in which base data is saved at the end, and from which a start restores it."
     )

@@ -46,6 +46,9 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.StaleError(12.25, 1.0, "the feed is down"),
         errors.TokenLostError("the database has failed over"),
         errors.InvalidTokenError("it is empty"),
+        errors.CoordinatorUnavailableError("etcd at there:2379", "no leader"),
+        errors.MapChangedError(7),
+        errors.MapFixedError("cluster.toml", 8),
     )
 }
 

@@ -95,8 +95,9 @@ class AccessGuard(aio.ServerInterceptor):
             "Watch": lambda role, request: role.need(Right.READ, request.first, last_of(request)),
             "Count": lambda role, request: role.need(Right.READ, *range_of(request)),
             "Splits": lambda role, request: role.need(Right.READ, *range_of(request)),
-            # Its commands are looked at one by one, and these two show what the caller may see.
+            # Its commands are looked at one by one; a map is for every client; two show what the caller may see.
             "Execute": _need_nothing,
+            "FollowCluster": _need_nothing,
             "ListJoins": _need_nothing,
             "Stats": _need_nothing,
             "AddJoin": self._need_join_rights,

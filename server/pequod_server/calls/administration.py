@@ -10,6 +10,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import JoinError
 from pequod.errors import BadRequestError
 from pequod_server.calls.served import ServedEngine
+from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.joins import JoinLimits
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.statistics import collected
@@ -19,9 +20,14 @@ from pequod_server.wire.handlers import Context
 
 
 class AdministrationCalls:
-    """Answers AddJoin, DropJoin, ListJoins, Explain, Invalidate, Stats, SaveSnapshot and RestoreSnapshot."""
+    """Answers AddJoin, DropJoin, ListJoins, Explain, Invalidate, Stats, SaveSnapshot and RestoreSnapshot.
 
-    def __init__(self, served: ServedEngine, snapshots: Snapshots) -> None:
+    Args:
+        cluster_joins: The joins of the cluster; None: joins are this server's own.
+    """
+
+    def __init__(self, served: ServedEngine, snapshots: Snapshots, cluster_joins: ClusterJoins | None = None) -> None:
+        self._cluster_joins = cluster_joins
         self._served = served
         self._engine = served.engine
         self._join_limits = JoinLimits(served.config)
@@ -33,14 +39,21 @@ class AdministrationCalls:
         specs = parse(request.text)
         self._join_limits.refuse_joins(self._engine, specs)
         try:
-            joins = self._engine.add_joins(specs)
+            if self._cluster_joins is None:
+                joins = self._engine.add_joins(specs)
+            else:
+                joins = await self._cluster_joins.add(specs)
         except JoinError as error:
             raise error.with_text(request.text) from None
         return pb.AddJoinReply(header=self._served.header(), joins=map(encode.join, joins))
 
     async def drop_join(self, request: pb.DropJoinRequest, _context: Context) -> pb.DropJoinReply:
         """Take out a join."""
-        self._engine.drop_join(request.name)
+        spec = None if self._cluster_joins is None else self._cluster_joins.find(request.name)
+        if self._cluster_joins is None or spec is None:
+            self._engine.drop_join(request.name)
+        else:
+            await self._cluster_joins.drop(spec)
         return pb.DropJoinReply(header=self._served.header())
 
     async def list_joins(self, _request: pb.ListJoinsRequest, _context: Context) -> pb.ListJoinsReply:

@@ -14,11 +14,14 @@ from pequod.engine import Engine
 from pequod_server.calls.administration import AdministrationCalls
 from pequod_server.calls.backfilling import BackfillCalls
 from pequod_server.calls.executing import ExecuteCalls, handler_of_batches
+from pequod_server.calls.following import FollowCalls
 from pequod_server.calls.reads import ReadCalls
 from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.watching import WatchCalls
 from pequod_server.calls.writes import WriteCalls
+from pequod_server.cluster.joins import ClusterJoins
+from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
 from pequod_server.database.write_through import WriteThrough
@@ -55,6 +58,7 @@ class PequodService:
         loader: Loader | None = None,
         *,
         admission: Admission | None = None,
+        member: Member | None = None,
     ) -> None:
         served = ServedEngine(engine, config, loader)
         admission = admission or Admission(config)
@@ -82,7 +86,8 @@ class PequodService:
         self._watches = WatchCalls(served, admission)
         self.Watch = self._watches.watch
 
-        administration = AdministrationCalls(served, snapshots)
+        cluster_joins = None if member is None else ClusterJoins(engine, member)
+        administration = AdministrationCalls(served, snapshots, cluster_joins)
         self.AddJoin = administration.add_join
         self.DropJoin = administration.drop_join
         self.ListJoins = administration.list_joins
@@ -100,6 +105,9 @@ class PequodService:
         self.EndBackfill = backfills.end
         self.ListBackfills = backfills.list_all
 
+        self._follows = FollowCalls(served, member)
+        self.FollowCluster = self._follows.follow
+
     @property
     def watch_count(self) -> int:
         """How many watches have a stream."""
@@ -110,6 +118,7 @@ class PequodService:
         self._watches.feeds.relieve()
 
     def end_streams(self) -> None:
-        """End the streams: watches and idle batch streams now, the others after the batch that they are at."""
+        """End the streams: those that only tell, and idle batch streams now; the others after their present batch."""
         self._watches.end()
+        self._follows.end()
         self._batches.end()

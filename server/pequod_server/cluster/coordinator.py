@@ -1,0 +1,76 @@
+"""Where servers find each other and agree on a map: the protocol of coordinators.
+
+    operator --- put_map ---> coordinator ---- follow ---> servers ---> their clients
+    server ----- register -->   static: a file that the operator copies to the servers
+                                etcd: keys with leases, changed by compare-and-swap
+
+A coordinator that does not answer stops nothing: its servers go on with the last state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from pequod.cluster.map import ClusterMap, ClusterState
+from pequod.cluster.servers import ServerEntry
+
+#: A server that gives no sign of life for this long is gone for the others.
+LEASE_S: Final = 6
+
+
+class ClusterCoordinator(Protocol):
+    """Keeps the map of one cluster, and knows its servers."""
+
+    @property
+    def place(self) -> str:
+        """Where the map is, for people."""
+        ...
+
+    async def read(self) -> ClusterState:
+        """Return the present state.
+
+        Raises:
+            CoordinatorUnavailableError: It does not answer.
+            ClusterMapError: There is no map, or it is not right.
+        """
+        ...
+
+    def follow(self) -> AsyncIterator[ClusterState]:
+        """Yield the state as it is now, and again after changes; breaks heal by themselves.
+
+        A map that is not there, or is not right, is logged and waited for.
+        """
+        ...
+
+    async def put_map(self, changed: ClusterMap) -> None:
+        """Put a map in the place of the one whose version is lower by one; version 1 is the first map.
+
+        Raises:
+            MapChangedError: The present map has another version.
+            MapFixedError: The map cannot be changed by a server.
+            CoordinatorUnavailableError: It does not answer; the text says whether the map may have been changed.
+        """
+        ...
+
+    async def register(self, entry: ServerEntry) -> None:
+        """Show a server to the others, from now on and until `unregister`; again with what has changed of it.
+
+        Returns once the others can see it.
+
+        Raises:
+            ClusterMapError: It cannot be shown like this, for instance since another server has its id.
+        """
+        ...
+
+    def reload(self) -> None:
+        """Look at once for what is new, where that is not told."""
+        ...
+
+    async def unregister(self) -> None:
+        """Show the server no more. If the coordinator does not answer, the server's lease ends by itself."""
+        ...
+
+    async def close(self) -> None:
+        """End following, and close connections."""
+        ...

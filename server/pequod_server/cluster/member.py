@@ -1,0 +1,253 @@
+"""This server as a member of its cluster: it registers, follows the map, and takes the map's changes in.
+
+    coordinator --state--> Member --take_in--> joins, sources       in the order of the states, one at a time
+                              |                    then: `map_version` of this server's entry
+                              +---> followers      clients, by FollowCluster
+
+What clients are told of this server itself is what it says of itself: so they know that it drains even where the
+coordinator is a file, or is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from pequod.cluster.map import ClusterMap, ClusterState
+from pequod.cluster.servers import ServerEntry, ServerState
+from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
+from pequod_server.cluster.coordinator import ClusterCoordinator
+
+log = logging.getLogger("pequod.server")
+
+#: Makes what a state says true of this server; raises a PequodError if it cannot be.
+TakeIn = Callable[[ClusterState], Awaitable[None]]
+#: Pauses between tries to take a map in.
+_AGAIN_S: Final = 2.0
+#: How long others may take to hear of it that this server drains.
+_TELL_S: Final = 1.0
+#: How long clients and servers have to go elsewhere before calls are refused.
+_NOTICE_S: Final = 0.2
+#: How long a change of the map waits for the others.
+_SPREAD_S: Final = 5.0
+
+
+class Member:
+    """A server of a cluster.
+
+    Args:
+        entry: What it says of itself at first.
+        take_in: See `TakeIn`.
+        takes_port: Whether the port of its address is the one that it will listen at.
+
+    Invariants:
+        1. The map's version never goes back, and `entry.map_version` is that of the last map that was taken in.
+    """
+
+    def __init__(
+        self, coordinator: ClusterCoordinator, entry: ServerEntry, take_in: TakeIn, *, takes_port: bool = False
+    ) -> None:
+        self._takes_port = takes_port
+        self._coordinator = coordinator
+        self._entry = replace(entry, state=ServerState.JOINING)
+        self._take_in = take_in
+        self._map: ClusterMap | None = None
+        self._others: tuple[ServerEntry, ...] = ()
+        #: Set and replaced whenever `state` changes.
+        self._changed = asyncio.Event()
+        #: Whether there is something to take in.
+        self._is_behind = asyncio.Event()
+        self._fault = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_registered = False
+        #: When the coordinator last told something, by the monotonic clock.
+        self.heard_s: float | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the map is, for people."""
+        return self._coordinator.place
+
+    @property
+    def entry(self) -> ServerEntry:
+        """What the others see of this server."""
+        return self._entry
+
+    @property
+    def map(self) -> ClusterMap:
+        """The present map.
+
+        Requires:
+            `start` has returned.
+        """
+        assert self._map is not None
+        return self._map
+
+    @property
+    def state(self) -> ClusterState:
+        """The map and all servers, this one among them."""
+        return ClusterState.of(self.map, (*self._others, self._entry))
+
+    @property
+    def fault(self) -> str:
+        """Why the present map is not taken in; empty if it is, or nothing has failed yet."""
+        return self._fault
+
+    async def start(self) -> None:
+        """Take in the present map.
+
+        Raises:
+            ClusterMapError: There is no map, or it is not right.
+            PequodError: It cannot be taken in.
+        """
+        while True:
+            try:
+                state = await self._coordinator.read()
+                break
+            except CoordinatorUnavailableError as error:
+                log.warning("the start waits for the map", extra={"at": self.place, "reason": error.reason})
+                await asyncio.sleep(_AGAIN_S)
+        self._learn(state)
+        await self._take_in(self.state)
+        self._entry = replace(self._entry, map_version=state.map.version)
+        self._tasks = [
+            asyncio.create_task(self._follow(), name="pequod map"),
+            asyncio.create_task(self._catch_up(), name="pequod map taken in"),
+        ]
+
+    async def show(self, port: int) -> None:
+        """Register as ready.
+
+        Args:
+            port: Where the server listens.
+
+        Raises:
+            ClusterMapError: The coordinator refuses the server.
+        """
+        host, _, named = self._entry.address.rpartition(":")
+        address = f"{host}:{port if self._takes_port else named}"
+        self._entry = replace(self._entry, address=address, state=ServerState.READY)
+        await self._coordinator.register(self._entry)
+        self._is_registered = True
+        self._tell()
+
+    async def drain(self) -> None:
+        """Tell others that this server is about to go, and give them time to go elsewhere."""
+        if not self._is_registered:
+            return
+        self._entry = replace(self._entry, state=ServerState.DRAINING)
+        self._tell()
+        with contextlib.suppress(TimeoutError, ClusterMapError):
+            await asyncio.wait_for(self._coordinator.register(self._entry), _TELL_S)
+        await asyncio.sleep(_NOTICE_S)
+
+    async def stop(self) -> None:
+        """Be no member any more."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._coordinator.close()
+
+    def reload(self) -> None:
+        """Look for a new map at once."""
+        self._coordinator.reload()
+
+    async def states(self) -> AsyncIterator[ClusterState]:
+        """Yield the state as it is now, and again after changes."""
+        told = None
+        while True:
+            changed = self._changed
+            if (state := self.state) != told:
+                told = state
+                yield state
+            await changed.wait()
+
+    async def put_map(self, changed: ClusterMap) -> None:
+        """Change the map, and wait until this server and all ready ones go by it; the others for some seconds.
+
+        Raises:
+            MapChangedError, MapFixedError, CoordinatorUnavailableError: See `ClusterCoordinator.put_map`.
+            PequodError: The map was changed, and this server cannot take it in.
+        """
+        await self._coordinator.put_map(changed)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SPREAD_S):
+                async for state in self.states():
+                    if self._fault and state.map.version >= changed.version:
+                        raise ClusterMapError(f"the map's version {state.map.version}", self._fault)
+                    if not laggards(state, changed.version):
+                        break
+
+    async def wait_for_change(self, version: int) -> None:
+        """Wait, for some seconds at most, until there is a map with at least this version."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SPREAD_S):
+                async for state in self.states():
+                    if state.map.version >= version:
+                        break
+
+    async def _follow(self) -> None:
+        async for state in self._coordinator.follow():
+            self.heard_s = time.monotonic()
+            mine = next((server for server in state.servers if server.id == self._entry.id), None)
+            self._learn(state)
+            # Its lease has ended, or the coordinator lost it.
+            if self._is_registered and mine is None:
+                await self._register_again()
+
+    async def _register_again(self) -> None:
+        try:
+            await asyncio.wait_for(self._coordinator.register(self._entry), _TELL_S)
+        except (TimeoutError, ClusterMapError) as error:
+            log.warning("the server is not registered", extra={"at": self.place, "reason": str(error)})
+
+    def _learn(self, state: ClusterState) -> None:
+        """Take note of a state; what is older than what is known is left out."""
+        self._others = tuple(server for server in state.servers if server.id != self._entry.id)
+        known = self._map
+        if known is None or state.map.version > known.version:
+            self._map, self._fault = state.map, ""
+        elif state.map != known:
+            hint = "give a changed map a greater version" if state.map.version == known.version else "it is older"
+            extra = {"at": self.place, "version": state.map.version, "hint": hint}
+            log.error("the map is not taken; the one before stays in use", extra=extra)
+        self._is_behind.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _catch_up(self) -> None:
+        """Take in what is new, again and again."""
+        while True:
+            await self._is_behind.wait()
+            self._is_behind.clear()
+            state = self.state
+            try:
+                await self._take_in(state)
+            except PequodError as error:
+                if str(error) != self._fault:
+                    extra = {"version": state.map.version, "reason": str(error)}
+                    log.error("the map cannot be taken in", extra=extra)  # noqa: TRY400 - no defect of ours
+                self._fault = str(error)
+                self._tell()
+                asyncio.get_running_loop().call_later(_AGAIN_S, self._is_behind.set)
+                continue
+            self._fault = ""
+            if state.map.version != self._entry.map_version:
+                self._entry = replace(self._entry, map_version=state.map.version)
+                self._tell()
+                if self._is_registered:
+                    await self._register_again()
+
+
+def laggards(state: ClusterState, version: int) -> list[str]:
+    """Return the ids of the ready servers that go by an older map; one that does not say its map is none of them."""
+    return [server.id for server in state.servers if server.is_ready and 0 < server.map_version < version]

@@ -1,0 +1,168 @@
+"""The cluster of the configuration: its coordinator, and what this server says of itself.
+
+>>> coordinator_of("etcd:10.0.0.1:2379,10.0.0.2:2379/twip").place
+'etcd at 10.0.0.1:2379, 10.0.0.2:2379, cluster twip'
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from pequod.addresses import fault_of, is_unspecified
+from pequod.cluster.map import ClusterState
+from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.engine import Engine, JoinError
+from pequod.errors import ClusterMapError, SettingError
+from pequod_server.cluster.coordinator import ClusterCoordinator
+from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.joins import MapJoins
+from pequod_server.cluster.member import Member
+from pequod_server.cluster.static import StaticCoordinator, read_file
+from pequod_server.config import ServerConfig
+
+_STATIC: Final = "static:"
+_ETCD: Final = "etcd:"
+_HINT: Final = "write static:FILE or etcd:HOST:PORT,HOST:PORT/NAME"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def coordinator_of(cluster: str, credentials: grpc.ChannelCredentials | None = None) -> ClusterCoordinator:
+    """Return the coordinator that a setting names.
+
+    Raises:
+        SettingError: The setting names none.
+    """
+    if cluster.startswith(_STATIC) and len(cluster) > len(_STATIC):
+        return StaticCoordinator(Path(cluster.removeprefix(_STATIC)))
+    if not cluster.startswith(_ETCD):
+        raise SettingError("cluster", f"{cluster!r} is no coordinator; {_HINT}")
+    addresses, _, name = cluster.removeprefix(_ETCD).partition("/")
+    if _NAME.fullmatch(name) is None:
+        raise SettingError("cluster", f"{cluster!r} does not end with the name of the cluster; {_HINT}")
+    endpoints = [address.strip() for address in addresses.split(",")]
+    for endpoint in endpoints:
+        if fault := fault_of(endpoint):
+            raise SettingError("cluster", f"{fault}; {_HINT}")
+    return EtcdCoordinator(endpoints, name, credentials)
+
+
+def make_member(config: ServerConfig, engine: Engine) -> Member | None:
+    """Return the server as a member of the cluster of the settings, None without one.
+
+    Raises:
+        SettingError: The settings do not go together, or a file for TLS cannot be read.
+        ClusterMapError: The file of the cluster is not right, or does not have the server.
+    """
+    given = [name for name in ServerConfig.model_fields if name.startswith("cluster_") and _is_given(config, name)]
+    if not config.cluster:
+        if given:
+            raise SettingError(given[0], "it needs a cluster: give cluster, such as static:cluster.toml")
+        return None
+    coordinator, entry = coordinator_of(config.cluster, _credentials(config)), first_entry(config)
+    joins = MapJoins(engine)
+
+    async def take_in(state: ClusterState) -> None:
+        if ServerRole.COMPUTE in entry.roles:
+            try:
+                joins.take_in(state.map)
+            except JoinError as error:
+                raise ClusterMapError(f"the joins of the map's version {state.map.version}", str(error)) from None
+
+    takes_port = not config.cluster.startswith(_STATIC) and (config.cluster_address or config.listen).endswith(":0")
+    return Member(coordinator, entry, take_in, takes_port=takes_port)
+
+
+def first_entry(config: ServerConfig) -> ServerEntry:
+    """Return what the server says of itself; where it listens at a free port, the port is 0 and known later.
+
+    Raises:
+        SettingError: The settings do not go together.
+        ClusterMapError: The file of the cluster is not right, or does not have the server.
+    """
+    address = config.cluster_address or config.listen
+    if not config.cluster_address and is_unspecified(config.listen):
+        raise SettingError("cluster_address", f"others cannot reach {config.listen}; give the address of this machine")
+    if config.cluster.startswith(_STATIC):
+        return _entry_of_file(config, address)
+    roles = _roles(config)
+    if ServerRole.HOME in roles and not config.cluster_group:
+        raise SettingError("cluster_group", "a home belongs to a home group; give its name")
+    host, _, port = address.rpartition(":")
+    if port == "0" and not config.cluster_id:
+        raise SettingError("cluster_id", f"{address} is another address after each start; give the server a name")
+    try:
+        return ServerEntry(
+            config.cluster_id or id_of(address),
+            # The port is told once it is known.
+            f"{host}:1" if port == "0" else address,
+            roles,
+            config.cluster_group,
+            config.cluster_weight,
+            config.cluster_zone,
+        )
+    except ClusterMapError as error:
+        raise SettingError("cluster", str(error)) from None
+
+
+def id_of(address: str) -> str:
+    """Return the id of a server that is given none.
+
+    >>> id_of("10.0.0.4:7744"), id_of("[fd00::4]:7744")
+    ('10.0.0.4-7744', 'fd00-4-7744')
+    """
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", address).strip("-")[:63]
+
+
+def _entry_of_file(config: ServerConfig, address: str) -> ServerEntry:
+    path = Path(config.cluster.removeprefix(_STATIC))
+    servers = read_file(path).servers
+    for name in ("cluster_roles", "cluster_group", "cluster_weight", "cluster_zone"):
+        if _is_given(config, name):
+            raise SettingError(name, f"{path} says it; take it out here")
+    found = [
+        server
+        for server in servers
+        if (server.id == config.cluster_id if config.cluster_id else server.address == address)
+    ]
+    if not found:
+        hint = "give cluster_id, or put the server into the file"
+        who = f"the id {config.cluster_id}" if config.cluster_id else f"the address {address}"
+        raise ClusterMapError(f"{path}, servers", f"none has {who}; {hint}")
+    return found[0]
+
+
+def _roles(config: ServerConfig) -> frozenset[ServerRole]:
+    names = config.cluster_roles.split()
+    if not names:
+        return frozenset({ServerRole.HOME, ServerRole.COMPUTE} if config.backing else {ServerRole.COMPUTE})
+    return frozenset(map(ServerRole, names))
+
+
+def _is_given(config: ServerConfig, name: str) -> bool:
+    value: object = getattr(config, name)
+    return bool(value != ServerConfig.model_fields[name].default)
+
+
+def _credentials(config: ServerConfig) -> grpc.ChannelCredentials | None:
+    certificate, key, ca = config.cluster_certificate, config.cluster_key, config.cluster_ca
+    if not (certificate or key or ca):
+        return None
+    if bool(certificate) != bool(key):
+        given, missing = (
+            ("cluster_certificate", "cluster_key") if certificate else ("cluster_key", "cluster_certificate")
+        )
+        raise SettingError(missing, f"it goes with {given}; give both, or neither")
+    return grpc.ssl_channel_credentials(
+        _read("cluster_ca", ca), _read("cluster_key", key), _read("cluster_certificate", certificate)
+    )
+
+
+def _read(setting: str, path: Path | None) -> bytes | None:
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError as error:
+        raise SettingError(setting, f"cannot read it: {error}") from error

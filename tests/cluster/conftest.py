@@ -1,0 +1,151 @@
+"""Nodes of etcd of our own."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.installed import lacking
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Node:
+    """A node of etcd on the loopback."""
+
+    def __init__(self, name: str, port: int, peer_port: int, nodes: str, folder: Path) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self._log = folder / f"{name}.log"
+        peer = f"http://127.0.0.1:{peer_port}"
+        options = {
+            "name": name,
+            "data-dir": str(folder / name),
+            "listen-client-urls": f"http://{self.address}",
+            "advertise-client-urls": f"http://{self.address}",
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": nodes,
+            "heartbeat-interval": "100",
+            "election-timeout": "1000",
+        }
+        self._command = ["etcd", *(f"--{name}={value}" for name, value in options.items()), "--unsafe-no-fsync"]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.send_signal(signal.SIGCONT)
+            process.wait(20)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def get(self, path: str) -> str:
+        with suppress(OSError, URLError), urlopen(f"http://{self.address}{path}", timeout=2) as reply:
+            return str(reply.read().decode())
+        return ""
+
+    @property
+    def is_healthy(self) -> bool:
+        return '"true"' in self.get("/health")
+
+    @property
+    def is_leader(self) -> bool:
+        return "etcd_server_is_leader 1" in self.get("/metrics")
+
+
+class Etcd:
+    """Some nodes of etcd that agree with each other."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        ports = free_ports(2 * count)
+        names = [f"n{number}" for number in range(count)]
+        peers = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, ports[count:], strict=True))
+        self.nodes = [
+            Node(name, port, peer, peers, folder)
+            for name, port, peer in zip(names, ports[:count], ports[count:], strict=True)
+        ]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [node.address for node in self.nodes]
+
+    def setting(self, cluster: str) -> str:
+        """Return the setting `cluster` of a server."""
+        return f"etcd:{','.join(self.endpoints)}/{cluster}"
+
+    def start(self) -> None:
+        for node in self.nodes:
+            if node.process is None:
+                node.start()
+        for _ in range(600):
+            if all(node.is_healthy for node in self.nodes):
+                return
+            time.sleep(0.05)
+        raise AssertionError("etcd does not start")
+
+    @property
+    def leader(self) -> Node:
+        return next(node for node in self.nodes if node.process is not None and node.is_leader)
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+
+@pytest.fixture(scope="session")
+def etcd_binary() -> str:
+    found = shutil.which("etcd")
+    if found is None:
+        lacking("etcd is not installed: apt-get install etcd-server")
+    return found
+
+
+@pytest.fixture(scope="session")
+def nodes(etcd_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    """Three nodes; a test that stops some of them starts them again: see `etcd`."""
+    etcd = Etcd(tmp_path_factory.mktemp("etcd"), 3)
+    try:
+        etcd.start()
+        yield etcd
+    finally:
+        etcd.stop()
+
+
+@pytest.fixture
+def etcd(nodes: Etcd) -> Iterator[Etcd]:
+    """Three nodes that run."""
+    for node in nodes.nodes:
+        if node.process is not None:
+            node.go_on()
+    nodes.start()
+    yield nodes
+    for node in nodes.nodes:
+        if node.process is not None:
+            node.go_on()
