@@ -37,13 +37,23 @@ class Counters:
     log_applied: int
     invalidations: int
 
+FRESH_MAX: int
+
+class HotGroups:
+    fresh: list[bytes]
+    def __len__(self) -> int: ...
+    def get(self, prefix: bytes) -> SortedRows | None: ...
+    def add(self, prefix: bytes) -> SortedRows: ...
+    def take_out(self, prefix: bytes) -> None: ...
+    def items(self) -> list[tuple[bytes, SortedRows]]: ...
+
 class HotTable:
     entry_count: int
     key_bytes: int
     value_bytes: int
     prefix: bytes
     end: bytes
-    groups: dict[bytes, SortedRows]
+    groups: HotGroups
     loose: SortedRows
     cut_width: int
 

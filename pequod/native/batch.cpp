@@ -323,7 +323,7 @@ void look_ahead(Batch* batch, const Ends* ends) {
         guessed[count] = nullptr;
         if (kind >= SCAN && kind <= SCAN_DOWN) {
             batch->hashes[count] = hash_of(batch->arguments[argument_at + 1]);
-            guessed[count] = ends->first_place(batch->hashes[count]);
+            guessed[count] = ends->table.home(batch->hashes[count]);
             __builtin_prefetch(guessed[count]);
         }
         argument_at += Py_ssize_t(argument_count_of(kind));
@@ -331,7 +331,7 @@ void look_ahead(Batch* batch, const Ends* ends) {
     batch->ahead_stop = batch->index + count;
     for (Py_ssize_t at = 0; at < count; ++at) {
         if (!guessed[at]) continue;
-        __builtin_prefetch(guessed[at]->key);
+        __builtin_prefetch(guessed[at]->last);
         __builtin_prefetch(guessed[at]->context);
         __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]->context) + 64);
     }
@@ -388,7 +388,7 @@ Ran run_scan(Batch* batch, HotEngine* engine, unsigned char kind, double now) {
     const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
     const Limit limit = limit_of(batch, kind);
     if (batch->index >= batch->ahead_stop) look_ahead(batch, ends);
-    const End* end = ends->find(batch->hashes[batch->index - batch->ahead_start], last);
+    const End* end = ends->table.find(batch->hashes[batch->index - batch->ahead_start], last);
     if (end) return kind == SCAN_DOWN ? Ran::NOT_QUICK : scan_context(batch, engine, end, limit, now);
     SortedRows* rows = nullptr;
     const Ran ran = rows_between(engine, first, last, &rows);

@@ -19,6 +19,8 @@ namespace {
 Kernel* kernel_of(PyObject* object) { return reinterpret_cast<Kernel*>(object); }
 // What the ledger counts: `ENTRY` and `BYTES` of pequod/engine/memory/ledger.py.
 constexpr long long ENTRY_BYTES = 17, BYTES_BYTES = 41;
+// How many groups are looked up ahead, so that what they lie in is fetched meanwhile.
+constexpr size_t AHEAD = 32;
 
 bool is_kernel(PyObject* object) { return object && Py_TYPE(object) == kernel_type; }
 
@@ -143,34 +145,6 @@ struct Bounds {
     PyObject* last;
 };
 
-// Look up the groups of a table by prefixes, without an object for each.
-class Groups {
-  public:
-    explicit Groups(const HotTable* table) : groups_(table->groups), scratch_(nullptr) {}
-    Groups(const Groups&) = delete;
-    Groups& operator=(const Groups&) = delete;
-    ~Groups() { Py_XDECREF(scratch_); }
-
-    // The rows of a prefix, null if there are none; false: an error is set.
-    bool find(const FrameKey& prefix, SortedRows** rows) {
-        *rows = nullptr;
-        if (!scratch_ || piece_of(scratch_).size != prefix.bytes.size) {
-            Py_XSETREF(scratch_, PyBytes_FromStringAndSize(nullptr, Py_ssize_t(prefix.bytes.size)));
-            if (!scratch_) return false;
-        }
-        // No one else has this object: a look-up compares it and forgets it.
-        std::memcpy(PyBytes_AS_STRING(scratch_), prefix.bytes.start, prefix.bytes.size);
-        PyObject* group = _PyDict_GetItem_KnownHash(groups_, scratch_, Py_hash_t(prefix.hash));
-        if (!group) return !PyErr_Occurred();
-        *rows = reinterpret_cast<SortedRows*>(group);
-        return check_all(is_rows(group), "groups are native rows");
-    }
-
-  private:
-    PyObject* groups_;
-    PyObject* scratch_;
-};
-
 // Add the rows of a group that are within bounds, cut into tails.
 bool add_rows(const Cutting& cutting, const Bounds& bounds, SortedRows* rows, Piece prefix, Piece bound, Made* made) {
     const size_t known = prefix.size;
@@ -239,18 +213,18 @@ bool select_prefixes(const Cutting& cutting, SortedRows* rows, Place start, Plac
 // Whether selected prefixes are those of groups, and the tables are what they should be.
 bool is_sound(const Kernel* kernel) {
     const HotTable* copied = table_of(kernel->copied);
-    return copied->groups && PyDict_CheckExact(copied->groups) && copied->cut_width == kernel->copied_cut;
+    return is_groups(copied->groups) && copied->cut_width == kernel->copied_cut;
 }
 
 // Find the rows of each selected prefix, and cut them into tails. 1: done; 0: there are more than `room`; -1: an error.
 int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const Selected& selected, size_t room,
                  Made* made) {
-    Groups groups(table_of(kernel->copied));
+    const HotGroups* groups = groups_of(table_of(kernel->copied)->groups);
     for (size_t at = 0; at < selected.count; ++at) {
-        SortedRows* group;
-        if (!groups.find(selected.keys[at], &group)) return -1;
-        if (!group) continue;
+        if (at % AHEAD == 0) look_ahead_groups(groups, selected.keys + at, std::min(AHEAD, selected.count - at));
         const Piece prefix = selected.keys[at].bytes;
+        SortedRows* group = find_group(groups, selected.keys[at].hash, prefix);
+        if (!group) continue;
         const Piece bound = {prefix.start + cutting.before.size, prefix.size - cutting.before.size - cutting.after.size};
         if (!add_rows(cutting, bounds, group, prefix, bound, made)) return -1;
         if (made->size > room) return 0;

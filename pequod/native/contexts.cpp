@@ -35,129 +35,64 @@ namespace {
 
 Ends* ends_of(PyObject* self) { return reinterpret_cast<Ends*>(self); }
 
-// The place of a key, or the free one where it would be.
-size_t place_of(const Ends* ends, size_t hash, Piece key) {
-    size_t at = hash & (ends->place_count - 1);
-    while (ends->places[at].context) {
-        const End& end = ends->places[at];
-        if (end.hash == hash && is_equal(piece_of(end.key), key)) break;
-        at = (at + 1) & (ends->place_count - 1);
-    }
-    return at;
+void forget(const End& end) {
+    Py_DECREF(end.last);
+    Py_DECREF(end.context);
+    Py_DECREF(end.table);
 }
-
-bool resize(Ends* ends, size_t place_count) {
-    End* places = static_cast<End*>(PyMem_Calloc(place_count, sizeof(End)));
-    if (!places) {
-        PyErr_NoMemory();
-        return false;
-    }
-    End* former = std::exchange(ends->places, places);
-    const size_t former_count = std::exchange(ends->place_count, place_count);
-    for (size_t at = 0; at < former_count; ++at) {
-        if (former[at].context) places[place_of(ends, former[at].hash, piece_of(former[at].key))] = former[at];
-    }
-    PyMem_Free(former);
-    return true;
-}
-
-void clear(Ends* ends) {
-    End* places = std::exchange(ends->places, nullptr);
-    const size_t place_count = std::exchange(ends->place_count, 0);
-    ends->size = 0;
-    for (size_t at = 0; at < place_count; ++at) {
-        Py_XDECREF(places[at].key);
-        Py_XDECREF(places[at].context);
-        Py_XDECREF(places[at].table);
-    }
-    PyMem_Free(places);
-}
-
-}  // namespace
-
-const End* Ends::find(size_t hash, Piece key) const {
-    if (!size) return nullptr;
-    const End& end = places[place_of(this, hash, key)];
-    return end.context ? &end : nullptr;
-}
-
-namespace {
 
 PyObject* ends_get(PyObject* self, PyObject* last) {
     if (!PyBytes_Check(last)) Py_RETURN_NONE;
-    const End* found = ends_of(self)->find(hash_of(piece_of(last)), piece_of(last));
+    const End* found = ends_of(self)->table.find(hash_of(piece_of(last)), piece_of(last));
     return Py_NewRef(found ? found->context : Py_None);
 }
 
 PyObject* ends_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    Ends* ends = ends_of(self);
-    if (count != 3 || !PyBytes_CheckExact(arguments[0]) || !is_hot(arguments[1]) ||
-        !is_table(arguments[2])) {
+    if (count != 3 || !PyBytes_CheckExact(arguments[0]) || !is_hot(arguments[1]) || !is_table(arguments[2])) {
         PyErr_SetString(PyExc_TypeError, "put takes bytes, a context and a table");
         return nullptr;
     }
-    if (2 * (ends->size + 1) > ends->place_count && !resize(ends, ends->place_count ? 2 * ends->place_count : 8)) {
-        return nullptr;
-    }
-    const size_t hash = hash_of(piece_of(arguments[0]));
-    End& end = ends->places[place_of(ends, hash, piece_of(arguments[0]))];
-    const End former = end;
-    end = {hash, Py_NewRef(arguments[0]), Py_NewRef(arguments[1]), Py_NewRef(arguments[2])};
-    ends->size += !former.context;
-    Py_XDECREF(former.key);
-    Py_XDECREF(former.context);
-    Py_XDECREF(former.table);
+    const Piece last = piece_of(arguments[0]);
+    const size_t hash = hash_of(last);
+    End* end = ends_of(self)->table.find(hash, last);
+    const End former = end ? *end : End{};
+    if (!end) end = ends_of(self)->table.room_for(hash, last);
+    if (!end) return nullptr;
+    *end = {hash, Py_NewRef(arguments[0]), Py_NewRef(arguments[1]), Py_NewRef(arguments[2])};
+    if (!former.is_free()) forget(former);
     Py_RETURN_NONE;
 }
 
 PyObject* ends_remove(PyObject* self, PyObject* last) {
-    Ends* ends = ends_of(self);
-    if (!PyBytes_Check(last) || !ends->size) Py_RETURN_NONE;
-    const size_t mask = ends->place_count - 1;
-    size_t free = place_of(ends, hash_of(piece_of(last)), piece_of(last));
-    const End gone = ends->places[free];
-    if (!gone.context) Py_RETURN_NONE;
-    // What stands behind moves up as far as it may, so that no look-up meets a gap before its key.
-    for (size_t at = (free + 1) & mask; ends->places[at].context; at = (at + 1) & mask) {
-        const size_t home = ends->places[at].hash & mask;
-        if (((at - home) & mask) >= ((at - free) & mask)) {
-            ends->places[free] = ends->places[at];
-            free = at;
-        }
-    }
-    ends->places[free] = {0, nullptr, nullptr, nullptr};
-    --ends->size;
-    if (!ends->size) {
-        clear(ends);
-    } else if (ends->place_count > 8 && 8 * ends->size < ends->place_count && !resize(ends, ends->place_count / 2)) {
-        PyErr_Clear();
-    }
-    Py_DECREF(gone.key);
-    Py_DECREF(gone.context);
-    Py_DECREF(gone.table);
+    End* end = PyBytes_Check(last) ? ends_of(self)->table.find(hash_of(piece_of(last)), piece_of(last)) : nullptr;
+    if (!end) Py_RETURN_NONE;
+    const End gone = *end;
+    ends_of(self)->table.free(end);
+    forget(gone);
     Py_RETURN_NONE;
 }
 
-Py_ssize_t ends_length(PyObject* self) { return Py_ssize_t(ends_of(self)->size); }
+Py_ssize_t ends_length(PyObject* self) { return Py_ssize_t(ends_of(self)->table.size); }
 
 int ends_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
-    for (size_t at = 0; at < ends_of(self)->place_count; ++at) {
-        Py_VISIT(ends_of(self)->places[at].context);
-        Py_VISIT(ends_of(self)->places[at].table);
+    const Places<End>& table = ends_of(self)->table;
+    for (size_t at = 0; at < table.place_count; ++at) {
+        Py_VISIT(table.places[at].context);
+        Py_VISIT(table.places[at].table);
     }
     return 0;
 }
 
 int ends_clear(PyObject* self) {
-    clear(ends_of(self));
+    ends_of(self)->table.clear(forget);
     return 0;
 }
 
 void ends_dealloc(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    clear(ends_of(self));
+    ends_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
 }

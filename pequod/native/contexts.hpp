@@ -1,7 +1,7 @@
 // The hot part of a context, and contexts by end: the twins of the classes in pequod/engine/base/hot.py.
 #pragma once
 
-#include "rows.hpp"
+#include "places.hpp"
 
 namespace pequod {
 
@@ -101,31 +101,23 @@ int covers(Hot* hot, PyObject* tail);
 
 struct End {
     size_t hash;
-    PyObject* key;
+    // All owned; the last key of reads, exact `bytes`.
+    PyObject* last;
     PyObject* context;
     // That whose keys the context computes.
     PyObject* table;
+
+    bool is_free() const { return !context; }
+    Piece key() const { return piece_of(last); }
 };
 
-// Contexts by the ends of reads that they answered: open addressing, the keys compared in full.
+// Contexts by the ends of reads that they answered.
 struct Ends {
     PyObject_HEAD
-    // A power of two; where there is no context, the place is free.
-    End* places;
-    size_t place_count;
-    size_t size;
-
-    // The one with this key, whose hash it is, or null; until the next change.
-    const End* find(size_t hash, Piece key) const;
-
-    // Where a key of this hash is first looked for; null if there are none.
-    const End* first_place(size_t hash) const { return size ? places + (hash & (place_count - 1)) : nullptr; }
+    Places<End> table;
 };
 
 extern PyTypeObject* ends_type;
-
-// Seeded, as keys come from clients; the function of Python's own dictionaries.
-inline size_t hash_of(Piece key) { return size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))); }
 
 int add_context_types(PyObject* module);
 

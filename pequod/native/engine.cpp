@@ -203,12 +203,13 @@ Ran put(HotEngine* engine, Piece key, Piece value) {
         engine->revision >= reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at) {
         return not_quick();
     }
-    const Found found = rows_of(table_of(relations->table), key);
-    // A new group is Python's to make.
-    if (!found.is_quick || !found.rows) return not_quick();
     PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
     PyObject* own_value = PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
-    const Ran ran = own_key && own_value ? put_into(engine, relations, found.rows, own_key, own_value) : Ran::FAILED;
+    Ran ran = Ran::FAILED;
+    if (own_key && own_value) {
+        SortedRows* rows = rows_for(table_of(relations->table), key);
+        ran = rows ? put_into(engine, relations, rows, own_key, own_value) : not_quick();
+    }
     Py_XDECREF(own_key);
     Py_XDECREF(own_value);
     return ran;

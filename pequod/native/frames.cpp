@@ -3,7 +3,6 @@
 #include <structmember.h>
 
 #include <cstddef>
-#include <utility>
 
 namespace pequod {
 
@@ -36,49 +35,23 @@ bool make_room(Item** items, uint32_t count, uint32_t* room) {
     return true;
 }
 
-// The place of a key, or the free one where it would be.
-size_t place_of(const Frames* frames, size_t hash, Piece key) {
-    size_t at = hash & (frames->place_count - 1);
-    while (frames->places[at].waiting) {
-        const FramePlace& place = frames->places[at];
-        if (place.hash == hash && is_equal(place.waiting->key(), key)) break;
-        at = (at + 1) & (frames->place_count - 1);
-    }
-    return at;
-}
-
 Waiting* find(const Frames* frames, size_t hash, Piece key) {
-    return frames->size ? frames->places[place_of(frames, hash, key)].waiting : nullptr;
-}
-
-bool resize(Frames* frames, size_t place_count) {
-    FramePlace* places = static_cast<FramePlace*>(PyMem_Calloc(place_count, sizeof(FramePlace)));
-    if (!places) {
-        PyErr_NoMemory();
-        return false;
-    }
-    FramePlace* former = std::exchange(frames->places, places);
-    const size_t former_count = std::exchange(frames->place_count, place_count);
-    for (size_t at = 0; at < former_count; ++at) {
-        if (former[at].waiting) places[place_of(frames, former[at].hash, former[at].waiting->key())] = former[at];
-    }
-    PyMem_Free(former);
-    return true;
+    const FramePlace* place = frames->table.find(hash, key);
+    return place ? place->waiting : nullptr;
 }
 
 // The frame of a key, made if it is new; null: an error is set.
 Waiting* make_frame(Frames* frames, const FrameKey& key, long long* grown_bytes) {
     if (Waiting* found = find(frames, key.hash, key.bytes)) return found;
-    if (2 * (frames->size + 1) > frames->place_count &&
-        !resize(frames, frames->place_count ? 2 * frames->place_count : 8)) {
+    Waiting* made = waiting_of(waiting_type->tp_alloc(waiting_type, Py_ssize_t(key.bytes.size)));
+    FramePlace* place = made ? frames->table.room_for(key.hash, key.bytes) : nullptr;
+    if (!place) {
+        Py_XDECREF(made);
         return nullptr;
     }
-    Waiting* made = waiting_of(waiting_type->tp_alloc(waiting_type, Py_ssize_t(key.bytes.size)));
-    if (!made) return nullptr;
     std::memcpy(made->key_start, key.bytes.start, key.bytes.size);
     made->frames = frames;
-    frames->places[place_of(frames, key.hash, key.bytes)] = {key.hash, made};
-    ++frames->size;
+    *place = {key.hash, made};
     *grown_bytes += frames->frame_bytes;
     return made;
 }
@@ -87,25 +60,10 @@ Waiting* make_frame(Frames* frames, const FrameKey& key, long long* grown_bytes)
 long long discard(Waiting* waiting) {
     Frames* frames = waiting->frames;
     if (!frames) return 0;
-    const size_t mask = frames->place_count - 1;
-    size_t free = place_of(frames, hash_of(waiting->key()), waiting->key());
-    // What stands behind moves up as far as it may, so that no look-up meets a gap before its key.
-    for (size_t at = (free + 1) & mask; frames->places[at].waiting; at = (at + 1) & mask) {
-        const size_t home = frames->places[at].hash & mask;
-        if (((at - home) & mask) >= ((at - free) & mask)) {
-            frames->places[free] = frames->places[at];
-            free = at;
-        }
-    }
-    frames->places[free] = {0, nullptr};
-    --frames->size;
+    frames->table.free(frames->table.find(hash_of(waiting->key()), waiting->key()));
     waiting->frames = nullptr;
     const long long gone_bytes = frames->frame_bytes + waiting->tail_bytes;
     Py_DECREF(waiting);
-    if (frames->place_count > 8 && 8 * frames->size < frames->place_count &&
-        !resize(frames, frames->place_count / 2)) {
-        PyErr_Clear();
-    }
     return -gone_bytes;
 }
 
@@ -161,8 +119,7 @@ long long leave(Waiting* waiting, Hot* hot, uint32_t at) {
 }  // namespace
 
 Waiting* find_frame(const Frames* frames, Piece key) {
-    // As Python hashes the keys that it hands over.
-    return find(frames, size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))), key);
+    return find(frames, hash_of(key), key);
 }
 
 long long let_go(Hot* hot) {
@@ -186,13 +143,12 @@ namespace {
 // Fetch what some look-ups will meet. What is guessed here is used for nothing else.
 void look_ahead(const Frames* frames, const FrameKey* keys, size_t count) {
     const Waiting* guessed[AHEAD];
-    if (!frames->size) return;
-    const size_t mask = frames->place_count - 1;
-    for (size_t at = 0; at < count; ++at) __builtin_prefetch(&frames->places[keys[at].hash & mask]);
+    for (size_t at = 0; at < count; ++at) __builtin_prefetch(frames->table.home(keys[at].hash));
     for (size_t at = 0; at < count; ++at) {
-        guessed[at] = frames->places[keys[at].hash & mask].waiting;
+        const FramePlace* place = frames->table.guess(keys[at].hash);
+        guessed[at] = place ? place->waiting : nullptr;
         __builtin_prefetch(guessed[at], 1);
-        __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]) + 63);
+        __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]) + offsetof(Waiting, key_start) + keys[at].bytes.size - 1);
     }
     for (size_t at = 0; at < count; ++at) {
         if (guessed[at]) __builtin_prefetch(reinterpret_cast<char*>(guessed[at]->holds + guessed[at]->count), 1);
@@ -296,14 +252,14 @@ PyObject* frames_remove(PyObject* self, PyObject* const* arguments, Py_ssize_t c
 PyObject* frames_values(PyObject* self, PyObject*) {
     Frames* frames = frames_of(self);
     PyObject* found = PyList_New(0);
-    for (size_t at = 0; found && at < frames->place_count; ++at) {
-        if (!frames->places[at].waiting) continue;
-        if (PyList_Append(found, reinterpret_cast<PyObject*>(frames->places[at].waiting)) < 0) Py_CLEAR(found);
+    for (size_t at = 0; found && at < frames->table.place_count; ++at) {
+        const FramePlace& place = frames->table.places[at];
+        if (!place.is_free() && PyList_Append(found, reinterpret_cast<PyObject*>(place.waiting)) < 0) Py_CLEAR(found);
     }
     return found;
 }
 
-Py_ssize_t frames_length(PyObject* self) { return Py_ssize_t(frames_of(self)->size); }
+Py_ssize_t frames_length(PyObject* self) { return Py_ssize_t(frames_of(self)->table.size); }
 
 PyObject* frames_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
     long long frame_bytes = 0, hold_bytes = 0;
@@ -319,16 +275,12 @@ PyObject* frames_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
 }
 
 void frames_dealloc(PyObject* self) {
-    Frames* frames = frames_of(self);
     PyTypeObject* type = Py_TYPE(self);
-    for (size_t at = 0; at < frames->place_count; ++at) {
+    frames_of(self)->table.clear([](const FramePlace& place) {
         // Contexts may outlive the frames for a moment, and what they hold with them.
-        if (Waiting* waiting = frames->places[at].waiting) {
-            waiting->frames = nullptr;
-            Py_DECREF(waiting);
-        }
-    }
-    PyMem_Free(frames->places);
+        place.waiting->frames = nullptr;
+        Py_DECREF(place.waiting);
+    });
     type->tp_free(self);
     Py_DECREF(type);
 }

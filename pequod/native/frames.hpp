@@ -8,6 +8,7 @@
 #pragma once
 
 #include "contexts.hpp"
+#include "places.hpp"
 
 namespace pequod {
 
@@ -42,16 +43,16 @@ struct FrameKey {
 
 struct FramePlace {
     size_t hash;
-    // Owned; null: the place is free.
+    // Owned.
     Waiting* waiting;
+
+    bool is_free() const { return !waiting; }
+    Piece key() const { return waiting->key(); }
 };
 
 struct Frames {
     PyObject_HEAD
-    // A power of two, open addressing.
-    FramePlace* places;
-    size_t place_count;
-    size_t size;
+    Places<FramePlace> table;
     // What the ledger counts for a frame, and for each context that waits at it.
     long long frame_bytes;
     long long hold_bytes;

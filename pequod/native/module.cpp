@@ -6,6 +6,7 @@
 #include "collect.hpp"
 #include "columns.hpp"
 #include "engine.hpp"
+#include "groups.hpp"
 #include "routes.hpp"
 #include "timeline.hpp"
 
@@ -14,7 +15,7 @@
 namespace {
 
 // That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 10;
+constexpr int INTERFACE = 11;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -29,7 +30,7 @@ PyMODINIT_FUNC PyInit__hot() {
         return nullptr;
     }
     PyObject* module = PyModule_Create(&definition);
-    for (const auto add : {pequod::add_rows_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
+    for (const auto add : {pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
                            pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_types,
                            pequod::add_engine_type, pequod::add_batch_type,
                            pequod::add_column_functions}) {

@@ -35,7 +35,7 @@ bool cut(const Part& part, Piece* rest, Piece* piece) {
 }  // namespace
 
 Waiting* waiting_at(const Route* route, Piece key, Match* match) {
-    if (!route->frames->size) return nullptr;
+    if (!route->frames->table.size) return nullptr;
     Piece rest = key;
     size_t frame_size = 0;
     for (size_t at = 0; at < route->part_count; ++at) {

@@ -34,16 +34,11 @@ bool ends_within(Piece prefix, Piece last) {
 
 bool is_sound(const HotTable* table) {
     return table->prefix && PyBytes_CheckExact(table->prefix) && table->end && PyBytes_CheckExact(table->end) &&
-           table->groups && PyDict_CheckExact(table->groups) && is_rows(table->loose);
+           is_groups(table->groups) && is_rows(table->loose);
 }
 
 Found rows_of_group(const HotTable* table, Piece prefix) {
-    PyObject* key = PyBytes_FromStringAndSize(prefix.start, Py_ssize_t(prefix.size));
-    if (!key) return {false, nullptr};
-    PyObject* group = PyDict_GetItemWithError(table->groups, key);
-    Py_DECREF(key);
-    if (!group) return {!PyErr_Occurred(), nullptr};
-    return {is_rows(group), is_rows(group) ? reinterpret_cast<SortedRows*>(group) : nullptr};
+    return {true, find_group(groups_of(table->groups), hash_of(prefix), prefix)};
 }
 
 }  // namespace
@@ -64,6 +59,16 @@ HotRelations* relations_at(PyObject* by_name, Piece key) {
 Found rows_of(const HotTable* table, Piece key) {
     const Piece prefix = group_of(table, key);
     return prefix.size ? rows_of_group(table, prefix) : Found{true, reinterpret_cast<SortedRows*>(table->loose)};
+}
+
+SortedRows* rows_for(const HotTable* table, Piece key) {
+    const Piece prefix = group_of(table, key);
+    if (!prefix.size) return reinterpret_cast<SortedRows*>(table->loose);
+    HotGroups* groups = groups_of(table->groups);
+    const size_t hash = hash_of(prefix);
+    if (SortedRows* rows = find_group(groups, hash, prefix)) return rows;
+    // So many prefixes get their places in the order first.
+    return PyList_GET_SIZE(groups->fresh) < FRESH_MAX ? make_group(groups, hash, prefix) : nullptr;
 }
 
 Found rows_within(const HotTable* table, Piece first, Piece last) {

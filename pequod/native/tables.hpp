@@ -4,7 +4,7 @@
 // Python code sets the attributes, and may set anything: what is used here as rows or as a dictionary is looked at first.
 #pragma once
 
-#include "rows.hpp"
+#include "groups.hpp"
 
 namespace pequod {
 
@@ -14,7 +14,7 @@ struct HotTable {
     long long entry_count, key_bytes, value_bytes;
     PyObject* prefix;
     PyObject* end;
-    // Prefix -> rows.
+    // A `HotGroups`.
     PyObject* groups;
     PyObject* loose;
     // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are none.
@@ -68,6 +68,10 @@ struct Found {
 
 // The rows among which a key is, or would be if there are any.
 Found rows_of(const HotTable* table, Piece key);
+
+// The rows into which a key is put, those of a new group if it is the first one there: then the caller puts it. Null:
+// they are Python's to make, or an error is set.
+SortedRows* rows_for(const HotTable* table, Piece key);
 
 // The rows that have all keys of `[first, last)`; quick if they are in one group, or the table has none.
 Found rows_within(const HotTable* table, Piece first, Piece last);

@@ -45,22 +45,17 @@ PyObject* fill(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const long long room = PyLong_AsLongLong(arguments[11]);
     if (PyErr_Occurred()) return nullptr;
     if (!check_all(is_bytes_list(bounds) && is_bytes_list(prefixes) &&
-                       PyList_GET_SIZE(bounds) == PyList_GET_SIZE(prefixes) && PyDict_Check(groups) &&
+                       PyList_GET_SIZE(bounds) == PyList_GET_SIZE(prefixes) && is_groups(groups) &&
                        PyBytes_CheckExact(first) && is_bound(last) && is_template(head) && is_template(ending) &&
                        PyBytes_CheckExact(lower) && is_bound(upper) && PyList_CheckExact(tails) &&
                        PyList_CheckExact(values) && start >= 0 && width >= 0,
-                   "fill takes lists of bytes and a dictionary of groups")) {
+                   "fill takes lists of bytes, and groups")) {
         return nullptr;
     }
     for (Py_ssize_t at = start; at < PyList_GET_SIZE(prefixes); ++at) {
         PyObject* prefix = PyList_GET_ITEM(prefixes, at);
-        PyObject* group = PyDict_GetItemWithError(groups, prefix);
-        if (!group) {
-            if (PyErr_Occurred()) return nullptr;
-            continue;
-        }
-        if (!check_all(is_rows(group), "groups are native rows")) return nullptr;
-        SortedRows* rows = reinterpret_cast<SortedRows*>(group);
+        SortedRows* rows = find_group(groups_of(groups), hash_of(piece_of(prefix)), piece_of(prefix));
+        if (!rows) continue;
         const size_t known = piece_of(prefix).size;
         Place place = {0, 0};
         if (piece_of(first).size) {
@@ -137,19 +132,20 @@ PyObject* in_order(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 }
 
 // Put a value under a tail into one context; 1: as a new row, 0: not, -1: an error is set.
-int write_into(PyObject* context, PyObject* tail, PyObject* value) {
-    if (!is_hot(context) || !hot_of(context)->is_sound()) {
-        PyErr_SetString(PyExc_TypeError, "apply_write takes contexts with native rows");
+int write_into(Hot* hot, PyObject* tail, PyObject* value) {
+    SortedRows* rows = rows_of(hot);
+    const bool has_rows = is_rows(hot->rows) && rows->last.size;
+    // Above the latest row of a single open range: what a new post almost always is. Nothing else is looked at then,
+    // which would not be in the cache.
+    if (has_rows && hot->is_open() && compare(rows->last.key(rows->last.size - 1), piece_of(tail)) < 0) {
+        return rows->last.insert(rows->last.size, tail, value) ? 1 : -1;
+    }
+    if (!hot->is_sound()) {
+        PyErr_SetString(PyExc_TypeError, "contexts have native rows");
         return -1;
     }
-    Hot* hot = hot_of(context);
-    SortedRows* rows = rows_of(hot);
-    const Leaf& last = rows->last;
-    // Above the latest row of a single open range: what a new post almost always is.
-    if (!(hot->is_open() && last.size && compare(last.key(last.size - 1), piece_of(tail)) < 0)) {
-        const int is_covered = covers(hot, tail);
-        if (is_covered <= 0) return is_covered;
-    }
+    const int is_covered = covers(hot, tail);
+    if (is_covered <= 0) return is_covered;
     PyObject* old = nullptr;
     const Put done = put(rows, tail, value, &old);
     Py_XDECREF(old);
@@ -160,27 +156,30 @@ int write_into(PyObject* context, PyObject* tail, PyObject* value) {
 void look_ahead(const Waiting* waiting, uint32_t at) {
     const auto rows_at = [waiting](uint32_t place) -> const SortedRows* {
         if (place >= waiting->count) return nullptr;
-        PyObject* rows = waiting->holds[place].context->rows;
-        return reinterpret_cast<const SortedRows*>(rows);
+        const Hot* hot = waiting->holds[place].context;
+        return is_rows(hot->rows) ? reinterpret_cast<const SortedRows*>(hot->rows) : nullptr;
     };
-    if (at + 16 < waiting->count) __builtin_prefetch(waiting->holds[at + 16].context);
-    if (const SortedRows* rows = rows_at(at + 10)) __builtin_prefetch(rows);
-    const SortedRows* rows = rows_at(at + 6);
-    if (rows && Py_TYPE(rows) == rows_type && rows->last.size) {
+    if (at + 20 < waiting->count) __builtin_prefetch(waiting->holds[at + 20].context);
+    if (at + 14 < waiting->count) {
+        const Hot* hot = waiting->holds[at + 14].context;
+        __builtin_prefetch(hot->rows, 1);
+        __builtin_prefetch(hot->lower);
+    }
+    const SortedRows* rows = rows_at(at + 9);
+    if (rows && rows->last.size) {
         __builtin_prefetch(rows->last.entries + rows->last.size - 1, 1);
         __builtin_prefetch(rows->last.entries + rows->last.size, 1);
     }
-    rows = rows_at(at + 3);
-    if (rows && Py_TYPE(rows) == rows_type && rows->last.size) {
-        __builtin_prefetch(rows->last.entries[rows->last.size - 1].key);
-    }
+    rows = rows_at(at + 4);
+    if (rows && rows->last.size) __builtin_prefetch(rows->last.entries[rows->last.size - 1].key);
 }
 
 PyObject* write_into_dictionary(PyObject* contexts, PyObject* tail, PyObject* value) {
     Py_ssize_t place = 0, gained = 0;
     PyObject *context, *extras;
     while (PyDict_Next(contexts, &place, &context, &extras)) {
-        const int done = write_into(context, tail, value);
+        if (!check_all(is_hot(context), "contexts are native")) return nullptr;
+        const int done = write_into(hot_of(context), tail, value);
         if (done < 0) return nullptr;
         gained += done;
     }
@@ -193,7 +192,7 @@ Py_ssize_t write_to_all(const Waiting* waiting, PyObject* tail, PyObject* value)
     Py_ssize_t gained = 0;
     for (uint32_t at = 0; at < waiting->count; ++at) {
         look_ahead(waiting, at);
-        const int done = write_into(reinterpret_cast<PyObject*>(waiting->holds[at].context), tail, value);
+        const int done = write_into(waiting->holds[at].context, tail, value);
         if (done < 0) return -1;
         gained += done;
     }

@@ -5,8 +5,7 @@
                 loose:  keys of the table that are too short to be cut
 
 A table's cut is the length of its groups' prefixes: after the first slot of the patterns that read it. So most
-operations look at one short list. The table stays one ordered map: groups are kept in key order beside their
-dictionary.
+operations look at one short list. The table stays one ordered map: groups have an order beside their dictionary.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from sortedcontainers import SortedList
-
+from pequod.engine.base.groups import Groups
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.rows import Rows, SortedRows, merge_layers
 from pequod.engine.memory.ledger import GROUP, PART, ROW, TABLE
@@ -49,13 +47,13 @@ class Table(HotTable):
 
     Invariants:
         1. Every key starts with ``prefix``.
-        2. A group is never empty, its keys start with its prefix, and ``_order`` holds exactly the groups' prefixes.
+        2. A group is never empty, and its keys start with its prefix.
         3. ``loose`` holds exactly the keys that the cut does not apply to.
         4. The counters equal what is stored.
         5. Every stored key of a backed table lies in a loaded range.
     """
 
-    __slots__ = ("_group_of", "_order", "cut", "presence")
+    __slots__ = ("_group_of", "cut", "presence")
 
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
@@ -74,8 +72,7 @@ class Table(HotTable):
         #: The loaded ranges, if a database owns the keys; None if clients do.
         self.presence: Presence | None = None
         #: The groups by their prefixes; others look at them alone.
-        self.groups: dict[bytes, SortedRows] = {}
-        self._order: SortedList[bytes] = SortedList()
+        self.groups = Groups()
         self._group_of: Callable[[bytes], bytes | None] = _uncut
 
     def regroup(self, cut: Cut | None) -> None:
@@ -90,8 +87,7 @@ class Table(HotTable):
         self.cut = cut
         self.cut_width = -1 if cut is None else cut.width or 0
         self._group_of = _compile_cut(self.prefix, cut)
-        self.groups.clear()
-        self._order.clear()
+        self.groups = Groups()
         self.loose = SortedRows()
         self.entry_count = self.key_bytes = self.value_bytes = 0
         for key, value in zip(rows.keys, rows.values, strict=True):
@@ -106,14 +102,8 @@ class Table(HotTable):
     def put(self, key: bytes, value: bytes) -> bytes | None:
         """Set ``key`` and return the value that it had, None if it was absent."""
         prefix = self._group_of(key)
-        if prefix is None:
-            old = self.loose.put(key, value)
-        else:
-            rows = self.groups.get(prefix)
-            if rows is None:
-                rows = self.groups[prefix] = SortedRows()
-                self._order.add(prefix)
-            old = rows.put(key, value)
+        rows = self.loose if prefix is None else self.groups.make(prefix)
+        old = rows.put(key, value)
         if old is None:
             self.entry_count += 1
             self.key_bytes += len(key)
@@ -143,11 +133,7 @@ class Table(HotTable):
         return changed
 
     def _put_into(self, prefix: bytes | None, keys: list[bytes], values: list[bytes]) -> int:
-        rows = self.loose if prefix is None else self.groups.get(prefix)
-        if rows is None:
-            assert prefix is not None
-            rows = self.groups[prefix] = SortedRows()
-            self._order.add(prefix)
+        rows = self.loose if prefix is None else self.groups.make(prefix)
         if not rows.insert(keys, values):
             return sum(self.put(key, value) != value for key, value in zip(keys, values, strict=True))
         self.entry_count += len(keys)
@@ -163,8 +149,7 @@ class Table(HotTable):
         if old is None:
             return None
         if prefix is not None and not rows:
-            del self.groups[prefix]
-            self._order.remove(prefix)
+            self.groups.remove(prefix)
         self.entry_count -= 1
         self.key_bytes -= len(key)
         self.value_bytes -= len(old)
@@ -181,11 +166,11 @@ class Table(HotTable):
             rows = self.groups.get(prefix)
             return Rows([], []) if rows is None else rows.slice(first, last, limit, reverse=reverse)
         found = Rows([], [])
-        for group in self._prefixes(first, last, reverse=reverse):
+        for rows in self._groups_over(first, last, reverse=reverse):
             wanted = None if limit is None else limit - len(found.keys)
             if wanted == 0:
                 break
-            piece = self.groups[group].slice(first, last, wanted, reverse=reverse)
+            piece = rows.slice(first, last, wanted, reverse=reverse)
             found.keys.extend(piece.keys)
             found.values.extend(piece.values)
         if self.loose:
@@ -226,10 +211,7 @@ class Table(HotTable):
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
-        groups = self.groups
-        return self.loose.count(first, last) + sum(
-            groups[prefix].count(first, last) for prefix in self._prefixes(first, last)
-        )
+        return self.loose.count(first, last) + sum(rows.count(first, last) for rows in self._groups_over(first, last))
 
     def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
         """Yield keys of ``[first, last)``, each with the number of rows that it stands for, approximately.
@@ -239,12 +221,12 @@ class Table(HotTable):
             groups_max: Examine this many groups, or up to twice as many; each stands for its neighbours too.
         """
         yield from self.loose.sample(first, last, step)
-        start = self._group_of(first)
-        begin = self._order.bisect_left(first if start is None else start)
-        end = len(self._order) if last is None else self._order.bisect_left(last)
+        start, order = self._group_of(first), self.groups.order
+        begin = order.bisect_left(first if start is None else start)
+        end = len(order) if last is None else order.bisect_left(last)
         stride = max(1, (end - begin) // groups_max)
-        for prefix in islice(self._order.islice(begin, max(begin, end)), 0, None, stride):
-            for key, count in self.groups[prefix].sample(first, last, step):
+        for prefix in islice(order.islice(begin, max(begin, end)), 0, None, stride):
+            for key, count in self._group(prefix).sample(first, last, step):
                 yield key, count * stride
 
     def clip(self, first: bytes, last: bytes | None) -> Range:
@@ -267,17 +249,24 @@ class Table(HotTable):
         rows_bytes = self.entry_count * ROW + self.key_bytes + self.value_bytes
         return TABLE + len(self.groups) * GROUP + parts_bytes + rows_bytes
 
-    def _prefixes(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
+    def _groups_over(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[SortedRows]:
         # The group that `first` falls into sorts at or below it.
         start = self._group_of(first)
-        return self._order.irange(first if start is None else start, last, inclusive=(True, False), reverse=reverse)
+        bounds = first if start is None else start, last
+        return map(self._group, self.groups.order.irange(*bounds, inclusive=(True, False), reverse=reverse))
+
+    def _group(self, prefix: bytes) -> SortedRows:
+        rows = self.groups.get(prefix)
+        assert rows is not None, "there is a group for each prefix in the order"
+        return rows
 
     def _check(self) -> None:
         self.loose._check()
-        assert list(self._order) == sorted(self.groups), "invariant 2"
-        keys = [key for rows in (self.loose, *self.groups.values()) for leaf, _ in rows.leaves() for key in leaf]
+        self.groups._check()
+        groups = self.groups.items()
+        keys = [key for rows in (self.loose, *dict(groups).values()) for leaf, _ in rows.leaves() for key in leaf]
         assert all(key.startswith(self.prefix) for key in keys), "invariant 1"
-        for prefix, rows in self.groups.items():
+        for prefix, rows in groups:
             rows._check()
             assert rows, "invariant 2"
             assert all(self._group_of(key) == prefix for leaf, _ in rows.leaves() for key in leaf), "invariant 2"

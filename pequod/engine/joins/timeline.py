@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pequod.engine.base.rows import Rows, SortedRows
+from pequod.engine.base.groups import Groups
+from pequod.engine.base.rows import Rows
 from pequod.engine.base.table import Table
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.memory.ledger import BYTES
@@ -189,7 +190,7 @@ class Timeline:
         start: int,
         bounds: list[bytes],
         prefixes: list[bytes],
-        groups: Mapping[bytes, SortedRows],
+        groups: Groups,
         narrowed: Narrowed,
         lower: bytes,
         upper: bytes | None,

@@ -7,10 +7,11 @@ present and up to date; otherwise it is discarded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
-from pequod.engine.base.rows import Rows, SortedRows
+from pequod.engine.base.groups import Groups
+from pequod.engine.base.rows import Rows
 from pequod.engine.joins.batches import Batch
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around, Timeline
@@ -30,7 +31,7 @@ class Sources(Protocol):
     def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one source key, None if it is absent."""
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Mapping[bytes, SortedRows] | None:
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Groups | None:
         """Return groups by their prefixes, those of some prefixes among them, unless they are empty.
 
         Args:

@@ -22,7 +22,8 @@ from itertools import repeat
 from operator import le, lt
 from typing import Final
 
-from pequod.engine.base.rows import Rows, SortedRows
+from pequod.engine.base.groups import Groups
+from pequod.engine.base.rows import Rows
 from pequod.engine.joins.aggregates import NeverAddedError, State
 from pequod.engine.joins.batches import apply_batch, take_frames
 from pequod.engine.joins.contexts import Context, Log
@@ -224,12 +225,12 @@ class SourcesAsOf:
         rows = self._backfill.join.source_tables[source].slice_within(prefix, first, last)
         return self._backfill.as_they_were(rows, changed)
 
-    def groups(self, source: int, _around: Around, prefixes: list[bytes]) -> dict[bytes, SortedRows]:
+    def groups(self, source: int, _around: Around, prefixes: list[bytes]) -> Groups:
         """Return no group of the value source, whose rows somebody else has read."""
         assert source == self._value_source, "it is the last one"
         assert self._backfill.copies_alike, "as they are wherever the timeline's kernel asks"
         self.frame_prefixes += prefixes
-        return {}
+        return Groups()
 
     def get(self, source: int, key: bytes) -> bytes | None:  # noqa: ARG002 - the protocol's
         """Never called: joins that are backfilled keep frames, and so their sources are read by `read`."""

@@ -14,13 +14,14 @@ rest of the read is done, so that all missing ranges are known at once and the n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 
+from pequod.engine.base.groups import Groups
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.range_map import gaps_between
-from pequod.engine.base.rows import Rows, SortedRows, merge_layers
+from pequod.engine.base.rows import Rows, merge_layers
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import combine, take_frames
 from pequod.engine.joins.collecting import bring_up
@@ -97,7 +98,7 @@ class SourceReader:
             layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Mapping[bytes, SortedRows] | None:  # noqa: ARG002 - the protocol's
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Groups | None:  # noqa: ARG002 - the protocol's
         """Return the groups of the source's table by their prefixes; see `Sources`."""
         table = self._join.source_tables[source]
         if self._join.upstreams[source] or table.presence is not None or not table.is_cut_between(*around):
@@ -170,7 +171,7 @@ class RecordReader(SourceReader):
         own_key = index.lens.own_key(key)
         return None if own_key is None else index.look(own_key, super().get(source, own_key)).get(key)
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Mapping[bytes, SortedRows] | None:
+    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Groups | None:
         """Return no groups of a source that sees records."""
         return super().groups(source, around, prefixes) if self._join.indexes[source] is None else None
 
