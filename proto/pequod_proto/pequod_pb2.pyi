@@ -988,18 +988,20 @@ class PeerHistory(_message.Message):
     def __init__(self, database: _Optional[bytes] = ..., timeline: _Optional[int] = ..., ends: _Optional[_Iterable[_Union[PeerPlace, _Mapping]]] = ...) -> None: ...
 
 class PeerLoadRequest(_message.Message):
-    __slots__ = ("version_min", "version_max", "firsts", "lasts", "feed")
+    __slots__ = ("version_min", "version_max", "firsts", "lasts", "feed", "released")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     FIRSTS_FIELD_NUMBER: _ClassVar[int]
     LASTS_FIELD_NUMBER: _ClassVar[int]
     FEED_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     firsts: _containers.RepeatedScalarFieldContainer[bytes]
     lasts: _containers.RepeatedScalarFieldContainer[bytes]
     feed: int
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., feed: _Optional[int] = ...) -> None: ...
+    released: int
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., feed: _Optional[int] = ..., released: _Optional[int] = ...) -> None: ...
 
 class PeerLoadReply(_message.Message):
     __slots__ = ("keys", "values", "place", "sequence")
@@ -1014,19 +1016,21 @@ class PeerLoadReply(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., place: _Optional[_Union[PeerPlace, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class PeerFeedRequest(_message.Message):
-    __slots__ = ("hello", "released_firsts", "released_lasts", "hurry")
+    __slots__ = ("hello", "released_firsts", "released_lasts", "hurry", "asked")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIRSTS_FIELD_NUMBER: _ClassVar[int]
     RELEASED_LASTS_FIELD_NUMBER: _ClassVar[int]
     HURRY_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     hello: PeerFeedHello
     released_firsts: _containers.RepeatedScalarFieldContainer[bytes]
     released_lasts: _containers.RepeatedScalarFieldContainer[bytes]
     hurry: int
-    def __init__(self, hello: _Optional[_Union[PeerFeedHello, _Mapping]] = ..., released_firsts: _Optional[_Iterable[bytes]] = ..., released_lasts: _Optional[_Iterable[bytes]] = ..., hurry: _Optional[int] = ...) -> None: ...
+    asked: int
+    def __init__(self, hello: _Optional[_Union[PeerFeedHello, _Mapping]] = ..., released_firsts: _Optional[_Iterable[bytes]] = ..., released_lasts: _Optional[_Iterable[bytes]] = ..., hurry: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
 
 class PeerFeedHello(_message.Message):
-    __slots__ = ("version_min", "version_max", "feed", "since", "database", "firsts", "lasts")
+    __slots__ = ("version_min", "version_max", "feed", "since", "database", "firsts", "lasts", "more")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     FEED_FIELD_NUMBER: _ClassVar[int]
@@ -1034,6 +1038,7 @@ class PeerFeedHello(_message.Message):
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     FIRSTS_FIELD_NUMBER: _ClassVar[int]
     LASTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     feed: int
@@ -1041,10 +1046,11 @@ class PeerFeedHello(_message.Message):
     database: bytes
     firsts: _containers.RepeatedScalarFieldContainer[bytes]
     lasts: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    more: bool
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class PeerFeedReply(_message.Message):
-    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "sequence", "keys", "values", "present", "position", "age_ms", "shown")
+    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "sequence", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIRSTS_FIELD_NUMBER: _ClassVar[int]
@@ -1059,6 +1065,8 @@ class PeerFeedReply(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     SHOWN_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
     version: int
     history: PeerHistory
     reload_firsts: _containers.RepeatedScalarFieldContainer[bytes]
@@ -1073,7 +1081,9 @@ class PeerFeedReply(_message.Message):
     position: int
     age_ms: int
     shown: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., sequence: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ...) -> None: ...
+    partial: bool
+    answered: int
+    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., sequence: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class PeerPositionRequest(_message.Message):
     __slots__ = ("latest",)
@@ -1082,10 +1092,16 @@ class PeerPositionRequest(_message.Message):
     def __init__(self, latest: _Optional[bool] = ...) -> None: ...
 
 class PeerPositionReply(_message.Message):
-    __slots__ = ("place",)
+    __slots__ = ("place", "version_min", "version_max", "tables")
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
     place: PeerPlace
-    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ...) -> None: ...
+    version_min: int
+    version_max: int
+    tables: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerWriteRequest(_message.Message):
     __slots__ = ("keys", "values", "present")

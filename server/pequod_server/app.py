@@ -31,6 +31,7 @@ from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
+from pequod_server.peer.peers import add_peer_service, make_peer_service
 from pequod_server.wire.connections import SLACK, Connections
 from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
@@ -105,6 +106,11 @@ class PequodServer:
         )
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
+        #: What computes ask of this server.
+        self.peers = make_peer_service(
+            config, self.engine, self.loader, backed_tables(store), self.service.server_id, self._admission
+        )
+        add_peer_service(self.peers, self._server)
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: What the start waits for, in words.
         self._waits_for = "the joins"
@@ -176,6 +182,7 @@ class PequodServer:
             await self.member.drain()
         self._calls.refuse()
         self.service.end_streams()
+        self.peers.end()
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
         await self._save()
@@ -202,6 +209,7 @@ class PequodServer:
         self.service.levels.stop()
         if self.member is not None:
             await self.member.stop()
+        self.peers.stop()
         if self.loader is not None:
             await self.loader.stop()
         await self.instruments.stop()

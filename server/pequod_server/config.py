@@ -272,6 +272,11 @@ class ServerConfig(BaseModel):
     cluster_ca: File = Field(default=None, description="Talk TLS with etcd, with this authority of its nodes, PEM.")
     cluster_certificate: File = Field(default=None, description="Certificate to show to etcd, PEM; with cluster_key.")
     cluster_key: File = Field(default=None, description="Private key of that certificate, PEM.")
+    peer_keep_bytes: Size = Field(
+        default=64 * MIB,
+        description="Memory for the latest changes, kept for servers that compute from this one's keys; one that is "
+        "further behind reads again.",
+    )
     snapshot_file: File = Field(
         default=None, description="The file in which base data is saved at the end, and from which a start restores it."
     )

@@ -5,6 +5,7 @@ read = ["t|", "p|"]                  # prefixes of keys; "" is every key
 write = ["p|", "s|"]
 join = ["t|"]
 admin = [""]
+feed = ["p|"]                        # for servers that compute from these keys
 
 [tokens.frontend]
 role = "web"
@@ -173,6 +174,7 @@ class _Role(BaseModel):
     write: list[str] = []
     join: list[str] = []
     admin: list[str] = []
+    feed: list[str] = []
 
     def granted(self, name: str) -> Role:
         return Role(name, {right: [prefix.encode() for prefix in getattr(self, right)] for right in Right})

@@ -27,6 +27,8 @@ class Right(StrEnum):
     JOIN = "join"
     #: Look at joins, plans and statistics, and have computed keys computed anew.
     ADMIN = "admin"
+    #: Load base keys and follow their changes, as servers do that compute from them.
+    FEED = "feed"
 
 
 class KeyRanges:

@@ -30,7 +30,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.joins import JoinLimits
 from pequod_server.wire.bounds import last_of, range_of
 from pequod_server.wire.errors import status_of
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of, refusing
+from pequod_server.wire.handlers import PEER_PATH, SERVICE_PATH, Context, Handler, Wrapped, method_of, refusing
 
 #: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
@@ -112,6 +112,11 @@ class AccessGuard(aio.ServerInterceptor):
             "RenewBackfill": self._need_backfill,
             "EndBackfill": self._need_backfill,
             "ListBackfills": _need_nothing,
+            PEER_PATH + "Load": _need_feed_ranges,
+            # The handler looks at the ranges of the hello.
+            PEER_PATH + "Feed": _need_feed,
+            PEER_PATH + "Position": _need_feed,
+            PEER_PATH + "Write": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
@@ -333,6 +338,18 @@ def _need_range(role: Role, right: Right, first: bytes, last: bytes | None) -> N
         role.need_key(right, first)
     else:
         role.need(right, first, last)
+
+
+def _need_feed(role: Role, _request: object) -> None:
+    if not role.has(Right.FEED):
+        raise PermissionDeniedError(role.name, Right.FEED, b"", None)
+
+
+def _need_feed_ranges(role: Role, request: pb.PeerLoadRequest) -> None:
+    _need_feed(role, request)
+    # The handler refuses lists of different lengths.
+    for first, last in zip(request.firsts, request.lasts, strict=False):
+        role.need(Right.FEED, first, last or None)
 
 
 def _need_everything(role: Role, _request: object) -> None:

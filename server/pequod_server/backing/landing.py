@@ -112,7 +112,7 @@ class Landing:
                     if flight.ranges.holds(key) and not any(but.holds(key) for but in arrived.but):
                         late[key] = change.value
                 yield
-        rows = yield from _with_changes(loaded.rows, late)
+        rows = yield from with_changes(loaded.rows, late)
         if self._flights.pop(token, None) is None:
             return None
         self._landed.append((flight.ranges, loaded.horizon))
@@ -185,7 +185,7 @@ class Landing:
         assert not self._landed or self._landed[0][1].position > self.position, "invariant 1"
 
 
-def _with_changes(
+def with_changes(
     rows: tuple[tuple[bytes, bytes], ...], changes: dict[bytes, bytes | None]
 ) -> Generator[None, None, Rows]:
     """Return the rows with changes applied, in order; rows between two changed keys are copied in one slice."""

@@ -63,6 +63,11 @@ class Clip:
                 self._firsts.append(one.first)
                 self._lasts.append(one.last)
 
+    @property
+    def ranges(self) -> list[KeyRange]:
+        """The keys of all ranges as ranges that neither overlap nor touch, in order."""
+        return [KeyRange(*one) for one in zip(self._firsts, self._lasts, strict=True)]
+
     def holds(self, key: bytes) -> bool:
         """Return whether the key lies in one of the ranges."""
         at = bisect_right(self._firsts, key) - 1

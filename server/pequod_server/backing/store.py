@@ -59,8 +59,7 @@ class History:
         return Mark(self.database, self.timeline)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """The present value of a key; None if it is gone."""
 
     key: bytes

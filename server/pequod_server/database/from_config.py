@@ -8,6 +8,7 @@ from pequod.engine import Engine
 from pequod.errors import SettingError
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
+from pequod_server.backing.peer import PequodStore
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
 
@@ -61,6 +62,8 @@ def backed_tables(store: BackingStore | None) -> list[bytes]:
     """Return the names of the tables that a database owns."""
     if store is None:
         return []
+    if isinstance(store, PequodStore):
+        return list(store.tables)
     return [mapping.pattern.literal_prefix.partition(DELIMITER)[0] for mapping in store.mappings]
 
 

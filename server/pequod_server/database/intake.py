@@ -19,7 +19,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from pequod.engine import Engine, LimitExceededError, Range
 from pequod_server.backing import (
@@ -75,6 +75,19 @@ class LoaderCounters:
     writes: int = 0
 
 
+class Tap(Protocol):
+    """Is told each event once the engine has all of it."""
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether it wants the changes of all keys, loaded or not."""
+        ...
+
+    def taken(self, event: Event, history: History, position: int) -> None:
+        """Take an event, in the turn in which it became visible, with the engine's place afterwards."""
+        ...
+
+
 class Intake:
     """Takes events and loads into an engine.
 
@@ -103,6 +116,8 @@ class Intake:
         self.counters = LoaderCounters()
         self.gate = Gate()
         self.landing = Landing()
+        #: Those who follow the same changes elsewhere, if there are any.
+        self.tap: Tap | None = None
         #: The range of a load of which a part is in: a read that lacks some of it waits for this load.
         self.partial: Range | None = None
         #: The ranges of the load that is being taken in.
@@ -110,13 +125,15 @@ class Intake:
         self._one_at_a_time = asyncio.Lock()
 
     def is_wanted(self, key: bytes) -> bool:
-        """Return whether the key is loaded, or a load of it is under way.
+        """Return whether the key is loaded, or a load of it is under way, or others want all keys.
 
         A feed may drop a change of another key if every load that begins from now on sees it.
 
         Cost:
             1 µs, and 0.5 for each load under way.
         """
+        if self.tap is not None and self.tap.is_awake:
+            return True
         if self._engine.is_loaded(key) or self.landing.is_flying(key):
             return True
         return self._arriving is not None and self._arriving.holds(key)
@@ -139,6 +156,9 @@ class Intake:
                     if position < self.landing.position:
                         self.landing.start_over(position)
                     self._pass_by(position, history=history)
+            followed = self.followed
+            if self.tap is not None and followed.history is not None and followed.position is not None:
+                self.tap.taken(event, followed.history, followed.position)
 
     def _pass_by(self, position: int, *, history: History | None = None, shown: int | None = None) -> None:
         """Note, in the turn in which the engine has all of an event, that it is taken in."""

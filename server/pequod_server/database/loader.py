@@ -29,7 +29,7 @@ from pequod_server.backing import (
 )
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate
-from pequod_server.database.intake import Intake, Refused
+from pequod_server.database.intake import Intake, Refused, Tap
 
 log = logging.getLogger("pequod.backing")
 
@@ -83,6 +83,10 @@ class Loader:
         self._tasks: list[asyncio.Task[None]] = []
         #: What the start waits for now; empty before and afterwards.
         self.start_step = ""
+
+    def tell(self, tap: Tap) -> None:
+        """Give a tap each event of the feed once the engine has all of it."""
+        self._intake.tap = tap
 
     @property
     def position(self) -> int | None:

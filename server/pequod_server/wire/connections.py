@@ -19,7 +19,7 @@ from grpc_channelz.v1 import channelz_pb2
 from grpc_channelz.v1.channelz import ChannelzServicer
 
 from pequod.engine import LimitExceededError
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, checked_first
+from pequod_server.wire.handlers import COUNTED_PATHS, Context, Handler, Wrapped, checked_first
 
 #: The number of connections above the limit that gRPC keeps open.
 SLACK: Final = 100
@@ -48,7 +48,7 @@ class Connections(aio.ServerInterceptor):
         """Check the connection of a call before the call runs."""
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
-        if handler is None or not method.startswith(SERVICE_PATH):
+        if handler is None or not method.startswith(COUNTED_PATHS):
             return handler
         return self._limited.around(method, handler)
 

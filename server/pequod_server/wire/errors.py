@@ -48,6 +48,15 @@ def stopping_status() -> grpc.Status:
     return _status(grpc.StatusCode.UNAVAILABLE, "the server is stopping", STOPPING, {})
 
 
+def version_status(speaks: int, version_min: int, version_max: int) -> grpc.Status:
+    """Return the status of a server's call in versions of their protocol that this one does not speak."""
+    text = (
+        f"this server speaks version {speaks} of the protocol between servers, and the caller {version_min} to "
+        f"{version_max}; bring the older one up to date"
+    )
+    return _status(grpc.StatusCode.FAILED_PRECONDITION, text, "PeerVersionError", {})
+
+
 def _status(code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str]) -> grpc.Status:
     info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=facts)
     detail = any_pb2.Any()

@@ -17,6 +17,10 @@ Check = Callable[[Any, Context], Awaitable[None]]
 _METHODS_MAX: Final = 256
 #: The beginning of the names of our service's methods.
 SERVICE_PATH: Final = "/pequod.v1.Pequod/"
+#: That of the calls between servers.
+PEER_PATH: Final = "/pequod.v1.PequodPeer/"
+#: Calls that count, whose requests are read when there is memory for them.
+COUNTED_PATHS: Final = (SERVICE_PATH, PEER_PATH)
 
 
 def method_of(handler: Handler) -> tuple[Any, Callable[..., Handler]]:

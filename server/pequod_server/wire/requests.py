@@ -20,7 +20,7 @@ from grpc import aio
 
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of
+from pequod_server.wire.handlers import COUNTED_PATHS, Context, Handler, Wrapped, method_of
 
 
 class RequestReader(aio.ServerInterceptor):
@@ -39,7 +39,7 @@ class RequestReader(aio.ServerInterceptor):
     ) -> Handler | None:
         """Take over reading and writing for the method that a call goes to."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler.request_streaming or not handler_call_details.method.startswith(SERVICE_PATH):
+        if handler is None or handler.request_streaming or not handler_call_details.method.startswith(COUNTED_PATHS):
             return handler
         return self._reading.around(handler_call_details.method, handler)
 

@@ -20,14 +20,14 @@ from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import message_bytes_max
 from pequod_server.wire.errors import status_of, stopping_status
-from pequod_server.wire.handlers import SERVICE_PATH, Handler, Wrapped, refusing
+from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
 
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
 
 
 class CallsUnderWay(aio.ServerInterceptor):
-    """Admits calls of `pequod.v1`, or refuses them.
+    """Admits calls of `pequod.v1`, those between servers included, or refuses them.
 
     Invariants:
         1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
@@ -49,7 +49,7 @@ class CallsUnderWay(aio.ServerInterceptor):
     ) -> Handler | None:
         """Let a call pass, or refuse it."""
         method = handler_call_details.method
-        if not method.startswith(SERVICE_PATH):
+        if not method.startswith(COUNTED_PATHS):
             return await continuation(handler_call_details)
         if self._is_stopping:
             return refusing(stopping_status())

@@ -1,0 +1,98 @@
+"""From the messages of a home's feed to the events of a store.
+
+    messages   [ commit 1 | commit 2 | commit 3, its beginning ]   [ commit 3, its end | commit 4 | position 44 ]
+    events     Changes(1 + 2)                                      Changes(3 + 4)  Progress(44)
+
+Small commits are put together, as they may become visible together: an event costs as much as ten changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod_server.backing.store import Change, Changes, Event, History, KeyRange, Progress, Reload
+
+#: Changes that are put together at most, unless one commit has more.
+_TOGETHER_MAX: Final = 512
+
+
+class PeerEvents:
+    """Makes events of the messages of one connection.
+
+    Args:
+        stamp: Of the number 0 of this connection; those of later connections are above all of earlier ones.
+        everything: What is read again if the home says no less than everything.
+    """
+
+    def __init__(self, stamp: int, everything: tuple[KeyRange, ...], position: int | None) -> None:
+        self._stamp = stamp
+        self._everything = everything
+        #: The last position that an event had; None before the first.
+        self._position: int | None = None
+        self._since = position
+        #: The beginning of a commit whose end is still to come.
+        self._open: list[Change] = []
+
+    def of(self, reply: pb.PeerFeedReply) -> Iterator[Event]:
+        """Yield the events of a message."""
+        history = _history_of(reply.history) if reply.HasField("history") else None
+        if reply.reload_firsts:
+            self._open = []
+            self._position = reply.position
+            yield Reload(reply.position, self._reloads(reply), reply.reload_reason, history)
+            return
+        if self._position is None:
+            # The feed stands; its commits come behind the place from which it goes on.
+            self._position = reply.position if self._since is None else self._since
+            yield Progress(self._position, history=history)
+        elif history is not None:
+            yield Progress(self._position, history=history)
+        if reply.counts:
+            yield from self._changes(reply)
+        if reply.position > self._position:
+            self._position = reply.position
+            yield Progress(reply.position)
+
+    def _changes(self, reply: pb.PeerFeedReply) -> Iterator[Changes]:
+        values: list[bytes | None] = list(reply.values)
+        present = reply.present
+        at = present.find(0)
+        while at >= 0:
+            values[at] = None
+            at = present.find(0, at + 1)
+        changes = list(map(Change, reply.keys, values))
+        stamp, shown = self._stamp + reply.sequence, max(reply.shown, default=None)
+        together, self._open = self._open, []
+        counts, start = list(reply.counts), 0
+        for number, count in enumerate(counts):
+            if number == len(counts) - 1 and reply.partial:
+                if number > 0 and together:
+                    yield self._made(reply.positions[number - 1], stamp, together, shown)
+                    together = []
+                self._open = together + changes[start:]
+                return
+            together += changes[start : start + count]
+            start += count
+            if len(together) >= _TOGETHER_MAX or number == len(counts) - 1:
+                yield self._made(reply.positions[number], stamp, together, shown)
+                together = []
+
+    def _made(self, position: int, stamp: int, changes: list[Change], shown: int | None) -> Changes:
+        self._position = position
+        # The stamp may be above that of these commits: a load that does not cover it gets them once more, in order.
+        return Changes(position, stamp, tuple(changes), shown=shown)
+
+    def _reloads(self, reply: pb.PeerFeedReply) -> tuple[KeyRange, ...]:
+        ranges = []
+        for first, last in zip(reply.reload_firsts, reply.reload_lasts, strict=True):
+            if not first and not last:
+                return self._everything
+            ranges.append(KeyRange(first, last or None))
+        return tuple(ranges)
+
+
+def _history_of(message: pb.PeerHistory) -> History:
+    return History(message.database, message.timeline, {end.timeline: end.position for end in message.ends})

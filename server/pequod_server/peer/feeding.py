@@ -1,0 +1,254 @@
+"""The home's side of a compute's feed: what it holds, what it is told next, and what it asked.
+
+    compute  hello(since, ranges) ---->  subscribe in slices, come to `since`, resume or reload
+             released, hurry, asked -->  noted
+    home     <----  reloads | commits    as the ring has them for this compute
+             <----  position, age        once nothing is left to tell, for each question
+
+A message is built when the stream takes it, so what waits is in the ring alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.errors import BadRequestError
+from pequod_server.backing import Change, History, KeyRange, Place
+from pequod_server.backing.turns import Turns
+from pequod_server.database.followed import Reached
+from pequod_server.peer.origin import Origin
+from pequod_server.peer.relay import Subscriber, Told
+
+#: The version of the protocol between servers.
+VERSION: Final = 1
+#: Keys and values in one message, at most; one change always fits.
+MESSAGE_BYTES: Final = 512 * 1024
+_EVERYTHING: Final = KeyRange(b"", None)
+
+
+@dataclass(slots=True)
+class FeedCounters:
+    """Counts of one feed."""
+
+    messages: int = 0
+    changes: int = 0
+    size_bytes: int = 0
+    reloads: int = 0
+
+
+class PeerFeed:
+    """One compute's feed.
+
+    Invariants:
+        1. What was told, with what the subscriber has left to be told, is all that changed in the subscribed ranges.
+    """
+
+    def __init__(self, origin: Origin, peer: str) -> None:
+        self._origin = origin
+        self._relay = origin.relay
+        #: Who is at the other end, for people.
+        self.peer = peer
+        self.counters = FeedCounters()
+        self._news = asyncio.Event()
+        self.subscriber: Subscriber = self._relay.follow(self._news.set)
+        #: The number of messages with released ranges, and those who wait for it.
+        self._released = 0
+        self._moved = asyncio.Event()
+        self._asked = 0
+        self._is_asked = False
+        self._hurry = 0
+        self._hurrying: asyncio.Task[None] | None = None
+        self._history: History | None = None
+        #: Changes of the event that is due that are still to be told, if it has been told in part.
+        self._rest: Sequence[Change] | None = None
+        #: The last position that was told.
+        self._told = -1
+        self._is_closed = False
+        self._is_live = False
+
+    # What the compute says.
+
+    async def begin(self, hello: pb.PeerFeedHello, ranges: Sequence[KeyRange]) -> None:
+        """Subscribe to what the compute holds, and find the place from which to go on."""
+        turns = Turns()
+        for one in ranges:
+            self._relay.wants.add(one.first, one.last, self.subscriber.bit)
+            if turns.are_due():
+                await turns.give()
+        origin, history = self._origin, self._origin.history
+        if not hello.HasField("since"):
+            self.subscriber.told, self.subscriber.due = self._relay.sequence, None
+        elif hello.database != history.database:
+            self._relay.lose(self.subscriber, "the base data are of another database, or of another life of the home")
+        else:
+            since = Place(hello.since.timeline, hello.since.position)
+            # A home that is behind would take the compute back in time.
+            await origin.come_to(since)
+            origin.settle()
+            if origin.reached(since) is Reached.LOST:
+                self._relay.lose(self.subscriber, "the database has failed over")
+            elif not self._relay.resume(self.subscriber, since):
+                self._relay.lose(self.subscriber, "the home does not have the changes since")
+        self._is_live = True
+        self._is_asked = True
+        self._news.set()
+
+    def take(self, request: pb.PeerFeedRequest) -> None:
+        """Take a message of the compute, other than its hello."""
+        if len(request.released_firsts) != len(request.released_lasts):
+            raise BadRequestError("released ranges need as many ends as beginnings")
+        if request.released_firsts:
+            for first, last in zip(request.released_firsts, request.released_lasts, strict=True):
+                self._relay.wants.remove(first, last or None, self.subscriber.bit)
+            self._released += 1
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()
+        if request.hurry:
+            self._hurry = max(self._hurry, request.hurry)
+            if self._hurrying is None or self._hurrying.done():
+                self._hurrying = asyncio.create_task(self._come_to_hurry(), name="pequod peer hurry")
+        if request.asked:
+            self._asked = max(self._asked, request.asked)
+            self.tell_soon()
+
+    async def _come_to_hurry(self) -> None:
+        while self._told < self._hurry and not self._is_closed:
+            hurry = self._hurry
+            await self._origin.come_to(Place(self._origin.history.timeline, hurry))
+            self.tell_soon()
+            if hurry == self._hurry:
+                return
+
+    async def has_released(self, count: int) -> None:
+        """Wait until as many messages with released ranges have come."""
+        while self._released < count and not self._is_closed:
+            await self._moved.wait()
+
+    def tell_soon(self) -> None:
+        """Tell position and age, once there is nothing else to tell."""
+        self._is_asked = True
+        self._news.set()
+
+    def catch_up(self) -> None:
+        """Tell the position if the last one told is behind the last event: a load sees as far."""
+        if self._told < self._relay.position:
+            self.tell_soon()
+
+    def close(self) -> None:
+        """End the feed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._news.set()
+        self._moved.set()
+        self._relay.leave(self.subscriber)
+        if self._hurrying is not None:
+            self._hurrying.cancel()
+
+    # What it is told.
+
+    async def replies(self) -> AsyncIterator[pb.PeerFeedReply]:
+        """Yield messages until the feed is closed."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._is_live and not self._is_closed:
+                reply = self._next()
+                if reply is None:
+                    break
+                self.counters.messages += 1
+                yield reply
+            if self._is_closed:
+                return
+
+    def _next(self) -> pb.PeerFeedReply | None:
+        """Return the next message, None if there is nothing to say."""
+        self._origin.settle()
+        subscriber, reply = self.subscriber, pb.PeerFeedReply()
+        if subscriber.lost:
+            subscriber.lost, reason, self._rest = "", subscriber.lost, None
+            self._tell_reload(reply, [_EVERYTHING], reason, self._origin.position)
+            return self._with_history(reply)
+        size = 0
+        while size < MESSAGE_BYTES and not reply.partial and (told := self._relay.next_for(subscriber)) is not None:
+            if told.reloads:
+                if not reply.counts:
+                    self._relay.pass_by(subscriber)
+                    self._tell_reload(reply, told.reloads, told.reason, told.position)
+                    return self._with_history(reply)
+                break
+            size += self._tell(reply, told, MESSAGE_BYTES - size)
+        self.counters.size_bytes += size
+        if subscriber.due is None and (reply.counts or self._is_asked):
+            self._is_asked = False
+            self._tell_position(reply)
+        elif not reply.counts:
+            return None
+        return self._with_history(reply)
+
+    def _with_history(self, reply: pb.PeerFeedReply) -> pb.PeerFeedReply:
+        history = self._origin.history
+        if history != self._history:
+            self._history = history
+            reply.version = VERSION
+            reply.history.database = history.database
+            reply.history.timeline = history.timeline
+            for timeline, position in history.ends.items():
+                reply.history.ends.add(timeline=timeline, position=position)
+        return reply
+
+    def _tell_reload(self, reply: pb.PeerFeedReply, ranges: Sequence[KeyRange], reason: str, position: int) -> None:
+        self.counters.reloads += 1
+        reply.reload_firsts.extend([one.first for one in ranges])
+        reply.reload_lasts.extend([one.last or b"" for one in ranges])
+        reply.reload_reason = reason
+        reply.position = self._told = position
+        reply.sequence = self.subscriber.told
+
+    def _tell(self, reply: pb.PeerFeedReply, told: Told, room_bytes: int) -> int:
+        """Add the changes of an event, or as many as fit; return their size."""
+        changes = self._relay.wanted(told, self.subscriber) if self._rest is None else self._rest
+        self._rest = None
+        if not changes:
+            self._relay.pass_by(self.subscriber)
+            return 0
+        count, size = _fitting(changes, room_bytes)
+        if count < len(changes):
+            self._rest, changes = changes[count:], changes[:count]
+            reply.partial = True
+        reply.counts.append(len(changes))
+        reply.positions.append(told.position)
+        reply.sequence = told.sequence
+        if told.shown is not None:
+            reply.shown.append(told.shown)
+        reply.keys.extend([key for key, _ in changes])
+        reply.values.extend([value or b"" for _, value in changes])
+        reply.present += bytes([value is not None for _, value in changes])
+        self.counters.changes += len(changes)
+        if self._rest is None:
+            self._told = told.position
+            self._relay.pass_by(self.subscriber)
+        return size
+
+    def _tell_position(self, reply: pb.PeerFeedReply) -> None:
+        reply.position = self._told = self._origin.position
+        reply.answered = self._asked
+        age_ms = self._origin.age_ms
+        if age_ms is not None:
+            reply.age_ms = age_ms
+
+
+def _fitting(changes: Sequence[Change], room_bytes: int) -> tuple[int, int]:
+    """Return how many of the changes fit, one at least, and their size."""
+    size = 0
+    for count, (key, value) in enumerate(changes):
+        more = len(key) + (0 if value is None else len(value)) + 8
+        if count and size + more > room_bytes:
+            return count, size
+        size += more
+    return len(changes), size

@@ -1,0 +1,108 @@
+"""Reads ranges of base data as of one place, in slices, and subscribes a feed to them.
+
+    turn        1                2                3
+                subscribe        |                |
+    rows        [ a piece ]      [ a piece ]      [ a piece ]     each as of its turn
+    events      40               41               42              place and number: those of the last turn
+                                 +--- patched ----+
+
+A piece shows all events up to its turn. The changes of the events between the first turn and the last are applied to
+all rows, so the result is what the ranges were in the last turn; the feed tells what comes after it. Applying a change
+that a row shows already makes no difference, since changes hold whole values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pequod.errors import BackingUnavailableError
+from pequod_server.backing import KeyRange, Place
+from pequod_server.backing.landing import with_changes
+from pequod_server.backing.rows import Clip
+from pequod_server.backing.turns import Turns, in_turns
+from pequod_server.peer.origin import Origin
+from pequod_server.peer.relay import Subscriber, Told
+
+#: Rows of one piece: less than a millisecond.
+_PIECE_ROWS: Final = 1024
+#: Times that a load begins anew since the ring is too short for it, or ranges of it were forgotten.
+_TRIES_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class ReadRows:
+    """The rows of some ranges as of a place."""
+
+    #: Parallel columns.
+    keys: list[bytes]
+    values: list[bytes]
+    place: Place
+    #: The last event that the rows show.
+    sequence: int
+
+
+async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Sequence[KeyRange]) -> ReadRows:
+    """Read ranges as of one place.
+
+    Args:
+        subscriber: Is told the changes of the ranges after the place; perhaps some before it, too.
+
+    Raises:
+        BadRequestError: The ranges are not of base data.
+        BackingUnavailableError: The database does not answer, or the rows change too quickly.
+        LimitExceededError: There is no memory for them.
+    """
+    origin.prepare(ranges)
+    relay, clip = origin.relay, Clip(ranges)
+    for _ in range(_TRIES_MAX):
+        begin, history = relay.sequence, relay.history
+        if subscriber is not None:
+            for one in ranges:
+                relay.wants.add(one.first, one.last, subscriber.bit)
+        bit = None if subscriber is None else subscriber.bit
+        found = await _collect(origin, ranges)
+        # In the turn of the last piece.
+        origin.settle()
+        found.place = Place(origin.history.timeline, relay.position)
+        found.sequence = relay.sequence
+        if relay.history != history or (subscriber is not None and subscriber.bit != bit):
+            continue
+        if found.sequence == begin:
+            return found
+        events = relay.since(begin)
+        if events is None or any(clip.touches(one) for told in events for one in told.reloads):
+            continue
+        await _patch(found, events, clip)
+        return found
+    raise BackingUnavailableError("the home", "its base data change faster than they are read; see peer_keep_bytes")
+
+
+async def _collect(origin: Origin, ranges: Sequence[KeyRange]) -> ReadRows:
+    """Read ranges in pieces; the last piece is as of the turn in which this returns."""
+    turns, keys, values = Turns(), list[bytes](), list[bytes]()
+    for one in ranges:
+        first: bytes | None = one.first
+        while first is not None:
+            if turns.are_due():
+                await turns.give()
+            rows = await origin.scan(first, one.last, _PIECE_ROWS)
+            keys += rows.keys
+            values += rows.values
+            first = rows.keys[-1] + b"\0" if len(rows.keys) == _PIECE_ROWS else None
+    return ReadRows(keys, values, Place(0, 0), 0)
+
+
+async def _patch(found: ReadRows, events: Sequence[Told], clip: Clip) -> None:
+    """Apply the changes of events to the rows of ranges."""
+    turns, late = Turns(), dict[bytes, bytes | None]()
+    for told in events:
+        for at in range(0, len(told.changes), _PIECE_ROWS):
+            late.update([change for change in told.changes[at : at + _PIECE_ROWS] if clip.holds(change[0])])
+            if turns.are_due():
+                await turns.give()
+    if late:
+        pairs = tuple(zip(found.keys, found.values, strict=True))
+        rows = await in_turns(with_changes(pairs, late), turns)
+        found.keys, found.values = [key for key, _ in rows], [value for _, value in rows]

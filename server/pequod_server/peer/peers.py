@@ -1,0 +1,237 @@
+"""The servicer of `PequodPeer`: what a home answers to its computes.
+
+Load      rows of ranges as of one place, and a feed's subscription to them
+Feed      what changed in the subscribed ranges, in order
+Position  where the base data are now
+Write     changes, all or none
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
+
+from pequod.engine import Engine
+from pequod.errors import BackingUnavailableError, BadRequestError
+from pequod_server.access.grants import Right
+from pequod_server.access.guard import present_caller
+from pequod_server.backing import Change, KeyRange, Place
+from pequod_server.backing.rows import Clip
+from pequod_server.backing.turns import Turns
+from pequod_server.config import ServerConfig
+from pequod_server.database.loader import Loader
+from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, PeerFeed
+from pequod_server.peer.loads import read_ranges
+from pequod_server.peer.origin import DatabaseOrigin, MemoryOrigin
+from pequod_server.peer.relay import Relay
+from pequod_server.wire.errors import version_status
+from pequod_server.wire.handlers import Context, Unregistered, end_call
+
+log = logging.getLogger("pequod.peer")
+
+
+def add_peer_service(service: PeerService, server: aio.Server) -> None:
+    """Let a server answer the calls of its computes."""
+    add_PequodPeerServicer_to_server(service, Unregistered(server))  # type: ignore[no-untyped-call]
+
+
+def make_peer_service(
+    config: ServerConfig,
+    engine: Engine,
+    loader: Loader | None,
+    tables: Sequence[bytes],
+    server_id: int,
+    admission: Admission,
+) -> PeerService:
+    """Return what computes ask of a server: of its database, or of what its clients write."""
+    relay = Relay(config.peer_keep_bytes, engine.ledger.change_watches)
+    if loader is None:
+        return PeerService(MemoryOrigin(engine, server_id, relay), admission)
+    return PeerService(DatabaseOrigin(engine, loader, tables, relay), admission)
+
+
+class PeerService:
+    """A home, as its computes see it."""
+
+    def __init__(self, origin: DatabaseOrigin | MemoryOrigin, admission: Admission) -> None:
+        self.origin = origin
+        self._admission = admission
+        #: By the numbers that computes chose.
+        self.feeds: dict[int, PeerFeed] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+        self.Load = self._load
+        self.Feed = self._feed
+        self.Position = self._position
+        self.Write = self._write
+
+    def end(self) -> None:
+        """End the feeds: their computes go to another home."""
+        for feed in list(self.feeds.values()):
+            feed.close()
+
+    def stop(self) -> None:
+        """Ask the database nothing more."""
+        self.end()
+        self.origin.stop()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    async def _load(self, request: pb.PeerLoadRequest, _context: Context) -> AsyncIterator[pb.PeerLoadReply]:
+        """Read ranges as of one place, and subscribe a feed to them."""
+        _refuse_version(request.version_min, request.version_max)
+        ranges = Clip(_ranges_of(request.firsts, request.lasts)).ranges
+        self.origin.wake()
+        feed = None
+        if request.feed:
+            feed = self.feeds.get(request.feed)
+            if feed is None:
+                raise BackingUnavailableError("the home", "it does not know this feed, which may have ended")
+            await feed.has_released(request.released)
+        found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges)
+        if feed is not None:
+            feed.catch_up()
+        place = pb.PeerPlace(timeline=found.place.timeline, position=found.place.position)
+        start = 0
+        while True:
+            stop = _fitting(found.keys, found.values, start, MESSAGE_BYTES)
+            is_last = stop == len(found.keys)
+            reply = pb.PeerLoadReply(keys=found.keys[start:stop], values=found.values[start:stop])
+            if is_last:
+                reply.place.CopyFrom(place)
+                reply.sequence = found.sequence
+            async with self._admission.bytes(COPIES * reply.ByteSize()):
+                yield reply
+            if is_last:
+                return
+            start = stop
+
+    async def _feed(
+        self, requests: AsyncIterator[pb.PeerFeedRequest], context: Context
+    ) -> AsyncIterator[pb.PeerFeedReply]:
+        """Tell a compute what changes in the ranges that it holds."""
+        hello, ranges = await _hello_of(requests)
+        _refuse_version(hello.version_min, hello.version_max)
+        caller = present_caller()
+        role = None if caller is None else caller.role()
+        if role is not None:
+            for one in ranges:
+                role.need(Right.FEED, one.first, one.last)
+        self.origin.wake()
+        self.origin.prepare(ranges)
+        feed = PeerFeed(self.origin, context.peer())
+        if hello.feed in self.feeds:
+            feed.close()
+            raise BadRequestError("another feed has this number")
+        self.feeds[hello.feed] = feed
+        reading = asyncio.create_task(_read(feed, hello, ranges, requests), name="pequod peer feed")
+        reading.add_done_callback(lambda _: feed.close())
+        try:
+            async for reply in feed.replies():
+                if caller is not None and caller.role() is not role:
+                    # The access file has changed.
+                    role = caller.role()
+                    for one in self.origin.relay.wants.ranges_of(feed.subscriber.bit):
+                        role.need(Right.FEED, one.first, one.last)
+                yield reply
+            if reading.done() and not reading.cancelled() and (error := reading.exception()) is not None:
+                raise error
+        finally:
+            reading.cancel()
+            feed.close()
+            del self.feeds[hello.feed]
+            self._sweep()
+
+    async def _position(self, request: pb.PeerPositionRequest, _context: Context) -> pb.PeerPositionReply:
+        """Return where the base data are now."""
+        self.origin.wake()
+        place = await self.origin.ask(latest=request.latest)
+        return pb.PeerPositionReply(
+            place=pb.PeerPlace(timeline=place.timeline, position=place.position),
+            version_min=VERSION,
+            version_max=VERSION,
+            tables=self.origin.tables,
+        )
+
+    async def _write(self, request: pb.PeerWriteRequest, _context: Context) -> pb.PeerWriteReply:
+        """Write changes, all or none."""
+        if not len(request.keys) == len(request.values) == len(request.present):
+            raise BadRequestError("each key needs a value and a byte in `present`")
+        if not request.keys:
+            raise BadRequestError("there is nothing to write")
+        rows = zip(request.keys, request.values, request.present, strict=True)
+        changes = [Change(key, value if is_present else None) for key, value, is_present in rows]
+        place: Place = await self.origin.write(changes)
+        return pb.PeerWriteReply(place=pb.PeerPlace(timeline=place.timeline, position=place.position))
+
+    def _sweep(self) -> None:
+        """Clear the subscriptions of feeds that are gone, in the background."""
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.create_task(self._sweep_in_turns(), name="pequod peer sweep")
+
+    async def _sweep_in_turns(self) -> None:
+        turns = Turns()
+        for _ in self.origin.relay.sweep_in_steps():
+            if turns.are_due():
+                await turns.give()
+
+
+async def _read(
+    feed: PeerFeed, hello: pb.PeerFeedHello, ranges: Sequence[KeyRange], requests: AsyncIterator[pb.PeerFeedRequest]
+) -> None:
+    """Take what a compute says, until it ends its stream."""
+    beginning = asyncio.create_task(feed.begin(hello, ranges), name="pequod peer feed begins")
+    beginning.add_done_callback(lambda task: _close_if_failed(task, feed))
+    try:
+        async for request in requests:
+            feed.take(request)
+    finally:
+        beginning.cancel()
+
+
+def _close_if_failed(task: asyncio.Task[None], feed: PeerFeed) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.info("a feed cannot begin", extra={"peer": feed.peer, "reason": str(error)})
+        feed.close()
+
+
+async def _hello_of(requests: AsyncIterator[pb.PeerFeedRequest]) -> tuple[pb.PeerFeedHello, list[KeyRange]]:
+    """Return the hello of a feed, and the ranges that it and its continuations name."""
+    hello: pb.PeerFeedHello | None = None
+    ranges: list[KeyRange] = []
+    async for request in requests:
+        if not request.HasField("hello"):
+            break
+        part = request.hello
+        hello = hello or part
+        ranges += _ranges_of(part.firsts, part.lasts)
+        if not part.more:
+            return hello, ranges
+    raise BadRequestError("a feed begins with a hello")
+
+
+def _refuse_version(version_min: int, version_max: int) -> None:
+    if not version_min <= VERSION <= version_max:
+        end_call(version_status(VERSION, version_min, version_max))
+
+
+def _ranges_of(firsts: Any, lasts: Any) -> list[KeyRange]:
+    if len(firsts) != len(lasts):
+        raise BadRequestError("ranges need as many ends as beginnings")
+    return [KeyRange(first, last or None) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def _fitting(keys: Sequence[bytes], values: Sequence[bytes], start: int, room_bytes: int) -> int:
+    """Return where a message ends that has the rows from ``start`` on; one row always fits."""
+    size = 0
+    for at in range(start, len(keys)):
+        size += len(keys[at]) + len(values[at]) + 8
+        if size > room_bytes and at > start:
+            return at
+    return len(keys)

@@ -1,0 +1,44 @@
+"""Subscriptions equal a plain set of pairs of key and feed, whatever is added and removed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pequod_server.backing import subscriptions
+from pequod_server.backing.subscriptions import Subscriptions
+
+KEYS = [bytes([letter]) for letter in b"abcdefgh"]
+BOUND = st.sampled_from([b"", *KEYS])
+STEPS = st.lists(st.tuples(st.booleans(), BOUND, BOUND | st.none(), st.sampled_from([1, 2, 1 << 70])), max_size=40)
+
+
+@given(STEPS, st.sampled_from([1, 2, 512]))
+def test_a_key_has_exactly_the_feeds_that_want_it(
+    steps: list[tuple[bool, bytes, bytes | None, int]], chunk: int
+) -> None:
+    wants, model = Subscriptions(), dict.fromkeys([b"", *KEYS], 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subscriptions, "CHUNK_BOUNDS", chunk)
+        for is_added, first, last, bit in steps:
+            (wants.add if is_added else wants.remove)(first, last, bit)
+            for key in model:
+                if first <= key and (last is None or key < last):
+                    model[key] = model[key] | bit if is_added else model[key] & ~bit
+            wants._check()
+        assert {key: wants.mask_of(key) for key in model} == model
+        found = {key for key in model for one in wants.ranges_of(2) if one.holds(key)}
+        assert found == {key for key, mask in model.items() if mask & 2}
+        for _ in wants.clear_in_steps(1):
+            wants._check()
+        assert {key: wants.mask_of(key) for key in model} == {key: mask & ~1 for key, mask in model.items()}
+
+
+def test_a_feed_that_is_gone_leaves_nothing_behind() -> None:
+    wants = Subscriptions()
+    for number in range(5000):
+        wants.add(b"p|%05d|" % number, b"p|%05d}" % number, 1)
+    wants._check()
+    assert len(list(wants.ranges_of(1))) == 5000
+    for _ in wants.clear_in_steps(1):
+        wants.add(b"q|", b"q}", 2)
+    wants._check()
+    assert len(wants) == 3
