@@ -307,6 +307,26 @@ class Engine(HotEngine):
         """Return the loaded ranges of the backed tables."""
         return self._backed.loaded()
 
+    def report_forgotten(self) -> None:
+        """Keep from now on which loaded ranges are forgotten or evicted, for a caller of `forgotten`."""
+        self._backed.report_forgotten()
+
+    def forgotten(self) -> list[Range]:
+        """Return the ranges that were forgotten or evicted since the last call; they may be loaded again meanwhile.
+
+        Requires:
+            `report_forgotten` has been called; this is called again and again, since they are kept until then.
+        """
+        return self._backed.take_forgotten()
+
+    def absent(self, first: bytes, last: bytes | None) -> list[Range]:
+        """Return the parts of a range, within backed tables, that are not loaded, in order.
+
+        Cost:
+            O(parts in the range).
+        """
+        return self._backed.absent(first, last)
+
     def base_rows(self) -> Rows:
         """Return all base rows, of clients and of backed tables, in key order."""
         return self._store.slice(b"", None)

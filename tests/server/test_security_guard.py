@@ -16,6 +16,7 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.access.access_file import Credential, read_rules
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import AccessGuard
+from pequod_server.wire.handlers import PEER_PATH
 from typer.testing import CliRunner
 
 from pequod import AsyncClient
@@ -31,7 +32,9 @@ async def test_each_call_has_a_rule(tmp_path: Path) -> None:
     server = _server(tmp_path)
     guard = server.guard
     assert isinstance(guard, AccessGuard)
-    assert set(guard._rules) == {method.name for method in pb.DESCRIPTOR.services_by_name["Pequod"].methods}
+    services = pb.DESCRIPTOR.services_by_name
+    own = {method.name for method in services["Pequod"].methods}
+    assert set(guard._rules) == own | {PEER_PATH + method.name for method in services["PequodPeer"].methods}
     assert set(guard._trims) < set(guard._rules)
     await server.stop()
 

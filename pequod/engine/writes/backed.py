@@ -15,6 +15,7 @@ from typing import Final
 
 from pequod.engine.base import presence
 from pequod.engine.base.presence import Part, Presence, Removed
+from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.relations import Directory, Relations
@@ -39,7 +40,7 @@ class Forgetter:
         priority: Data with a lower one is evicted first; PINNED stays.
     """
 
-    __slots__ = ("_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table", "_writer")
+    __slots__ = ("_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table", "_writer", "forgotten")
 
     def __init__(
         self,
@@ -59,6 +60,8 @@ class Forgetter:
         self._writer = writer
         self._memory = memory
         self._priority = priority
+        #: Takes the ranges that are forgotten, if they are asked for.
+        self.forgotten: list[Range] | None = None
 
     def add(self, first: bytes, last: bytes, keys: list[bytes]) -> None:
         """Note that a gap is loaded, with these keys.
@@ -89,7 +92,10 @@ class Forgetter:
         removed: Removed = self._presence.forget(first, last)
         for part in removed.gone:
             self._leave(part)
-            self._story.note(self._name, max(first, part.first), min(last, part.last), reason)
+            start, stop = max(first, part.first), min(last, part.last)
+            self._story.note(self._name, start, stop, reason)
+            if self.forgotten is not None:
+                self.forgotten.append(Range(start, stop))
         for part in removed.left:
             self._enter(part, self._memory.reads.number)
         ledger.forget_rows(before_bytes - table.count_bytes())
@@ -158,7 +164,17 @@ class Forgetter:
 class Backed:
     """The backed tables of an engine."""
 
-    __slots__ = ("_by_name", "_catalog", "_directory", "_memory", "_priorities", "_store", "_story", "_writer")
+    __slots__ = (
+        "_by_name",
+        "_catalog",
+        "_directory",
+        "_forgotten",
+        "_memory",
+        "_priorities",
+        "_store",
+        "_story",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -178,6 +194,7 @@ class Backed:
         self._memory = memory
         self._priorities = priorities
         self._by_name: dict[bytes, Forgetter] = {}
+        self._forgotten: list[Range] | None = None
 
     def declare(self, name: bytes) -> None:
         """Declare that a database owns the keys of a table; none of its ranges is loaded."""
@@ -187,6 +204,29 @@ class Backed:
             priority = self._priorities.get(text, 0)
             owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority)
             presence.owner = self._by_name[name] = owner
+            owner.forgotten = self._forgotten
+
+    def report_forgotten(self) -> None:
+        """Keep the ranges that are forgotten from now on; see `Engine.forgotten`."""
+        self._forgotten = []
+        for owner in self._by_name.values():
+            owner.forgotten = self._forgotten
+
+    def take_forgotten(self) -> list[Range]:
+        """Return the ranges that were forgotten since the last call; see `Engine.forgotten`."""
+        assert self._forgotten is not None, "they are kept from `report_forgotten` on"
+        taken = list(united(self._forgotten))
+        self._forgotten.clear()
+        return taken
+
+    def absent(self, first: bytes, last: bytes | None) -> list[Range]:
+        """Return the parts of a range that are not loaded; see `Engine.absent`."""
+        found: list[Range] = []
+        for table in self._store.backed:
+            start, stop = table.clip(first, last)
+            if start < stop and table.presence is not None:
+                found += gaps_between(table.presence.over(start, stop), start, stop)
+        return found
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
         """Load a range with the database's rows; return how many rows differ from before. See `Engine.load`."""

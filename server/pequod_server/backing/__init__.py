@@ -46,6 +46,7 @@ from pequod_server.backing.store import (
     Loaded,
     Place,
     Progress,
+    Releasing,
     Reload,
     Status,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "PackError",
     "Place",
     "Progress",
+    "Releasing",
     "Reload",
     "SchemaError",
     "SqliteStore",

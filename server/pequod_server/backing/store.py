@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from pequod.freshness import Mark
 from pequod_server.backing.mapping import Mapping
@@ -170,6 +170,19 @@ IsWanted = Callable[[bytes], bool]
 def every_key(_key: bytes) -> bool:
     """Want the changes of all keys."""
     return True
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """A store that tells the changes of loaded ranges alone, and is told which ranges are not loaded any more."""
+
+    def release(self, ranges: Sequence[KeyRange]) -> None:
+        """Tell no changes of ranges any more.
+
+        Requires:
+            They are not loaded, and no load of them is under way.
+        """
+        ...
 
 
 class BackingStore(Protocol):

@@ -18,15 +18,19 @@ from typing import Final, TypeVar
 
 from pequod.calls import BackingStatistics
 from pequod.engine import Engine, MissingError, Range
+from pequod.language.ranges import united
 from pequod_server.backing import (
     BackingStaleError,
     BackingStore,
     BackingUnavailableError,
     Backoff,
     Change,
+    KeyRange,
     Place,
+    Releasing,
     Status,
 )
+from pequod_server.backing.rows import Clip
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate
 from pequod_server.database.intake import Intake, Refused, Tap
@@ -44,8 +48,8 @@ _LOOK_S: Final = 0.25
 class Loader:
     """Keeps an engine's backed tables in step with a database.
 
-    It has no use for `Engine.dropped`: a range that the engine forgets is loaded again by the read that lacks it, and
-    the intake drops changes of keys that are not loaded.
+    A range that the engine forgets is loaded again by the read that lacks it, and the intake drops changes of keys that
+    are not loaded. A store that tells the changes of loaded ranges alone is told what was forgotten.
 
     Args:
         is_write_through: Puts go to the database; else they are refused.
@@ -81,6 +85,10 @@ class Loader:
         self._wanted: list[Range] = []
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        #: Ranges that may not be loaded any more, although the store tells their changes.
+        self._unneeded: list[Range] = []
+        if isinstance(store, Releasing):
+            engine.report_forgotten()
         #: What the start waits for now; empty before and afterwards.
         self.start_step = ""
 
@@ -291,9 +299,15 @@ class Loader:
 
     async def _fly(self) -> Refused:
         ranges, self._wanted, self._next_flight = self._wanted, [], None
+        # In case it fails, or there is no memory; those that are loaded then are not released.
+        unneeded = ranges
         try:
-            return await self._load(ranges)
+            refused = await self._load(ranges)
+            unneeded = list(refused)
+            return refused
         finally:
+            if isinstance(self.store, Releasing):
+                self._unneeded += unneeded
             for one in ranges:
                 del self._flights[one]
 
@@ -352,11 +366,24 @@ class Loader:
             self.followed.fail(f"its feed of changes ended: {error}")
             await self._intake.forget_everything()
 
+    def release(self) -> None:
+        """Tell the store which ranges are not loaded any more, if it wants to know."""
+        if not isinstance(self.store, Releasing):
+            return
+        unneeded = united([*self._unneeded, *self._engine.forgotten()])
+        flying = Clip([KeyRange(*one) for one in self._flights])
+        # These are asked about again once their loads have ended.
+        self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
+        absent = [part for one in unneeded if not flying.touches(KeyRange(*one)) for part in self._engine.absent(*one)]
+        if absent:
+            self.store.release([KeyRange(*part) for part in absent])
+
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
         state, was_stale = self.store.status.state, False
         while True:
             await asyncio.sleep(_LOOK_S)
+            self.release()
             status = self.store.status
             if status.state != state:
                 was_down, state = state == "down", status.state
