@@ -223,10 +223,21 @@ class ServerConfig(BaseModel):
     joins: str = Field(default="", description="Joins to install at the start, with ; between.")
     join_files: Files = Field(default=(), description="Files of joins to install at the start, before `joins`.")
     backing: str = Field(
-        default="", description="The database behind the cache: sqlite:PATH, lake:DIR or postgresql://USER@HOST/NAME."
+        default="",
+        description="The database behind the cache: sqlite:PATH, lake:DIR or postgresql://USER@HOST/NAME; or other "
+        "servers that own the keys, pequod://HOST:PORT,HOST:PORT.",
     )
     backing_mapping: File = Field(
         default=None, description="Key patterns and the tables of the database that they come from, TOML."
+    )
+    backing_tables: str = Field(
+        default="", description="With pequod://, the tables whose keys those servers own, with commas between: p,s."
+    )
+    backing_token: File = Field(
+        default=None, description="With pequod://, the file with the token that is sent to those servers."
+    )
+    backing_ca: File = Field(
+        default=None, description="With pequod://, the authority that signed those servers' certificates, PEM."
     )
     backing_mode: BackingMode = Field(
         default="write-around",

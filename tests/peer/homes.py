@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pequod_server.backing.health import Backoff
 from pequod_server.backing.peer import PequodStore
 
 from pequod.client import AsyncClient
+from pequod.freshness import Latest
 
 MAPPING = """
 [[mapping]]
@@ -32,6 +34,8 @@ CREATE TABLE subs (user TEXT NOT NULL, poster TEXT NOT NULL, since TEXT NOT NULL
 """
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 OWNED = (b"p", b"s")
+#: The machine may be busy.
+LATEST = Latest(wait_s=9.0)
 
 
 class Running:
@@ -95,6 +99,12 @@ def on_sqlite(path: Path) -> SqliteStore:
 async def rows_of(running: Running, prefix: str, **freshness: Any) -> list[tuple[bytes, bytes]]:
     """Return the rows of a range."""
     return await running.client.scan(prefix=prefix, **freshness)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until something holds; the test's own limit of time ends it."""
+    while not holds():  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.002)
 
 
 def expected(rows: Iterable[tuple[bytes, bytes]], user: bytes) -> list[tuple[bytes, bytes]]:

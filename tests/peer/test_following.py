@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pequod.freshness import LATEST
-from tests.peer.homes import computing, expected, fake, on_sqlite, rows_of, running, sqlite
+from tests.peer.homes import LATEST, computing, expected, fake, on_sqlite, rows_of, running, sqlite
 
 
 async def test_a_compute_shows_what_was_put_at_a_home_without_a_database() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from pequod.addresses import fault_of
 from pequod.engine import Engine
 from pequod.errors import SettingError
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
 from pequod_server.backing.peer import PequodStore
+from pequod_server.backing.peer_channel import PeerCredentials
 from pequod_server.config import ServerConfig
 from pequod_server.database.loader import Loader
 
 _SQLITE = "sqlite:"
 _LAKE = "lake:"
+_HOMES = "pequod://"
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -30,6 +33,8 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         return None
     if config.backing_mode == "look-aside":
         return None
+    if config.backing.startswith(_HOMES):
+        return _homes(config)
     mappings = _mappings(config)
     if config.backing.startswith(_SQLITE):
         return SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
@@ -40,7 +45,10 @@ def make_store(config: ServerConfig) -> BackingStore | None:
 
         return LakeStore(config.backing.removeprefix(_LAKE), mappings)
     if not config.backing.startswith(_POSTGRES):
-        raise SettingError("backing", "it is no database; write sqlite:PATH, lake:DIR or postgresql://USER@HOST/NAME")
+        raise SettingError(
+            "backing",
+            "it is no database; write sqlite:PATH, lake:DIR, postgresql://USER@HOST/NAME or pequod://HOST:PORT",
+        )
     for package in ("asyncpg", "psycopg2"):
         if find_spec(package) is None:
             raise ImportError(f"PostgreSQL needs {package}: pip install 'pequod[backing]'")
@@ -75,6 +83,32 @@ def make_loader(config: ServerConfig, engine: Engine, store: BackingStore) -> Lo
         is_write_through=config.backing_mode == "write-through",
         stale_max_s=config.backing_stale_max_s,
     )
+
+
+def _homes(config: ServerConfig) -> PequodStore:
+    """Return the store of a server that computes from the base data of others."""
+    if config.backing_mapping is not None:
+        raise SettingError("backing_mapping", "the servers that own the keys have it; give backing_tables here")
+    addresses = [one for one in config.backing.removeprefix(_HOMES).rstrip("/").split(",") if one]
+    for address in addresses or [""]:
+        if fault := fault_of(address):
+            raise SettingError("backing", fault)
+    tables = [name.strip().encode() for name in config.backing_tables.split(",") if name.strip()]
+    if not tables:
+        raise SettingError("backing_tables", "name the tables whose keys those servers own, such as p,s")
+    token = ""
+    if config.backing_token is not None:
+        try:
+            token = config.backing_token.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError("backing_token", f"cannot read it: {error}") from error
+    credentials = PeerCredentials(
+        ca=config.backing_ca,
+        certificate=config.tls_certificate if config.backing_ca else None,
+        key=config.tls_key if config.backing_ca else None,
+        token=token,
+    )
+    return PequodStore(addresses, tables, connect=credentials.connect)
 
 
 def _mappings(config: ServerConfig) -> tuple[Mapping, ...]:

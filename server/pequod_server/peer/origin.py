@@ -10,6 +10,7 @@ a server that no compute asks pays nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from pequod_server.database.followed import Reached
 from pequod_server.database.loader import Loader
 from pequod_server.database.questions import Questions
 from pequod_server.peer.relay import Relay
+
+log = logging.getLogger("pequod.peer")
 
 _HOME: Final = "the home"
 #: After this time the feed of the database is hurried again.
@@ -221,6 +224,9 @@ class MemoryOrigin:
         """Have the relay keep changes of the tables that computes load."""
         if not self.relay.is_awake:
             self._loop = asyncio.get_running_loop()
+            log.warning(
+                "other servers compute from this one's keys, and no database is behind it: the keys die with it"
+            )
             self.relay.begin(self.history, self.position)
             self.relay.complete_from = self.position
 

@@ -169,7 +169,7 @@ class Relay:
             if self.complete_from is not None:
                 self.complete_from = max(self.complete_from, told.position)
         self._charge(self.size_bytes - before_bytes)
-        for subscriber in self.subscribers.values():
+        for subscriber in list(self.subscribers.values()):
             if subscriber.due is not None and subscriber.due <= self.floor:
                 self.lose(
                     subscriber, "the home keeps no more changes than peer_keep_bytes, and the feed is further behind"
