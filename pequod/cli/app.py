@@ -18,6 +18,9 @@ from pequod.cli import (
     bench_lake,
     bench_server,
     bench_twip,
+    cluster,
+    cluster_move,
+    cluster_status,
     config,
     data,
     inspect,
@@ -91,6 +94,9 @@ app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
 app.add_typer(snapshot.app, name="snapshot")
+for part in (cluster_status, cluster_move):
+    cluster.app.add_typer(part.app)
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(views.app, name="views")
 spark = typer.Typer(
     help="Large work by Spark's tasks: pip install 'pequod[spark]' and Java 17.",

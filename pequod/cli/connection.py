@@ -105,11 +105,18 @@ def exit_code(error: Exception) -> ExitCode | None:
     """Return the exit code of an error of Pequod's, None for any other error."""
     if "pequod.language.errors" not in sys.modules:
         return None  # a class that was never imported was not raised; importing it here would make `--help` slow
-    from pequod.errors import DeadlineExceededError, InvalidTokenError, PequodError, SettingError, UnavailableError
+    from pequod.errors import (
+        CoordinatorUnavailableError,
+        DeadlineExceededError,
+        InvalidTokenError,
+        PequodError,
+        SettingError,
+        UnavailableError,
+    )
 
     if isinstance(error, SettingError | InvalidTokenError):
         return ExitCode.USAGE
-    if isinstance(error, UnavailableError | DeadlineExceededError):
+    if isinstance(error, UnavailableError | DeadlineExceededError | CoordinatorUnavailableError):
         return ExitCode.UNREACHABLE
     if isinstance(error, PequodError):
         return ExitCode.REFUSED

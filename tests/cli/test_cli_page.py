@@ -40,6 +40,6 @@ def test_every_command_is_on_the_page() -> None:
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         assert f"pequod {name}" in PAGE, name
-        if name in ("join", "config", "token", "backing"):
+        if name in ("join", "config", "token", "backing", "cluster"):
             for part in command.commands:
                 assert f"pequod {name} {part}" in PAGE, (name, part)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
 from pequod.cluster.map import ClusterMap, ClusterState
-from pequod.cluster.servers import ServerEntry
+from pequod.cluster.servers import ServerEntry, ServerState
 
 #: A server that gives no sign of life for this long is gone for the others.
 LEASE_S: Final = 6
@@ -60,6 +60,15 @@ class ClusterCoordinator(Protocol):
 
         Raises:
             ClusterMapError: It cannot be shown like this, for instance since another server has its id.
+        """
+        ...
+
+    async def ask_state(self, server_id: str, state: ServerState) -> None:
+        """Have a server be ready, or draining, until it is started again; it follows what is said of it here.
+
+        Raises:
+            ClusterMapError: There is no such server.
+            MapFixedError, CoordinatorUnavailableError: As `put_map`.
         """
         ...
 

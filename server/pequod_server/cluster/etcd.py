@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final
 
 import grpc
@@ -22,7 +23,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.messages import map_of, message_of_map, message_of_server, server_of
-from pequod.cluster.servers import ServerEntry
+from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError
 from pequod_server.backing import Backoff
 from pequod_server.cluster.coordinator import LEASE_S
@@ -243,6 +244,26 @@ class EtcdCoordinator:
                 break
         if not self._is_changed.is_set():
             self._is_shown.set()
+
+    async def ask_state(self, server_id: str, state: ServerState) -> None:
+        """Have a server be ready, or draining; its lease stays.
+
+        Raises:
+            ClusterMapError: There is no such server.
+            CoordinatorUnavailableError: No node answers, or they are too few to agree.
+        """
+        key = self._servers_key + server_id.encode()
+        while True:
+            found = (await self._calls.read(key)).kvs
+            if not found:
+                known = ", ".join(server.id for server in (await self.read()).servers) or "none"
+                raise ClusterMapError(f"server {server_id}", f"it is not there; there is {known}")
+            entry = replace(_server(found[0].value), state=state)
+            unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision)
+            put = etcd.PutRequest(key=key, value=_written(message_of_server(entry)), lease=found[0].lease)
+            request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
+            if (await self._calls.transact(request)).succeeded:
+                return
 
     def reload(self) -> None:
         """Do nothing: etcd tells what is new."""

@@ -140,6 +140,7 @@ class Member:
         """Tell others that this server is about to go, and give them time to go elsewhere."""
         if not self._is_registered:
             return
+        self._is_registered = False
         self._entry = replace(self._entry, state=ServerState.DRAINING)
         self._tell()
         with contextlib.suppress(TimeoutError, ClusterMapError):
@@ -196,6 +197,9 @@ class Member:
         async for state in self._coordinator.follow():
             self.heard_s = time.monotonic()
             mine = next((server for server in state.servers if server.id == self._entry.id), None)
+            if mine is not None and self._is_registered and mine.map_version in (0, self._entry.map_version):
+                # What an operator says of it; what it said itself comes back in the order in which it was said.
+                self._entry = replace(self._entry, state=mine.state)
             self._learn(state)
             # Its lease has ended, or the coordinator lost it.
             if self._is_registered and mine is None:

@@ -62,7 +62,8 @@ def make_member(config: ServerConfig, engine: Engine) -> Member | None:
         if given:
             raise SettingError(given[0], "it needs a cluster: give cluster, such as static:cluster.toml")
         return None
-    coordinator, entry = coordinator_of(config.cluster, _credentials(config)), first_entry(config)
+    credentials = etcd_credentials(config.cluster_ca, config.cluster_certificate, config.cluster_key)
+    coordinator, entry = coordinator_of(config.cluster, credentials), first_entry(config)
     joins = MapJoins(engine)
 
     async def take_in(state: ClusterState) -> None:
@@ -147,17 +148,24 @@ def _is_given(config: ServerConfig, name: str) -> bool:
     return bool(value != ServerConfig.model_fields[name].default)
 
 
-def _credentials(config: ServerConfig) -> grpc.ChannelCredentials | None:
-    certificate, key, ca = config.cluster_certificate, config.cluster_key, config.cluster_ca
-    if not (certificate or key or ca):
+def etcd_credentials(
+    cluster_ca: Path | None = None, cluster_certificate: Path | None = None, cluster_key: Path | None = None
+) -> grpc.ChannelCredentials | None:
+    """Return what connections to etcd need; None for plain text.
+
+    Raises:
+        SettingError: A file cannot be read, or one is missing.
+    """
+    if not (cluster_certificate or cluster_key or cluster_ca):
         return None
-    if bool(certificate) != bool(key):
-        given, missing = (
-            ("cluster_certificate", "cluster_key") if certificate else ("cluster_key", "cluster_certificate")
-        )
+    if bool(cluster_certificate) != bool(cluster_key):
+        names = ("cluster_certificate", "cluster_key")
+        given, missing = names if cluster_certificate else reversed(names)
         raise SettingError(missing, f"it goes with {given}; give both, or neither")
     return grpc.ssl_channel_credentials(
-        _read("cluster_ca", ca), _read("cluster_key", key), _read("cluster_certificate", certificate)
+        _read("cluster_ca", cluster_ca),
+        _read("cluster_key", cluster_key),
+        _read("cluster_certificate", cluster_certificate),
     )
 
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from pequod.cluster.document import read
+from pequod.cluster.document import read, written
 from pequod.cluster.map import ClusterMap, ClusterState
-from pequod.cluster.servers import ServerEntry
+from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, MapFixedError
 
 log = logging.getLogger("pequod.server")
@@ -92,6 +92,14 @@ class StaticCoordinator:
             names = ", ".join(sorted(known)) or "no server"
             raise ClusterMapError(f"{self._path}, servers", f"{entry.id!r} is none of them; there is {names}")
 
+    async def ask_state(self, server_id: str, state: ServerState) -> None:  # noqa: ARG002 - the protocol's
+        """Refuse it: see `put_map`.
+
+        Raises:
+            MapFixedError: Always.
+        """
+        raise MapFixedError(self.place, read_file(self._path).map.version + 1)
+
     def reload(self) -> None:
         """Read the file at once."""
         self._is_hurried.set()
@@ -121,3 +129,17 @@ def read_file(path: Path) -> ClusterState:
     except ClusterMapError as error:
         raise ClusterMapError(f"{path}: {error.place}", error.reason) from None
     return state
+
+
+def write_file(path: Path, state: ClusterState) -> None:
+    """Put a state in the place of what a file says, at once: nobody reads half of it.
+
+    Raises:
+        ClusterMapError: It cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_text(written(state), "utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise ClusterMapError(str(path), f"it cannot be written: {error.strerror}") from error

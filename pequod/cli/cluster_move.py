@@ -1,0 +1,148 @@
+"""cluster move: base keys from one home group to another, without losing a write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.cluster import Place, operated
+from pequod.cli.connection import connection_settings
+from pequod.cli.exits import ExitCode, fail, say
+from pequod.cli.teaching import examples
+from pequod.cli.text import argument_bytes
+
+if TYPE_CHECKING:
+    from pequod_server.cluster.operating import ClusterEditor
+
+    from pequod.client import AsyncClient
+    from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
+    from pequod.cluster.servers import ServerEntry
+
+app: Final = typer.Typer()
+
+#: How long a step waits for all servers.
+_TAKE_IN_S: Final = 15.0
+_ROWS: Final = 500
+Row = tuple[bytes, bytes]
+
+
+@app.command(
+    "move",
+    epilog=examples(
+        "pequod cluster move etcd:10.0.0.7:2379/twip 'p|m' 'p}' --to b",
+        "pequod cluster move etcd:10.0.0.7:2379/twip 'p|m' 'p}' --to b --copied",
+        "pequod cluster move etcd:10.0.0.7:2379/twip 'p|m' 'p}' --undo",
+    ),
+)
+def move(
+    place: Place,
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="Where the range starts.")],
+    last: Annotated[str, typer.Argument(metavar="LAST", help="Where it ends; this key is not in it.")],
+    to: Annotated[str | None, typer.Option("--to", metavar="GROUP", help="The home group that it goes to.")] = None,
+    copied: Annotated[bool, typer.Option("--copied", help="The rows are there already: compare them only.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="End a move that did not come to its end.")] = False,
+) -> None:
+    """Move a range of base keys to another home group. The cluster's map has to be in etcd.
+
+    \b
+    1. The map says that the range moves: homes refuse writes of it. All servers have to have this map.
+    2. The rows are copied through the homes, unless `--copied`, and compared.
+    3. The map says that the range belongs to the new group; computes forget what they have of it.
+
+    Reads go on. Run it again if it was interrupted. Rows stay in the old database; delete them there when you like.
+    Programs that write to the database beside Pequod have to be stopped before, and a home that is not registered must
+    not run: nobody could tell it.
+    """  # noqa: D301 - typer's mark of lines that stay as they are
+    bounds = argument_bytes(first), argument_bytes(last)
+    if place.startswith("static:"):
+        fail(ExitCode.REFUSED, "servers do not say in a file which map they go by; a move needs a map in etcd")
+    if undo == (to is not None):
+        fail(ExitCode.USAGE, "give --to GROUP, or --undo")
+    operated(place, lambda editor: _undo(editor, bounds) if to is None else _move(editor, bounds, to, copied))
+
+
+async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
+    from pequod.cluster.edits import stayed
+
+    await _spread(editor, await editor.change(lambda known: stayed(known, *bounds)))
+    print("the range stays where it was")
+
+
+async def _move(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, copied: bool) -> None:
+    from pequod.cluster.edits import moved, moves_within, moving
+
+    state = await editor.state()
+    _home_of(state, group)
+    known = await editor.change(lambda known: moving(known, *bounds, group))
+    await _spread(editor, known)
+    say(f"version {known.version}: writes of the range are refused")
+    state = await editor.state()
+    for home in moves_within(known, *bounds):
+        count = await _copy(_home_of(state, home.group), _home_of(state, group), home, copied)
+        print(f"{home}: {count:,} rows {'compared' if copied else 'copied and compared'}, {home.group} to {group}")
+    done = await editor.change(lambda known: moved(known, *bounds))
+    await _spread(editor, done)
+    print(f"version {done.version}: the range belongs to {group}")
+
+
+async def _spread(editor: ClusterEditor, known: ClusterMap) -> None:
+    """Wait until all servers go by a map, or end the command."""
+    if late := await editor.taken_in(known.version, _TAKE_IN_S):
+        fail(
+            ExitCode.REFUSED,
+            f"these servers do not go by version {known.version} of the map: {', '.join(late)}; see their logs, and "
+            "run the command again, or with --undo",
+        )
+
+
+def _home_of(state: ClusterState, group: str) -> ServerEntry:
+    ready = [server for server in state.homes_of(group) if server.is_ready]
+    if not ready:
+        fail(ExitCode.REFUSED, f"group {group} has no home that is ready")
+    return ready[0]
+
+
+async def _copy(source: ServerEntry, target: ServerEntry, home: HomeRange, copied: bool) -> int:
+    """Copy the rows of a range, and compare all of them; return how many there are."""
+    from pequod.client import AsyncClient
+
+    settings = connection_settings()
+    async with AsyncClient(source.address, **settings) as old, AsyncClient(target.address, **settings) as new:
+        if not copied:
+            await _remove_others(old, new, home)
+            async for rows in _pages(old, home):
+                await new.multi_put(rows)
+        count = 0
+        there = _pages(new, home)
+        async for rows in _pages(old, home):
+            if await anext(there, []) != rows:
+                fail(
+                    ExitCode.REFUSED, f"{home} is not the same at {target.id} as at {source.id}; nothing has moved yet"
+                )
+            count += len(rows)
+        if await anext(there, []):
+            fail(
+                ExitCode.REFUSED,
+                f"{target.id} has keys in {home} that {source.id} does not have; nothing has moved yet",
+            )
+        return count
+
+
+async def _remove_others(old: AsyncClient, new: AsyncClient, home: HomeRange) -> None:
+    """Remove what the target has and the source has not: rests of an earlier try."""
+    async for rows in _pages(new, home):
+        values = await asyncio.gather(*(old.get(key) for key, _ in rows))
+        await asyncio.gather(*(new.remove(key) for (key, _), value in zip(rows, values, strict=True) if value is None))
+
+
+async def _pages(client: AsyncClient, home: HomeRange) -> AsyncIterator[list[Row]]:
+    """Yield the rows of a range at the latest state, some at a time."""
+    from pequod.freshness import Latest
+
+    first = home.first
+    while rows := await client.scan(first, home.last, limit=_ROWS, freshness=Latest()):
+        yield list(rows)
+        first = rows[-1][0] + b"\0"

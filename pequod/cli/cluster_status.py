@@ -1,0 +1,219 @@
+"""cluster status: who is there, what each server holds, and how far behind it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pequod.cli.cluster import operated
+from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connection_settings
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.tables import print_table
+from pequod.cli.teaching import examples
+from pequod.cli.text import json_line
+
+if TYPE_CHECKING:
+    from pequod_server.cluster.operating import ClusterEditor
+
+    from pequod.calls import ServerStatistics
+    from pequod.cluster.map import ClusterState
+    from pequod.cluster.servers import ServerEntry
+
+app: Final = typer.Typer()
+
+_COLUMNS: Final = ("id", "roles", "group", "zone", "address", "state", "map", "keys", "bytes", "computed", "behind")
+#: How long a server has to answer.
+_ANSWER_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLine:
+    """A server in the table."""
+
+    server: ServerEntry
+    #: None if it does not answer; then ``error`` says why.
+    statistics: ServerStatistics | None
+    error: str = ""
+
+    @property
+    def behind_s(self) -> float | None:
+        """How old what it has of its database may be; None if it has none, or does not know."""
+        backing = None if self.statistics is None else self.statistics.backing
+        return None if backing is None else backing.age_s
+
+    @property
+    def keys(self) -> int | None:
+        """The base keys that it holds."""
+        found = self.statistics
+        return None if found is None else found.loose_keys + sum(table.keys for table in found.tables.values())
+
+    @property
+    def computed(self) -> int | None:
+        """The computed rows that it holds."""
+        return None if self.statistics is None else sum(join.rows for join in self.statistics.joins.values())
+
+    @property
+    def used_bytes(self) -> int | None:
+        """The memory of its engine."""
+        return None if self.statistics is None else self.statistics.memory.total_bytes
+
+
+@app.command(
+    "status",
+    epilog=examples(
+        "pequod cluster status static:cluster.toml",
+        "pequod cluster status                     (asks the server at --target)",
+        "pequod cluster status etcd:10.0.0.7:2379/twip --watch 2",
+        "pequod cluster status --json",
+    ),
+)
+def status(
+    place: Annotated[
+        str | None, typer.Argument(metavar="[PLACE]", envvar="PEQUOD_CLUSTER", help="Where the map is; else a server.")
+    ] = None,
+    watch_s: Annotated[
+        float | None, typer.Option("--watch", min=0.1, metavar="SECONDS", help="Show it again and again.")
+    ] = None,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    """Show who is there, what each server holds, and how far behind its databases each is.
+
+    \b
+    state     joining, ready, draining; "away": it is in the map and does not answer
+    map       the version of the map that it goes by; with a file, servers do not say it
+    keys      base keys in its memory; computed: rows that its joins have materialised
+    behind    the age of what it has of its databases
+    Exit code 1 if a server does not answer, or goes by an older map.
+    """  # noqa: D301 - typer's mark of lines that stay as they are
+    while True:
+        state, lines = _look(place, target)
+        if json:
+            _print_json(state, lines)
+        else:
+            if watch_s is not None:
+                print("\x1b[2J\x1b[H", end="")
+            _print(state, lines)
+        if watch_s is None:
+            break
+        time.sleep(watch_s)
+    late = [one.server.id for one in lines if 0 < one.server.map_version < state.map.version]
+    if late or any(one.error for one in lines):
+        raise typer.Exit(ExitCode.ABSENT)
+
+
+def _look(place: str | None, target: str) -> tuple[ClusterState, list[ServerLine]]:
+    async def of_editor(editor: ClusterEditor) -> ClusterState:
+        return await editor.state()
+
+    async def look(state: ClusterState) -> list[ServerLine]:
+        return list(await asyncio.gather(*map(_asked, state.servers)))
+
+    state = asyncio.run(_of_server(target)) if place is None else operated(place, of_editor)
+    return state, asyncio.run(look(state))
+
+
+async def _asked(server: ServerEntry) -> ServerLine:
+    from pequod.client import AsyncClient
+    from pequod.errors import PequodError
+
+    settings = {**connection_settings(), "timeout_s": _ANSWER_S}
+    try:
+        async with AsyncClient(server.address, retries=0, **settings) as client:  # type: ignore[arg-type]
+            return ServerLine(server, await client.statistics())
+    except PequodError as error:
+        return ServerLine(server, None, str(error))
+
+
+async def _of_server(target: str) -> ClusterState:
+    """Return what a server knows of its cluster."""
+    from grpc import aio
+    from pequod_proto import pequod_pb2 as pb
+    from pequod_proto.pequod_pb2_grpc import PequodStub
+
+    from pequod.client import decode
+    from pequod.client.credentials import Credentials
+    from pequod.cluster.messages import state_of
+
+    settings = connection_settings()
+    timeout_s = settings.get("timeout_s", _ANSWER_S)
+    credentials = Credentials(
+        tls=settings["tls"],
+        ca=settings["ca"],
+        certificate=settings["certificate"],
+        key=settings["key"],
+        token=settings["token"],
+        insecure=settings["insecure"],
+    )
+    async with credentials.connector(target, ())() as channel:
+        stub = PequodStub(credentials.bearing(channel))  # type: ignore[no-untyped-call]
+        call = stub.FollowCluster(pb.FollowClusterRequest(), timeout=timeout_s)
+        try:
+            reply = await call.read()
+        except aio.AioRpcError as error:
+            raise decode.call_error(error, target, timeout_s) from None
+        call.cancel()
+    if reply is aio.EOF:
+        fail(ExitCode.UNREACHABLE, f"{target} ended the call")
+    return state_of(reply)
+
+
+def _print(state: ClusterState, lines: list[ServerLine]) -> None:
+    known = state.map
+    print(f"cluster {known.cluster}, map version {known.version}, {len(state.servers)} servers")
+    for home in known.home_ranges:
+        print(f"{home}: group {home.group}{f', moves to {home.moves_to}' if home.moves_to else ''}")
+    print_table(_COLUMNS, map(_cells, lines))
+    for one in lines:
+        if one.error:
+            print(f"{one.server.id}: {one.error}")
+
+
+def _cells(one: ServerLine) -> tuple[str, ...]:
+    server = one.server
+    return (
+        server.id,
+        "+".join(sorted(server.roles, reverse=True)),
+        server.group,
+        server.zone,
+        server.address,
+        "away" if one.error else server.state,
+        str(server.map_version or ""),
+        _figure(one.keys),
+        _figure(one.used_bytes),
+        _figure(one.computed),
+        "" if one.behind_s is None else f"{one.behind_s:.1f} s",
+    )
+
+
+def _figure(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _print_json(state: ClusterState, lines: list[ServerLine]) -> None:
+    for one in lines:
+        server = one.server
+        print(
+            json_line(
+                {
+                    "id": server.id,
+                    "address": server.address,
+                    "roles": sorted(server.roles),
+                    "group": server.group,
+                    "zone": server.zone,
+                    "weight": server.weight,
+                    "state": server.state,
+                    "map_version": server.map_version,
+                    "cluster_map_version": state.map.version,
+                    "keys": one.keys,
+                    "used_bytes": one.used_bytes,
+                    "computed": one.computed,
+                    "behind_s": one.behind_s,
+                    "error": one.error,
+                }
+            )
+        )

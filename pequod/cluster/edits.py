@@ -1,0 +1,123 @@
+"""Changes that operators make to a map; each returns the map of the next version.
+
+    home ranges     [p| ........ p}) a
+    moving          [p| ... p|m) a   [p|m ... p}) a, moves_to b     writes of the second one are refused
+    moved           [p| ... p|m) a   [p|m ... p}) b
+
+>>> known = ClusterMap("twip", 4, home_ranges=(HomeRange(b"p|", b"p}", "a"),))
+>>> [str(one) for one in moving(known, b"p|m", b"p}", "b").home_ranges]
+["home range ['p|', 'p|m')", "home range ['p|m', 'p}')"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pequod.cluster.grouping import Placement
+from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.errors import ClusterMapError
+from pequod.escapes import shown
+
+
+def placed(known: ClusterMap, placement: Placement) -> ClusterMap:
+    """Return the map with a placement, in the place of the one with its prefix."""
+    others = [one for one in known.placements if one.prefix != placement.prefix]
+    return _next(known, placements=tuple(sorted([*others, placement], key=lambda one: one.prefix)))
+
+
+def unplaced(known: ClusterMap, prefix: bytes) -> ClusterMap:
+    """Return the map without the placement of a prefix.
+
+    Raises:
+        ClusterMapError: There is none.
+    """
+    others = tuple(one for one in known.placements if one.prefix != prefix)
+    if len(others) == len(known.placements):
+        raise ClusterMapError(f"placement {shown(prefix)}", "the map does not have it")
+    return _next(known, placements=others)
+
+
+def owned(known: ClusterMap, homes: Iterable[HomeRange]) -> ClusterMap:
+    """Return the map with more home ranges.
+
+    Raises:
+        ClusterMapError: A range overlaps another one.
+    """
+    return _next(known, home_ranges=tuple(sorted([*known.home_ranges, *homes], key=lambda one: one.first)))
+
+
+def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> ClusterMap:
+    """Return the map in which a range is about to move to another group: until then its writes are refused.
+
+    Raises:
+        ClusterMapError: A part of the range belongs to no group, belongs to that group already, or moves elsewhere.
+    """
+    homes: list[HomeRange] = []
+    at: bytes | None = first
+    for home in known.home_ranges:
+        inside = _common(home, first, last)
+        if inside is None:
+            homes.append(home)
+            continue
+        if home.moves_to not in ("", group):
+            raise ClusterMapError(str(home), f"it moves to {home.moves_to} already; wait for that, or undo it")
+        if inside[0] == at:
+            at = inside[1]
+        homes += _cut(home, *inside, group)
+    if at != last:
+        raise ClusterMapError(
+            f"the range from {shown(first)}",
+            f"from {'the end' if at is None else shown(at)} on it belongs to no home group",
+        )
+    return _next(known, home_ranges=tuple(homes))
+
+
+def moved(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
+    """Return the map in which the moving ranges within a range have come to their new groups."""
+    return _next(
+        known,
+        home_ranges=tuple(
+            replace(home, group=home.moves_to, moves_to="") if _moves_within(home, first, last) else home
+            for home in known.home_ranges
+        ),
+    )
+
+
+def stayed(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
+    """Return the map in which the moving ranges within a range stay where they are."""
+    return _next(
+        known,
+        home_ranges=tuple(
+            replace(home, moves_to="") if _moves_within(home, first, last) else home for home in known.home_ranges
+        ),
+    )
+
+
+def moves_within(known: ClusterMap, first: bytes, last: bytes | None) -> list[HomeRange]:
+    """Return the moving ranges within a range."""
+    return [home for home in known.home_ranges if _moves_within(home, first, last)]
+
+
+def _moves_within(home: HomeRange, first: bytes, last: bytes | None) -> bool:
+    return bool(home.moves_to) and _common(home, first, last) == (home.first, home.last)
+
+
+def _common(home: HomeRange, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None] | None:
+    """Return what a home range and a range have in common, None if that is nothing."""
+    ends = [end for end in (home.last, last) if end is not None]
+    start, end = max(home.first, first), min(ends, default=None)
+    return None if end is not None and start >= end else (start, end)
+
+
+def _cut(home: HomeRange, first: bytes, last: bytes | None, group: str) -> Iterator[HomeRange]:
+    """Yield the parts of a home range, of which the one in the middle moves."""
+    if home.first < first:
+        yield replace(home, last=first)
+    yield replace(home, first=first, last=last, moves_to=group)
+    if last is not None and last != home.last:
+        yield replace(home, first=last)
+
+
+def _next(known: ClusterMap, **changes: object) -> ClusterMap:
+    return replace(known, version=known.version + 1, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,117 @@
+"""What operators do with a cluster from a command line: the same for a file and for etcd."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+
+from pequod.cluster.document import TEMPLATE
+from pequod.cluster.map import ClusterMap, ClusterState
+from pequod.cluster.servers import ServerState
+from pequod.errors import ClusterMapError
+from pequod_server.cluster.coordinator import ClusterCoordinator
+from pequod_server.cluster.member import laggards
+from pequod_server.cluster.membership import coordinator_of
+from pequod_server.cluster.static import StaticCoordinator, read_file, write_file
+
+
+class ClusterEditor:
+    """Shows and changes one cluster, for its operator.
+
+    Args:
+        cluster: The setting `cluster`: static:FILE or etcd:HOST:PORT,HOST:PORT/NAME.
+
+    Raises:
+        SettingError: It names no coordinator.
+    """
+
+    def __init__(self, cluster: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        self._coordinator: ClusterCoordinator = coordinator_of(cluster, credentials)
+        #: The file, if the map is in one.
+        self.file = Path(cluster.partition(":")[2]) if isinstance(self._coordinator, StaticCoordinator) else None
+
+    @property
+    def place(self) -> str:
+        """Where the map is."""
+        return self._coordinator.place
+
+    async def state(self) -> ClusterState:
+        """Return the present state.
+
+        Raises:
+            ClusterMapError, CoordinatorUnavailableError: There is none, or it cannot be read.
+        """
+        return await self._coordinator.read()
+
+    async def begin(self, first: ClusterMap | None) -> None:
+        """Make the first map; None: of a file, the template with its comments; in etcd, an empty map.
+
+        Raises:
+            ClusterMapError: There is a map already.
+            MapChangedError, CoordinatorUnavailableError: As `ClusterCoordinator.put_map`.
+        """
+        if self.file is None:
+            await self._coordinator.put_map(first or ClusterMap(self.place.rpartition(" ")[2], 1))
+            return
+        if self.file.exists():
+            raise ClusterMapError(self.place, "the file is there already; edit it, or take another name")
+        if first is None:
+            self.file.write_text(TEMPLATE, "utf-8")
+        else:
+            write_file(self.file, ClusterState(first))
+
+    async def change(self, edit: Callable[[ClusterMap], ClusterMap]) -> ClusterMap:
+        """Change the map, and return it.
+
+        Raises:
+            ClusterMapError: The change is not possible.
+            MapChangedError: Others changed the map meanwhile; nothing is done.
+            CoordinatorUnavailableError: The map cannot be read or changed.
+        """
+        state = await self.state()
+        changed = edit(state.map)
+        if self.file is None:
+            await self._coordinator.put_map(changed)
+        else:
+            write_file(self.file, replace(state, map=changed))
+        return changed
+
+    async def set_state(self, server_id: str, state: ServerState) -> None:
+        """Have a server be ready, or draining.
+
+        Raises:
+            ClusterMapError: There is no such server.
+            CoordinatorUnavailableError: The coordinator does not answer.
+        """
+        if self.file is None:
+            await self._coordinator.ask_state(server_id, state)
+            return
+        known = read_file(self.file)
+        if server_id not in (ids := [server.id for server in known.servers]):
+            raise ClusterMapError(f"{self.place}, servers", f"none has the id {server_id}; there is {', '.join(ids)}")
+        servers = tuple(replace(one, state=state) if one.id == server_id else one for one in known.servers)
+        write_file(self.file, replace(known, servers=servers))
+
+    async def taken_in(self, version: int, within_s: float) -> list[str]:
+        """Wait until the ready servers go by a map; return the ids of those that do not after some seconds.
+
+        Servers whose map is in files do not say it here.
+        """
+        late: list[str] = []
+        try:
+            async with asyncio.timeout(within_s):
+                async for state in self._coordinator.follow():
+                    late = laggards(state, version)
+                    if state.map.version >= version and not late:
+                        break
+        except TimeoutError:
+            pass
+        return late
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._coordinator.close()

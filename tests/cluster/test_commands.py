@@ -1,0 +1,196 @@
+"""`pequod cluster`: what operators type, and what they are told; servers as processes, over a file and over etcd."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pequod.cluster.document import TEMPLATE, read
+from tests.cluster.conftest import Etcd, free_ports
+
+COMMAND = [sys.executable, "-m", "pequod.cli"]
+
+
+class Servers:
+    """Servers of a cluster as processes, and the commands of its operator."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self.addresses: dict[str, str] = {}
+
+    def begin(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> None:
+        named = () if "--cluster-id" in options else ("--cluster-id", name)
+        command = [*COMMAND, "serve", "--listen", listen, "--cluster", self.place, *named, *options]
+        self._processes[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def start(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> str:
+        self.begin(name, *options, listen=listen)
+        line = self.line(name, "serving on")
+        self.addresses[name] = line.split()[-1]
+        return self.addresses[name]
+
+    def line(self, name: str, part: str) -> str:
+        """Return the next line of a server that has a text."""
+        stream = self._processes[name].stderr
+        assert stream is not None
+        seen = []
+        for line in stream:
+            seen.append(line)
+            if part in line:
+                return line
+        raise AssertionError(f"{name} ended: {''.join(seen)}")
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
+    def wait(self, name: str) -> int:
+        process = self._processes.pop(name)
+        code = process.wait(20)
+        assert process.stderr is not None
+        process.stderr.close()
+        return code
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait(20)
+            assert process.stderr is not None
+            process.stderr.close()
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """Run a command of `pequod cluster`; return what it prints, with its messages."""
+        done = subprocess.run(
+            [*COMMAND, "cluster", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout
+        assert "Traceback" not in done.stdout
+        return done.stdout
+
+    def status(self, code: int = 0) -> dict[str, dict[str, object]]:
+        lines = self.run("status", self.place, "--json", code=code).splitlines()
+        return {one["id"]: one for one in map(json.loads, lines)}
+
+
+@pytest.fixture
+def servers(etcd: Etcd) -> Iterator[Servers]:
+    servers = Servers(etcd.setting(f"twip-{secrets.token_hex(4)}"))
+    yield servers
+    servers.stop()
+
+
+def test_a_file_is_written_with_comments_once_and_starts_a_server(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    servers = Servers(f"static:{path}")
+    try:
+        assert servers.run("init", servers.place).startswith(f"made {path}\n")
+        assert path.read_text() == TEMPLATE
+        assert "the file is there already" in servers.run("init", servers.place, code=3)
+        (port,) = free_ports(1)
+        path.write_text(TEMPLATE.replace("7744", str(port)))
+        address = servers.start("s1", listen=f"127.0.0.1:{port}")
+        shown = servers.run("status", servers.place)
+        assert "cluster pequod, map version 1, 1 servers" in shown
+        assert "s1  home+compute  a" in shown
+        assert servers.run("status", "--target", address).splitlines()[0] == shown.splitlines()[0]
+        assert "level 0, read_spread 2" in servers.run(
+            "placement", servers.place, "top|", "--level", "0", "--read-spread", "2"
+        )
+        assert read(path.read_text()).map.version == 2
+        assert "a move needs a map in etcd" in servers.run("move", servers.place, "p|", "p}", "--to", "b", code=3)
+        servers.run("drain", servers.place, "s1")
+        assert 'state = "draining"' in path.read_text()
+        assert "none has the id s9" in servers.run("drain", servers.place, "s9", code=3)
+    finally:
+        servers.stop()
+
+
+def test_what_is_wrong_with_a_place_is_said_with_a_hint(tmp_path: Path) -> None:
+    servers = Servers("")
+    assert "write static:FILE or etcd:HOST:PORT,HOST:PORT/NAME" in servers.run("status", "cluster.toml", code=2)
+    assert "`pequod cluster init` writes one" in servers.run("status", f"static:{tmp_path}/none", code=3)
+    assert "127.0.0.1:1" in servers.run("status", "etcd:127.0.0.1:1/twip", code=4)
+    assert "no server at 127.0.0.1:1" in servers.run("status", "--target", "127.0.0.1:1", code=4)
+    path = tmp_path / "cluster.toml"
+    path.write_text("cluster = 'twip'\nversion = 1\ncolour = 'red'")
+    assert f"{path}: the map, colour: there is no such member" in servers.run("status", f"static:{path}", code=3)
+
+
+def test_a_cluster_in_etcd_from_its_first_map_to_its_last_server(servers: Servers) -> None:
+    place = servers.place
+    assert "there is no map; `pequod cluster init` makes one" in servers.run("status", place, code=3)
+    servers.run("init", place)
+    assert "changed meanwhile: its version is 1 now" in servers.run("init", place, code=3)
+    servers.start("s1")
+    servers.start("s2", "--cluster-zone", "north")
+    status = servers.status()
+    assert {name: (one["state"], one["zone"], one["map_version"]) for name, one in status.items()} == {
+        "s1": ("ready", "", 1),
+        "s2": ("ready", "north", 1),
+    }
+    assert (
+        servers.run("placement", place, "top|", "--level", "0")
+        == "version 2\n  placement top|: level 0, read_spread 1\n"
+    )
+    assert [one["map_version"] for one in servers.status().values()] == [2, 2]
+
+    servers.run("drain", place, "s2")
+    assert servers.status()["s2"]["state"] == "draining"
+    servers.run("drain", place, "s2", "--undo")
+    assert servers.status()["s2"]["state"] == "ready"
+    assert "it is not there; there is s1, s2" in servers.run("drain", place, "s9", code=3)
+
+    servers.signal("s2", signal.SIGTERM)
+    assert servers.wait("s2") == 0
+    # At once: it has taken itself out, no lease had to end.
+    assert list(servers.status()) == ["s1"]
+
+
+def test_a_server_waits_for_the_first_map_of_its_cluster_only_where_there_is_none_to_tell(servers: Servers) -> None:
+    servers.begin("s1")
+    assert "there is no map; `pequod cluster init` makes one" in servers.line("s1", "pequod: ")
+    assert servers.wait("s1") == 3
+
+
+def test_a_second_server_with_an_id_that_is_taken_does_not_start(servers: Servers) -> None:
+    servers.run("init", servers.place)
+    address = servers.start("s1")
+    servers.begin("second", "--cluster-id", "s1")
+    assert f"the server at {address} has this id, and lives" in servers.line("second", "pequod: ")
+    assert servers.wait("second") == 3
+
+
+def test_a_paused_server_is_gone_for_the_others_and_comes_back(servers: Servers) -> None:
+    servers.run("init", servers.place)
+    servers.start("s1")
+    servers.start("s2")
+    servers.signal("s2", signal.SIGSTOP)
+    while _has(servers, "s2"):
+        pass
+    servers.signal("s2", signal.SIGCONT)
+    while not _has(servers, "s2"):
+        pass
+    assert servers.status()["s2"]["state"] == "ready"
+
+
+def _has(servers: Servers, name: str) -> bool:
+    done = subprocess.run(
+        [*COMMAND, "cluster", "status", servers.place, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return any(json.loads(line)["id"] == name for line in done.stdout.splitlines())
