@@ -3,10 +3,13 @@
 Not part of the server, whose views need none of this. docs/views.md tells when one wants it.
 """
 
-from pequod_views.versioned.algorithms import NoLiveRowError, RowUnfinishedError, Update, VersionedView
-from pequod_views.versioned.coordinator import RowLocks, StoreSession, ViewCoordinator
+from pequod_views.versioned.algorithms import NoLiveRowError, RowUnfinishedError
+from pequod_views.versioned.coordinator import StoreSession, ViewCoordinator
+from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.records import QuorumError, RecordStore, StoredCell, StoredColumn
+from pequod_views.versioned.rows import Update, VersionedView
 from pequod_views.versioned.sqlite_store import SqliteReplicas
+from pequod_views.versioned.sweeping import Swept, ViewSweeper
 
 __all__ = [
     "NoLiveRowError",
@@ -18,7 +21,9 @@ __all__ = [
     "StoreSession",
     "StoredCell",
     "StoredColumn",
+    "Swept",
     "Update",
     "VersionedView",
     "ViewCoordinator",
+    "ViewSweeper",
 ]

@@ -1,16 +1,12 @@
 """Versioned views: the algorithms, as generators that yield what they ask of a store and are sent the replies.
 
-    base       ticket 2: assigned kim@1, then cy@5, then ray@3 (arrives last)
-    view       root -> kim -> cy (live)        ray -> cy
-               rows are (view key, base key); `next` points to a row with a newer key, of the live row to itself
-
 The old row of an update is found without anybody who knows the old value: from any view key that the base record has
 had, the pointers lead to the live row. So updates may be propagated in any order.
 
 Beyond the paper: each base record has a *root* row, where its chain begins, so there is always a guess that is right;
-and a row for "no view key", to which a delete leads as any other key, so deletes need nothing of their own. A pointer
-always has the timestamp of the row that it points to, when that was live. So two pointers with one timestamp are equal,
-and replicas agree whatever was written by halves; the paper gives a late row two pointers of one timestamp.
+and a row for "no view key", to which a delete leads as any other key, so deletes need nothing of their own. Pointers
+have the stamps of turns, so that coordinators may die anywhere, see `turns`. A turn that writes a pointer to a row also
+writes that row's own pointer; so what a dead one has left there, unseen, has no say any more, and there are no loops.
 
 Source:
     Jin, Liu, Salem: Materialized Views for Eventually Consistent Record Stores, algorithms 1 to 4, section IV-F.
@@ -18,52 +14,35 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from pequod.errors import PequodError
-from pequod_views.versioned.records import EMPTY, NEVER, Cells, Get, Put, StoredCell, StoredColumn
+from pequod_views.versioned.records import EMPTY, NEVER, Cells, Forget, Get, Put, StoredCell, StoredColumn
+from pequod_views.versioned.rows import (
+    FROM,
+    NEXT,
+    READY,
+    ROOT,
+    Pointer,
+    Update,
+    VersionedView,
+    live_rows,
+    put_row,
+    record_of,
+    row_of,
+)
+from pequod_views.versioned.turns import TurnStamps, take_turn
 
-_NEXT: Final = "next"
-#: Has the timestamp of `next` once a live row has all of its cells; readers wait for that.
-_READY: Final = "ready"
-#: The row that was live before, written with `next`: the row may have been part of the chain to it, which is cut then.
-_FROM: Final = "from"
-#: The rows of a base record that no view key names: where it begins, and where it is while its view key is deleted.
-_ROOT: Final = "root"
-_GONE: Final = "gone"
-_KEY: Final = "key "
 #: Reads of a row that is being made, before a reader gives up.
 _READS_MAX: Final = 100
 
-Request: TypeAlias = Get | Put
-
-
-@dataclass(frozen=True, slots=True)
-class VersionedView:
-    """A view of a base table by another column, with some columns beside it (Definition 1)."""
-
-    name: str
-    base: str
-    #: The column whose value is the view key.
-    key_column: str
-    #: The columns that the view has as well.
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A write of one cell of a base record."""
-
-    table: str
-    key: str
-    column: str
-    cell: StoredCell
+Request: TypeAlias = Get | Put | Forget
 
 
 class NoLiveRowError(PequodError):
-    """The guess is a view key whose update has not been propagated yet; another guess is needed."""
+    """The guess is a view key whose row is not in the view: not yet, or not any more. Another guess is needed."""
 
     def __init__(self, view: str, base_key: str) -> None:
         super().__init__(f"{view}: no row of {base_key!r} has the view key that was guessed")
@@ -72,26 +51,20 @@ class NoLiveRowError(PequodError):
 class RowUnfinishedError(PequodError):
     """A live row is half made: its coordinator is at work, or has died."""
 
-    def __init__(self, view: str, base_key: str, key: str) -> None:
-        super().__init__(f"{view}: the row of {base_key!r} with the key {key!r} is not finished")
+    def __init__(self, view: str, base_key: str, row: str) -> None:
+        super().__init__(f"{view}: the row {row!r} of {base_key!r} is not finished")
         self.base_key = base_key
-        self.key = key
+        self.row = row
 
 
-def base_column(name: str) -> StoredColumn:
-    """Return a column of a base table."""
-    return StoredColumn(name)
+@dataclass(frozen=True, slots=True)
+class LiveRow:
+    """The row that a base record has in a view."""
 
-
-def row_of(key: str | None) -> str:
-    """Return the row of a view key."""
-    return _GONE if key is None else f"{_KEY}{key}"
-
-
-def guesses(old: Sequence[StoredCell]) -> list[str]:
-    """Return rows to begin at for view keys that a record had, the likeliest first; the root is always right."""
-    rows = [row_of(cell.value) for cell in sorted(old, key=lambda cell: -cell.timestamp)]
-    return [*dict.fromkeys(rows), _ROOT]
+    row: str
+    #: The timestamp of its view key; NEVER for the root of a record that had none.
+    time: int
+    is_finished: bool
 
 
 def propagate(view: VersionedView, update: Update, guess: str, quorum: int) -> Generator[Request, Any, None]:
@@ -109,33 +82,31 @@ def propagate(view: VersionedView, update: Update, guess: str, quorum: int) -> G
         NoLiveRowError: The guess is not in the view.
         RowUnfinishedError: See `heal`.
     """
-    live_key, live = yield from get_live_key(view, update.key, guess, quorum)
     if update.column != view.key_column:
-        yield _put(view, live_key, update.key, {update.column: update.cell}, quorum)
+        live = yield from get_live_row(view, update.key, guess, quorum)
+        yield put_row(view, live.row, update.key, {update.column: update.cell}, quorum)
         return
-    new_key, new = row_of(update.cell.value), update.cell.timestamp
-    if new_key == live_key:
+    turn = yield from take_turn(view, update.key, quorum)
+    live = yield from get_live_row(view, update.key, guess, quorum)
+    new = Pointer(update.cell.timestamp, row_of(update.cell.value))
+    if new.row == live.row:
         # Equal: an earlier attempt at this update, which may have reached less than a quorum.
-        if new >= live:
-            yield _put(
-                view, new_key, update.key, {_NEXT: StoredCell(new_key, new), _READY: StoredCell("", new)}, quorum
-            )
-        return
-    if (new, new_key) < (live, live_key):
-        # An earlier attempt may have written the row as a live one, at less than a quorum.
-        yield _put(view, new_key, update.key, {_NEXT: StoredCell(live_key, live)}, quorum)
-        return
-    # From here on readers that find the row wait, until it has its cells and the old row is stale.
-    yield _put(view, new_key, update.key, {_NEXT: StoredCell(new_key, new), _FROM: StoredCell(live_key, new)}, quorum)
-    yield from copy_data(view, update.key, live_key, new_key, quorum)
-    yield _put(view, live_key, update.key, {_NEXT: StoredCell(new_key, new)}, quorum)
-    yield _put(view, new_key, update.key, {_READY: StoredCell("", new)}, quorum)
+        if new.time >= live.time:
+            yield _put_live(view, update.key, new, turn, quorum)
+    elif new < (live.time, live.row):
+        yield from _put_stale(view, update.key, new.row, live, turn, quorum)
+    else:
+        # From here on readers that find the row wait, until it has its cells and the old row is stale.
+        stamp = turn.stamp()
+        cells = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(live.row, stamp)}
+        yield put_row(view, new.row, update.key, cells, quorum)
+        yield from copy_data(view, update.key, live.row, new.row, quorum)
+        yield put_row(view, live.row, update.key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
+        yield put_row(view, new.row, update.key, {READY: StoredCell("", stamp)}, quorum)
 
 
-def get_live_key(
-    view: VersionedView, base_key: str, guess: str, quorum: int
-) -> Generator[Request, Any, tuple[str, int]]:
-    """Return the view key of the live row and its timestamp (Algorithm 3).
+def get_live_row(view: VersionedView, base_key: str, guess: str, quorum: int) -> Generator[Request, Any, LiveRow]:
+    """Return the live row (Algorithm 3).
 
     Raises:
         NoLiveRowError: The guess is not in the view.
@@ -144,42 +115,41 @@ def get_live_key(
     Cost:
         One read for each stale row between the guess and the live row.
     """
-    key, is_finished, live = yield from _chase(view, base_key, guess, quorum)
-    if not is_finished:
-        raise RowUnfinishedError(view.name, base_key, key)
-    return key, live
+    live = yield from _chase(view, base_key, guess, quorum)
+    if not live.is_finished:
+        raise RowUnfinishedError(view.name, base_key, live.row)
+    return live
 
 
 def _chase(
     view: VersionedView, base_key: str, guess: str, quorum: int, healed: str | None = None
-) -> Generator[Request, Any, tuple[str, bool, int]]:
-    """Follow pointers; return the last row, whether it is finished, and its timestamp.
+) -> Generator[Request, Any, LiveRow]:
+    """Follow pointers to the last row, finished or not.
 
     Args:
         healed: A row to which the pointers are written again, since one may be at less than a quorum; then rows that
             it leads away from may have been written as live ones, so their cells are copied again, too.
     """
-    key, column, ready = guess, StoredColumn(_NEXT, base_key), StoredColumn(_READY, base_key)
+    row, column, ready = guess, StoredColumn(NEXT, base_key), StoredColumn(READY, base_key)
     while True:
-        cells: Cells = yield Get(view.name, _record(key, base_key), (column, ready), quorum)
-        pointer = cells.get(column, EMPTY)
-        if pointer.timestamp == NEVER:
-            if key == _ROOT:
+        cells: Cells = yield Get(view.name, record_of(row, base_key), (column, ready), quorum)
+        cell = cells.get(column, EMPTY)
+        if cell.value is None:
+            if row == ROOT:
                 # A base record that has no view key yet.
-                return _ROOT, True, NEVER
+                return LiveRow(ROOT, NEVER, is_finished=True)
             raise NoLiveRowError(view.name, base_key)
-        following = pointer.value
-        assert following is not None, "pointers are never deleted"
-        if following == key:
-            return key, cells.get(ready, EMPTY).timestamp == pointer.timestamp, pointer.timestamp
+        pointer = Pointer.of(cell.value)
+        if pointer.row == row:
+            return LiveRow(row, pointer.time, cells.get(ready, EMPTY).timestamp == cell.timestamp)
         if healed is not None:
-            yield from copy_data(view, base_key, key, healed, quorum)
-            yield _put(view, key, base_key, {_NEXT: pointer}, quorum)
-        key = following
+            yield from copy_data(view, base_key, row, healed, quorum)
+            yield put_row(view, row, base_key, {NEXT: cell}, quorum)
+        row = pointer.row
 
 
-def heal(view: VersionedView, base_key: str, key: str, quorum: int) -> Generator[Request, Any, None]:
-    """Finish a live row whose coordinator died while it made it.
+def heal(view: VersionedView, base_key: str, row: str, quorum: int) -> Generator[Request, Any, None]:
+    """Finish a live row whose coordinator died while it made it; nothing is done if it is finished.
 
     Requires:
         Nothing else propagates updates of this base record.
@@ -187,41 +157,107 @@ def heal(view: VersionedView, base_key: str, key: str, quorum: int) -> Generator
     Source:
         Ours; the paper does not say what becomes of half a propagation.
     """
-    column, ready, origin = StoredColumn(_NEXT, base_key), StoredColumn(_READY, base_key), StoredColumn(_FROM, base_key)
-    cells: Cells = yield Get(view.name, _record(key, base_key), (column, ready, origin), quorum)
-    pointer = cells.get(column, EMPTY)
-    new = pointer.timestamp
-    if new == NEVER or pointer.value != key or cells.get(ready, EMPTY).timestamp == new:
+    turn = yield from take_turn(view, base_key, quorum)
+    yield from _finish(view, base_key, row, turn, quorum)
+
+
+def _finish(
+    view: VersionedView, base_key: str, row: str, turn: TurnStamps, quorum: int
+) -> Generator[Request, Any, None]:
+    column, ready, origin = StoredColumn(NEXT, base_key), StoredColumn(READY, base_key), StoredColumn(FROM, base_key)
+    cells: Cells = yield Get(view.name, record_of(row, base_key), (column, ready, origin), quorum)
+    cell = cells.get(column, EMPTY)
+    if cell.value is None or cells.get(ready, EMPTY).timestamp == cell.timestamp:
+        return
+    new = Pointer.of(cell.value)
+    if new.row != row:
         return
     # Leads to the row that is live, or to this one if the old row is stale already.
     before = cells[origin].value
     assert before is not None, "it was live"
     # The row may be at less than a quorum, and others will be led to it.
-    yield _put(view, key, base_key, {_NEXT: pointer, _FROM: cells[origin]}, quorum)
+    stamp = turn.stamp()
+    again = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(before, stamp)}
+    yield put_row(view, row, base_key, again, quorum)
     while True:
-        live_key, is_finished, live = yield from _chase(view, base_key, before, quorum, key)
-        if is_finished or live_key == key:
+        try:
+            live = yield from _chase(view, base_key, before, quorum, row)
+        except NoLiveRowError:
+            # Collected, and then the root leads to the live row.
+            before = ROOT
+            continue
+        if live.is_finished or live.row == row:
             break
-        yield from heal(view, base_key, live_key, quorum)
-    if live_key != key:
-        if (live, live_key) > (new, key):
-            yield _put(view, key, base_key, {_NEXT: StoredCell(live_key, live)}, quorum)
+        yield from _finish(view, base_key, live.row, turn, quorum)
+    if live.row != row:
+        if (live.time, live.row) > new:
+            yield from _put_stale(view, base_key, row, live, turn, quorum)
             return
-        yield from copy_data(view, base_key, live_key, key, quorum)
-        yield _put(view, live_key, base_key, {_NEXT: StoredCell(key, new)}, quorum)
-    yield _put(view, key, base_key, {_READY: StoredCell("", new)}, quorum)
+        yield from copy_data(view, base_key, live.row, row, quorum)
+        yield put_row(view, live.row, base_key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
+    yield put_row(view, row, base_key, {READY: StoredCell("", stamp)}, quorum)
+
+
+def collect(view: VersionedView, base_key: str, row: str, quorum: int) -> Generator[Request, Any, None]:
+    """Take a stale row out of the chain, and leave a tombstone; nothing is done if it is not stale.
+
+    A guess that is such a row fails, and the next one is tried; the root leads past it from now on.
+
+    Requires:
+        Nothing else propagates updates of this base record.
+
+    Raises:
+        RowUnfinishedError: See `heal`.
+
+    Source:
+        Ours; the paper's stale rows stay for ever.
+    """
+    turn = yield from take_turn(view, base_key, quorum)
+    try:
+        live = yield from get_live_row(view, base_key, row, quorum)
+    except NoLiveRowError:
+        # Collected, or it leads to one that is.
+        live = yield from get_live_row(view, base_key, ROOT, quorum)
+    if live.row in {row, ROOT}:
+        return
+    pointer = Pointer(live.time, live.row)
+    yield _put_live(view, base_key, pointer, turn, quorum)
+    yield put_row(view, ROOT, base_key, {NEXT: StoredCell(pointer.text, turn.stamp())}, quorum)
+    yield put_row(view, row, base_key, {NEXT: StoredCell(None, turn.stamp())}, quorum)
+
+
+def forget(
+    view: VersionedView, base_key: str, row: str, stamp: int, replica_count: int
+) -> Generator[Request, Any, None]:
+    """Remove the cells of a row that was collected, tombstone and all.
+
+    Requires:
+        Nothing else propagates updates of this base record, and no message from before the collection is under way.
+
+    Args:
+        stamp: That of the tombstone; a row that was written since is left as it is.
+    """
+    record, column = record_of(row, base_key), StoredColumn(NEXT, base_key)
+    cells: Cells = yield Get(view.name, record, None, replica_count // 2 + 1)
+    tombstone = cells.get(column, EMPTY)
+    if tombstone != StoredCell(None, stamp):
+        return
+    # A replica without the tombstone may have the row as a live one, which would come back.
+    yield put_row(view, row, base_key, {NEXT: tombstone}, replica_count)
+    own = tuple((one, cell) for one, cell in cells.items() if one.base_key == base_key)
+    yield Forget(view.name, record, own, replica_count)
 
 
 def copy_data(
-    view: VersionedView, base_key: str, live_key: str, new_key: str, quorum: int
+    view: VersionedView, base_key: str, live_row: str, new_row: str, quorum: int
 ) -> Generator[Request, Any, None]:
     """Copy the cells of a live row, with their timestamps, to the row that takes its place."""
     columns = tuple(StoredColumn(name, base_key) for name in view.columns)
     if not columns:
         return
-    cells: Cells = yield Get(view.name, _record(live_key, base_key), columns, quorum)
+    cells: Cells = yield Get(view.name, record_of(live_row, base_key), columns, quorum)
     if cells:
-        yield Put(view.name, _record(new_key, base_key), tuple(cells.items()), quorum)
+        yield Put(view.name, record_of(new_row, base_key), tuple(cells.items()), quorum)
 
 
 def get_view(view: VersionedView, key: str, quorum: int) -> Generator[Request, Any, dict[str, dict[str, StoredCell]]]:
@@ -239,39 +275,16 @@ def get_view(view: VersionedView, key: str, quorum: int) -> Generator[Request, A
     raise RowUnfinishedError(view.name, unfinished[0], row_of(key))
 
 
-def live_rows(row: str, cells: Cells) -> tuple[dict[str, dict[str, StoredCell]], list[str]]:
-    """Return the live rows among the cells of a record, and the base keys of those that are not finished."""
-    rows: dict[str, dict[str, StoredCell]] = {}
-    unfinished: list[str] = []
-    for (name, base_key), cell in cells.items():
-        if name != _NEXT or cell.value != row:
-            continue
-        if cells.get(StoredColumn(_READY, base_key), EMPTY).timestamp != cell.timestamp:
-            unfinished.append(base_key)
-        rows[base_key] = {
-            column.name: value
-            for column, value in cells.items()
-            if column.base_key == base_key and column.name not in {_NEXT, _READY, _FROM}
-        }
-    return rows, unfinished
+def _put_live(view: VersionedView, base_key: str, live: Pointer, turn: TurnStamps, quorum: int) -> Put:
+    stamp = turn.stamp()
+    cells = {NEXT: StoredCell(live.text, stamp), READY: StoredCell("", stamp)}
+    return put_row(view, live.row, base_key, cells, quorum)
 
 
-def pointers_of(base_key: str, records: Mapping[str, Cells]) -> dict[str, str | None]:
-    """Return where the rows of a base record point to, for tests of Definition 3."""
-    cells = {record: found.get(StoredColumn(_NEXT, base_key)) for record, found in records.items()}
-    suffix = f" {base_key}"
-    return {
-        record if record.startswith(_KEY) else record.removesuffix(suffix): cell.value
-        for record, cell in cells.items()
-        if cell is not None
-    }
-
-
-def _record(row: str, base_key: str) -> str:
-    # Rows without a view key are records of their own: one for all would be a record that every update reads.
-    return row if row.startswith(_KEY) else f"{row} {base_key}"
-
-
-def _put(view: VersionedView, key: str, base_key: str, cells: dict[str, StoredCell], quorum: int) -> Put:
-    named = tuple((StoredColumn(name, base_key), cell) for name, cell in cells.items())
-    return Put(view.name, _record(key, base_key), named, quorum)
+def _put_stale(
+    view: VersionedView, base_key: str, row: str, live: LiveRow, turn: TurnStamps, quorum: int
+) -> Generator[Request, Any, None]:
+    """Have a row lead to the live one."""
+    pointer = Pointer(live.time, live.row)
+    yield _put_live(view, base_key, pointer, turn, quorum)
+    yield put_row(view, row, base_key, {NEXT: StoredCell(pointer.text, turn.stamp())}, quorum)

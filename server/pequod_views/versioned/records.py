@@ -35,7 +35,7 @@ class StoredColumn(NamedTuple):
     """A column of a record; a record of a view has columns for each base record with its view key."""
 
     name: str
-    #: The key of the base record; empty in base tables.
+    #: In views the key of the base record. In base tables it is empty, or the view of a mark, see `rows.done_column`.
     base_key: str = ""
 
 
@@ -82,6 +82,16 @@ class Put:
     quorum: int
 
 
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove cells of a record where they are not newer than these, at ``quorum`` replicas."""
+
+    table: str
+    key: str
+    cells: tuple[tuple[StoredColumn, StoredCell], ...]
+    quorum: int
+
+
 class RecordStore(Protocol):
     """A store without a master: every replica takes reads and writes."""
 
@@ -109,5 +119,20 @@ class RecordStore(Protocol):
 
         Raises:
             QuorumError: Too few replicas answer; some may have the cells.
+        """
+        ...
+
+    async def keys(self, table: str, after: str, count: int) -> Sequence[str]:
+        """Return the first keys of a table that are larger than ``after``, in order, from the replicas that answer.
+
+        A record that the replicas that answer lack may be left out; the next sweep finds it.
+        """
+        ...
+
+    async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        """Remove cells as if they had never been written, where a replica has none that is newer.
+
+        Raises:
+            QuorumError: Too few replicas answer; some may have removed them.
         """
         ...

@@ -24,6 +24,8 @@ INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value, timestamp = excluded.timestamp
 WHERE excluded.timestamp > timestamp OR (excluded.timestamp = timestamp AND excluded.value IS NOT NULL
     AND (value IS NULL OR excluded.value > value))"""
+_KEYS: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ? AND key > ? ORDER BY key LIMIT ?"
+_FORGET: Final = "DELETE FROM cells WHERE tbl = ? AND key = ? AND name = ? AND base_key = ? AND timestamp <= ?"
 _BUSY_S: Final = 5.0
 
 
@@ -61,6 +63,16 @@ class SqliteReplicas:
         """Write cells."""
         rows = [(table, key, *column, *cell) for column, cell in cells.items()]
         await self._ask(lambda file: _write(file, rows), quorum)
+
+    async def keys(self, table: str, after: str, count: int) -> Sequence[str]:
+        """Return the first keys of a table after one."""
+        found = await self._ask(lambda file: file.execute(_KEYS, (table, after, count)).fetchall(), 1)
+        return sorted({key for rows in found for (key,) in rows})[:count]
+
+    async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        """Remove cells."""
+        rows = [(table, key, *column, cell.timestamp) for column, cell in cells.items()]
+        await self._ask(lambda file: _write(file, rows, _FORGET), quorum)
 
     async def spread(self) -> None:
         """Bring all replicas that are up to one state (anti-entropy)."""
@@ -101,6 +113,6 @@ def _read(file: sqlite3.Connection, table: str, key: str) -> dict[StoredColumn, 
     return {StoredColumn(name, base_key): StoredCell(value, timestamp) for name, base_key, value, timestamp in rows}
 
 
-def _write(file: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
+def _write(file: sqlite3.Connection, rows: Sequence[tuple[object, ...]], statement: str = _PUT) -> None:
     with file:
-        file.executemany(_PUT, rows)
+        file.executemany(statement, rows)

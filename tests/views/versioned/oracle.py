@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pequod_views.versioned import StoredCell, Update, VersionedView
-from pequod_views.versioned.algorithms import live_rows, pointers_of, row_of
 from pequod_views.versioned.records import EMPTY, Cells, newest
+from pequod_views.versioned.rows import ROOT, live_rows, pointers_of, row_of
 
 #: For each view key and base key, the cells of the row.
 Rows = dict[tuple[str, str], dict[str, StoredCell]]
@@ -25,6 +25,16 @@ def view_of(view: VersionedView, updates: Iterable[Update]) -> Rows:
     }
 
 
+def updates_in(view: VersionedView, records: Mapping[str, Cells]) -> list[Update]:
+    """Return the updates that a base table shows."""
+    return [
+        Update(view.base, key, column.name, cell)
+        for key, cells in records.items()
+        for column, cell in cells.items()
+        if not column.base_key
+    ]
+
+
 def rows_in(records: Mapping[str, Cells]) -> tuple[Rows, list[str]]:
     """Return the live rows of a view's records, and the base keys of unfinished ones."""
     found: Rows = {}
@@ -38,23 +48,40 @@ def rows_in(records: Mapping[str, Cells]) -> tuple[Rows, list[str]]:
     return found, unfinished
 
 
-def judge(view: VersionedView, updates: Sequence[Update], records: Mapping[str, Cells]) -> None:
-    """Compare the records of a versioned view with Definition 3 after the propagation of updates."""
+def judge(
+    view: VersionedView, updates: Sequence[Update], records: Mapping[str, Cells], *, are_all_kept: bool = True
+) -> None:
+    """Compare the records of a versioned view with Definition 3 after the propagation of updates.
+
+    Args:
+        are_all_kept: No stale row was collected.
+    """
     found, unfinished = rows_in(records)
     assert not unfinished, f"unfinished: {unfinished}"
     assert found == view_of(view, updates)
     for base_key in {update.key for update in updates}:
-        times = {"root": -1}
+        times = {ROOT: -1}
         for update in updates:
             if update.key == base_key and update.column == view.key_column:
                 value = row_of(update.cell.value)
                 times[value] = max(update.cell.timestamp, times.get(value, -1))
         live = max(times, key=lambda key: (times[key], key))
         pointers = pointers_of(base_key, records)
-        if pointers:
+        if pointers and are_all_kept:
             assert pointers.keys() == times.keys(), "a row for each view key that there was, and no other"
+        assert pointers.keys() <= times.keys()
         for key, following in pointers.items():
             assert (key == following) == (key == live), "only the live row points to itself"
             if key != live:
-                assert following is not None
                 assert (times[following], following) > (times[key], key), "pointers lead to newer keys"
+
+
+def judge_swept(view: VersionedView, records: Mapping[str, Cells], base: Mapping[str, Cells]) -> None:
+    """Compare a view with its base after a sweep, which leaves the root and the live row of each base record."""
+    found, unfinished = rows_in(records)
+    assert not unfinished, f"unfinished: {unfinished}"
+    assert found == view_of(view, updates_in(view, base))
+    for base_key in base:
+        pointers = pointers_of(base_key, records)
+        assert len(pointers) in {0, 2}, "a stale row is left"
+        assert all(pointers[row] == row for row in pointers.values()), "the root leads to the live row"

@@ -1,35 +1,50 @@
 """A simulated store: replicas, messages that are late or lost, and a scheduler that a seed drives.
 
 Each request of a process is a message to each replica. The scheduler picks what happens next: a message arrives, is
-lost, or a process begins. A process goes on when a quorum has answered; other messages are still under way then.
+lost, or a process goes on. A process goes on when a quorum has answered; other messages are still under way then. A
+coordinator may die at each request, before it is sent or while it is under way; nobody does its work again, but sweeps.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pequod_views.versioned import QuorumError, StoredCell, StoredColumn, Update, VersionedView
-from pequod_views.versioned.algorithms import (
-    NoLiveRowError,
-    Request,
-    RowUnfinishedError,
+from pequod_views.versioned import NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell, StoredColumn
+from pequod_views.versioned.algorithms import Request, collect, forget, get_view, heal, propagate
+from pequod_views.versioned.records import Forget, Get, Put, merge
+from pequod_views.versioned.rows import (
+    Update,
+    VersionedView,
     base_column,
+    done_column,
     guesses,
-    heal,
-    propagate,
+    row_in,
+    swept_rows,
+    undone,
 )
-from pequod_views.versioned.records import Get, Put, merge
 
 Record = dict[StoredColumn, StoredCell]
 Replica = dict[tuple[str, str], Record]
+Steps = Generator[Any, Any, Any]
+#: Far beyond what any schedule takes: pointers that run in a circle would be followed for ever.
+_EVENTS_MAX = 1_000_000
 
 
 class CoordinatorDiedError(Exception):
-    """A coordinator ended between two requests; its locks are free then."""
+    """A coordinator ended; its locks are free then."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A process asks for the lock of a base record, and has no other."""
+
+    key: str
+    exclusive: bool
 
 
 @dataclass
@@ -38,7 +53,8 @@ class Message:
 
     replica: int
     request: Request
-    call: Call
+    #: None: nobody waits for an answer.
+    call: Call | None
 
 
 @dataclass
@@ -52,14 +68,16 @@ class Call:
     is_over: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class Process:
-    """A coordinator's work on one update: the write, then the propagation, again until it is done."""
+    """A coordinator's work on one thing."""
 
-    update: Update
-    steps: Generator[Any, Any, None]
-    is_done: bool = False
-    waits_for_lock: bool | None = None
+    #: Set at once, by work that knows its process.
+    steps: Steps = field(init=False)
+    waits_for: Lock | None = None
+    holds: Lock | None = None
+    #: The process may die.
+    is_mortal: bool = True
 
 
 class Simulation:
@@ -68,7 +86,8 @@ class Simulation:
     Args:
         quorum: Of the view's reads and writes; None: a majority.
         loss: The probability that a message never arrives.
-        death: The probability, at each request, that a coordinator dies and another does its work from the beginning.
+        death: The probability, at each request, that a coordinator dies.
+        read_repair: Replicas that answered a read with less than others are sent what they lack.
     """
 
     def __init__(
@@ -82,6 +101,7 @@ class Simulation:
         base_quorum: int = 1,
         loss: float = 0.0,
         death: float = 0.0,
+        read_repair: bool = False,
         on_done: Callable[[Simulation], None] | None = None,
     ) -> None:
         self._rng = random.Random(seed)
@@ -89,25 +109,38 @@ class Simulation:
         self.replicas: list[Replica] = [{} for _ in range(replicas)]
         self._quorum = replicas // 2 + 1 if quorum is None else quorum
         self._base_quorum = base_quorum
-        self._loss, self._death = loss, death
+        self._loss, self._death, self._read_repair = loss, death, read_repair
         self._on_done = on_done
         self._messages: list[Message] = []
         self._locks: dict[str, list[Process]] = {}
-        self._exclusive: set[str] = set()
-        self.done: list[Update] = []
-        #: Propagations that have begun to write and are not done.
-        self.begun: set[int] = set()
+        self._waiting: list[Process] = []
         self._ready: list[tuple[Process, Any]] = []
-        self._processes = []
+        self.done: list[Update] = []
+        #: Updates whose coordinators have died.
+        self.dead: list[Update] = []
+        #: Propagations, repairs and collections that have begun to write and are not done, the dead among them.
+        self.begun: set[object] = set()
         for update in updates:
-            process = Process(update, iter(()))  # type: ignore[arg-type]
-            process.steps = self._work(process)
-            self._processes.append(process)
-            self._ready.append((process, None))
+            self._start(partial(self._update, update))
+
+    def _start(self, work: Callable[[Process], Steps], *, is_mortal: bool = True) -> None:
+        process = Process(is_mortal=is_mortal)
+        process.steps = work(process)
+        self._ready.append((process, None))
+
+    def read_beside(self, key: str) -> None:
+        """Have a process read a key of the view at some moment; it finishes rows that are half made."""
+        self._start(partial(self._read, key))
+
+    def collect_beside(self) -> None:
+        """Have a process sweep the view's records at some moment, and leave tombstones where rows are stale."""
+        self._start(self._tidy)
 
     def run(self) -> None:
-        """Run until all updates are propagated and all messages have arrived."""
-        while self._ready or self._messages:
+        """Run until all processes are done or dead and all messages have arrived."""
+        for _ in range(_EVENTS_MAX):
+            if not self._ready and not self._messages:
+                break
             choice = self._rng.randrange(len(self._ready) + len(self._messages))
             if choice < len(self._ready):
                 process, reply = self._ready.pop(choice)
@@ -116,68 +149,147 @@ class Simulation:
                 at = choice - len(self._ready)
                 self._messages[at], self._messages[-1] = self._messages[-1], self._messages[at]
                 self._arrive(self._messages.pop())
-        assert all(process.is_done for process in self._processes)
-        for replica in self.replicas:
-            for place, record in replica.items():
-                merge(self.replicas[0].setdefault(place, {}), record)
+        else:
+            raise AssertionError("it does not end")
+        assert not self._waiting, "a lock is never free"
 
-    def view_records(self, replicas: list[Replica]) -> dict[str, Record]:
-        """Return the records of the view as a read of these replicas has them."""
+    def spread(self) -> None:
+        """Bring all replicas to one state (anti-entropy)."""
+        for source in self.replicas:
+            for replica in self.replicas:
+                for place, record in source.items():
+                    merge(replica.setdefault(place, {}), record)
+
+    def finish(self) -> None:
+        """Finish all rows that are half made, as readers of all keys do."""
+        self._start(partial(self._tidy, collects=False), is_mortal=False)
+        self.run()
+
+    def sweep(self) -> None:
+        """Complete, finish and collect everything."""
+        self._start(self._complete, is_mortal=False)
+        self.run()
+        for _ in range(2):
+            self._start(self._tidy, is_mortal=False)
+            self.run()
+
+    def forget(self) -> None:
+        """Remove the rows that were collected. What a removal misses comes back, for the next.
+
+        Requires:
+            No message is under way.
+        """
+        while any(swept_rows(key, cells).collected for key, cells in self.records(self.view.name).items()):
+            self._start(partial(self._tidy, forgets=True), is_mortal=False)
+            self.run()
+            self.spread()
+
+    def records(self, table: str, replicas: list[Replica] | None = None) -> dict[str, Record]:
+        """Return the records of a table as a read of these replicas, or all, has them."""
         found: dict[str, Record] = {}
-        for replica in replicas:
-            for (table, key), record in replica.items():
-                if table == self.view.name:
+        for replica in self.replicas if replicas is None else replicas:
+            for (name, key), record in replica.items():
+                if name == table and record:
                     merge(found.setdefault(key, {}), record)
         return found
 
-    def _work(self, process: Process) -> Generator[Any, Any, None]:
-        update, view = process.update, self.view
-        column = base_column(view.key_column)
+    # What processes do.
+
+    def _update(self, update: Update, process: Process) -> Steps:
+        view, column = self.view, base_column(self.view.key_column)
         old: list[StoredCell] = []
         try:
-            answers = yield Get(view.base, update.key, (column,), self._base_quorum)
-            old = [answer[column] for answer in answers if column in answer]
-        except QuorumError:
-            pass
-        yield from self._again(Put(view.base, update.key, ((base_column(update.column), update.cell),), 1))
-        keys, at = guesses(old), 0
-        exclusive = update.column == view.key_column
-        while True:
             try:
-                yield ("lock", exclusive)
-                self.begun.add(id(process))
-                yield from self._insisted(partial(propagate, view, update, keys[at], self._quorum), heals=exclusive)
-                break
-            except NoLiveRowError:
-                at += 1
-            except CoordinatorDiedError:
+                answers = yield Get(view.base, update.key, (column,), self._base_quorum)
+                old = [answer[column] for answer in answers if column in answer]
+            except QuorumError:
                 pass
-            except RowUnfinishedError as error:
-                self._unlock(process)
-                try:
-                    yield ("lock", True)
-                    yield from self._insisted(partial(heal, view, error.base_key, error.key, self._quorum))
-                except CoordinatorDiedError:
-                    pass
+            yield from self._persisted(update)
+            yield from self._propagated(process, update, guesses(old))
+        except CoordinatorDiedError:
+            self.dead.append(update)
             self._unlock(process)
-        self._unlock(process)
-        process.is_done = True
-        self.begun.discard(id(process))
+            return
         self.done.append(update)
         if self._on_done is not None:
             self._on_done(self)
+        with suppress(CoordinatorDiedError):
+            yield from self._marked(update)
 
-    def _again(self, request: Request) -> Generator[Any, Any, None]:
+    def _persisted(self, update: Update) -> Steps:
+        def steps() -> Steps:
+            yield Put(self.view.base, update.key, ((base_column(update.column), update.cell),), 1)
+
+        yield from self._insisted(steps)
+
+    def _marked(self, update: Update) -> Steps:
+        mark = done_column(self.view, update.column), StoredCell("", update.cell.timestamp)
+        with suppress(QuorumError):
+            yield Put(self.view.base, update.key, (mark,), 1)
+
+    def _propagated(self, process: Process, update: Update, keys: list[str]) -> Steps:
+        at, exclusive = 0, update.column == self.view.key_column
         while True:
             try:
-                yield request
+                steps = partial(propagate, self.view, update, keys[at], self._quorum)
+                yield from self._locked(process, Lock(update.key, exclusive), steps)
                 return
-            except QuorumError:
-                pass
+            except NoLiveRowError:
+                at += 1
+            except RowUnfinishedError as error:
+                yield from self._healed(process, error.base_key, error.row)
 
-    def _insisted(
-        self, steps: Callable[[], Generator[Request, Any, None]], *, heals: bool = False
-    ) -> Generator[Any, Any, None]:
+    def _healed(self, process: Process, base_key: str, row: str) -> Steps:
+        yield from self._locked(process, Lock(base_key, True), partial(heal, self.view, base_key, row, self._quorum))
+
+    def _locked(self, process: Process, lock: Lock, steps: Callable[[], Steps]) -> Steps:
+        work = object()
+        yield lock
+        self.begun.add(work)
+        try:
+            yield from self._insisted(steps, heals=lock.exclusive)
+            self.begun.discard(work)
+        except (NoLiveRowError, RowUnfinishedError):
+            self.begun.discard(work)
+            raise
+        finally:
+            self._unlock(process)
+
+    def _read(self, key: str, process: Process) -> Steps:
+        try:
+            while True:
+                try:
+                    yield from self._merged(get_view(self.view, key, self._quorum))
+                    return
+                except RowUnfinishedError as error:
+                    yield from self._healed(process, error.base_key, error.row)
+        except (QuorumError, CoordinatorDiedError):
+            pass
+
+    def _complete(self, process: Process) -> Steps:
+        for key, cells in sorted(self.records(self.view.base).items()):
+            for update in undone(self.view, key, cells):
+                yield from self._persisted(update)
+                yield from self._propagated(process, update, guesses(()))
+                yield from self._marked(update)
+
+    def _tidy(self, process: Process, *, collects: bool = True, forgets: bool = False) -> Steps:
+        try:
+            for record, cells in sorted(self.records(self.view.name).items()):
+                found = swept_rows(record, cells)
+                for base_key in found.unfinished:
+                    yield from self._healed(process, base_key, row_in(record, base_key))
+                for base_key in found.stale if collects else ():
+                    steps = partial(collect, self.view, base_key, row_in(record, base_key), self._quorum)
+                    yield from self._locked(process, Lock(base_key, True), steps)
+                for base_key, stamp in found.collected.items() if forgets else ():
+                    row = row_in(record, base_key)
+                    steps = partial(forget, self.view, base_key, row, stamp, len(self.replicas))
+                    yield from self._locked(process, Lock(base_key, True), steps)
+        except CoordinatorDiedError:
+            pass
+
+    def _insisted(self, steps: Callable[[], Steps], *, heals: bool = False) -> Steps:
         while True:
             try:
                 yield from self._merged(steps())
@@ -185,20 +297,17 @@ class Simulation:
             except RowUnfinishedError as error:
                 if not heals:
                     raise
-                yield from self._insisted(partial(heal, self.view, error.base_key, error.key, self._quorum))
+                yield from self._insisted(partial(heal, self.view, error.base_key, error.row, self._quorum))
             except QuorumError:
                 pass
 
-    def _merged(self, steps: Generator[Request, Any, None]) -> Generator[Any, Any, None]:
+    def _merged(self, steps: Steps) -> Steps:
         reply: Any = None
         while True:
             try:
                 request = steps.send(reply)
             except StopIteration:
                 return
-            if self._rng.random() < self._death:
-                # What it had written stays, finished or not.
-                raise CoordinatorDiedError
             answers = yield request
             reply = None
             if isinstance(request, Get):
@@ -208,63 +317,77 @@ class Simulation:
                 if request.columns is not None:
                     reply = {one: reply[one] for one in request.columns if one in reply}
 
+    # The scheduler.
+
     def _resume(self, process: Process, reply: Any) -> None:
         try:
             request = process.steps.throw(reply) if isinstance(reply, Exception) else process.steps.send(reply)
         except StopIteration:
             return
-        if isinstance(request, tuple):
-            process.waits_for_lock = request[1]
-            self._grant(process.update.key)
+        if isinstance(request, Lock):
+            process.waits_for = request
+            self._waiting.append(process)
+            self._grant(request.key)
             return
-        call = Call(process, request, len(self.replicas))
+        dies = process.is_mortal and self._rng.random() < self._death
+        if dies and self._rng.random() < 0.5:
+            self._ready.append((process, CoordinatorDiedError()))
+            return
+        call = Call(process, request, len(self.replicas), is_over=dies)
         self._messages += [Message(number, request, call) for number in range(len(self.replicas))]
+        if dies:
+            self._ready.append((process, CoordinatorDiedError()))
 
     def _grant(self, key: str) -> None:
-        waiting = [one for one in self._processes if one.update.key == key and one.waits_for_lock is not None]
+        waiting = [one for one in self._waiting if one.waits_for is not None and one.waits_for.key == key]
         self._rng.shuffle(waiting)
+        holders = self._locks.setdefault(key, [])
         for process in waiting:
-            holders = self._locks.setdefault(key, [])
-            if key in self._exclusive or (process.waits_for_lock and holders):
+            lock = process.waits_for
+            assert lock is not None
+            if holders and (lock.exclusive or any(one.holds is not None and one.holds.exclusive for one in holders)):
                 continue
-            if process.waits_for_lock:
-                self._exclusive.add(key)
+            self._waiting.remove(process)
+            process.waits_for, process.holds = None, lock
             holders.append(process)
-            process.waits_for_lock = None
             self._ready.append((process, None))
 
     def _unlock(self, process: Process) -> None:
-        key = process.update.key
-        if process in self._locks.get(key, []):
+        if process.holds is not None:
+            key, process.holds = process.holds.key, None
             self._locks[key].remove(process)
-            self._exclusive.discard(key)
             self._grant(key)
 
     def _arrive(self, message: Message) -> None:
         call, request = message.call, message.request
-        call.left -= 1
+        if call is not None:
+            call.left -= 1
         if self._rng.random() >= self._loss:
             record = self.replicas[message.replica].setdefault((request.table, request.key), {})
             if isinstance(request, Put):
                 merge(record, dict(request.cells))
-            call.answers.append(dict(record))
-        if call.is_over:
+            elif isinstance(request, Forget):
+                for column, cell in request.cells:
+                    if column in record and record[column].timestamp <= cell.timestamp:
+                        del record[column]
+            if call is not None:
+                call.answers.append(dict(record))
+        if call is None or call.is_over:
             return
         if len(call.answers) >= request.quorum:
             call.is_over = True
+            self._repair(request, call.answers)
             self._ready.append((call.process, call.answers))
         elif call.left == 0:
             call.is_over = True
             self._ready.append((call.process, QuorumError(request.quorum, len(call.answers))))
 
-
-def random_updates(rng: random.Random, count: int, base_keys: int = 1) -> list[Update]:
-    """Return updates with timestamps of their own, in any order."""
-    times = rng.sample(range(1, 10 * count), count)
-    return [
-        Update("ticket", f"t{rng.randrange(base_keys)}", "assigned", StoredCell(rng.choice([*"abc", None]), time))
-        if rng.random() < 0.65
-        else Update("ticket", f"t{rng.randrange(base_keys)}", rng.choice(["status", "title"]),
-                    StoredCell(rng.choice(["x", "y", None]), time))
-        for time in times
-    ]  # fmt: skip
+    def _repair(self, request: Request, answers: list[Record]) -> None:
+        if not self._read_repair or not isinstance(request, Get):
+            return
+        merged: Record = {}
+        for answer in answers:
+            merge(merged, answer)
+        if any(answer != merged for answer in answers):
+            put = Put(request.table, request.key, tuple(merged.items()), 0)
+            self._messages += [Message(number, put, None) for number in range(len(self.replicas))]

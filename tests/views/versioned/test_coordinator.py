@@ -18,10 +18,10 @@ from pequod_views.versioned import (
     VersionedView,
     ViewCoordinator,
 )
-from pequod_views.versioned.algorithms import base_column
+from pequod_views.versioned.rows import base_column
 
 from tests.views.versioned.oracle import view_of
-from tests.views.versioned.simulated import random_updates
+from tests.views.versioned.updates import random_updates
 
 VIEW = VersionedView("assigned_to", "ticket", "assigned", ("status", "title"))
 BY_STATUS = VersionedView("by_status", "ticket", "status", ("assigned",))

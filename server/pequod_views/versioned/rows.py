@@ -1,0 +1,182 @@
+"""The rows of a versioned view: their names, their pointers, and which of them are live.
+
+    base       ticket 2: assigned kim@1, then cy@5, then ray@3 (arrives last)
+    view       root -> kim -> cy (live)        ray -> cy
+               rows are (view key, base key); `next` points to a row with a newer key, of the live row to itself
+
+A pointer is a row and the time of that row's view key; its cell has the stamp of the turn that wrote it, see `turns`.
+
+>>> Pointer.of(Pointer(5, row_of("cy")).text)
+Pointer(time=5, row='key cy')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from pequod_views.versioned.records import EMPTY, NEVER, Cells, Put, StoredCell, StoredColumn
+
+NEXT: Final = "next"
+#: Has the timestamp of `next` once a live row has all of its cells; readers wait for that.
+READY: Final = "ready"
+#: The row that was live before, written with `next`: the row may have been part of the chain to it, which is cut then.
+FROM: Final = "from"
+#: In the root: the number of the last turn.
+TURN: Final = "turn"
+#: The rows of a base record that no view key names: where it begins, and where it is while its view key is deleted.
+ROOT: Final = "root"
+GONE: Final = "gone"
+_KEY: Final = "key "
+_OWN: Final = frozenset({NEXT, READY, FROM, TURN})
+#: Before the name of a base column, in a cell of the base record whose base key is the view's name.
+_DONE: Final = "done "
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedView:
+    """A view of a base table by another column, with some columns beside it (Definition 1)."""
+
+    name: str
+    base: str
+    #: The column whose value is the view key.
+    key_column: str
+    #: The columns that the view has as well.
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A write of one cell of a base record."""
+
+    table: str
+    key: str
+    column: str
+    cell: StoredCell
+
+
+class Pointer(NamedTuple):
+    """The row that a row points to."""
+
+    #: The timestamp of the update that gave the record that row's view key.
+    time: int
+    row: str
+
+    @property
+    def text(self) -> str:
+        """The pointer as the value of a cell."""
+        return f"{self.time} {self.row}"
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the pointer in the value of a cell."""
+        time, row = text.split(" ", 1)
+        return cls(int(time), row)
+
+
+def base_column(name: str) -> StoredColumn:
+    """Return a column of a base table."""
+    return StoredColumn(name)
+
+
+def done_column(view: VersionedView, column: str) -> StoredColumn:
+    """Return the mark in a base record whose timestamp is that of the column's newest propagated update."""
+    return StoredColumn(_DONE + column, view.name)
+
+
+def row_of(key: str | None) -> str:
+    """Return the row of a view key."""
+    return GONE if key is None else f"{_KEY}{key}"
+
+
+def record_of(row: str, base_key: str) -> str:
+    """Return the record of a row.
+
+    Rows without a view key are records of their own: one for all would be a record that every update reads.
+    """
+    return row if row.startswith(_KEY) else f"{row} {base_key}"
+
+
+def row_in(record: str, base_key: str) -> str:
+    """Return the row of a base record in a record of the view."""
+    return record if record.startswith(_KEY) else record.removesuffix(f" {base_key}")
+
+
+def put_row(view: VersionedView, row: str, base_key: str, cells: Mapping[str, StoredCell], quorum: int) -> Put:
+    """Return the request that writes cells of a row."""
+    named = tuple((StoredColumn(name, base_key), cell) for name, cell in cells.items())
+    return Put(view.name, record_of(row, base_key), named, quorum)
+
+
+def guesses(old: Sequence[StoredCell]) -> list[str]:
+    """Return rows to begin at for view keys that a record had, the likeliest first; the root is always right."""
+    rows = [row_of(cell.value) for cell in sorted(old, key=lambda cell: -cell.timestamp)]
+    return [*dict.fromkeys(rows), ROOT]
+
+
+def undone(view: VersionedView, base_key: str, cells: Cells) -> list[Update]:
+    """Return the updates in a base record that have not been propagated to a view, as far as the record says.
+
+    An update that a newer one has replaced is not among them: the view does not need it.
+    """
+    return [
+        Update(view.base, base_key, name, cells[column])
+        for name in (view.key_column, *view.columns)
+        if (column := base_column(name)) in cells
+        and cells.get(done_column(view, name), EMPTY).timestamp < cells[column].timestamp
+    ]
+
+
+def live_rows(row: str, cells: Cells) -> tuple[dict[str, dict[str, StoredCell]], list[str]]:
+    """Return the live rows among the cells of a record, and the base keys of those that are not finished."""
+    rows: dict[str, dict[str, StoredCell]] = {}
+    unfinished: list[str] = []
+    for (name, base_key), cell in cells.items():
+        if name != NEXT or cell.value is None or Pointer.of(cell.value).row != row:
+            continue
+        if cells.get(StoredColumn(READY, base_key), EMPTY).timestamp != cell.timestamp:
+            unfinished.append(base_key)
+        rows[base_key] = {
+            column.name: value
+            for column, value in cells.items()
+            if column.base_key == base_key and column.name not in _OWN
+        }
+    return rows, unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class SweptRows:
+    """What there is to do in a record of a view, as base keys."""
+
+    #: Live rows that a coordinator left half made.
+    unfinished: list[str]
+    stale: list[str]
+    #: Rows that were collected, with the stamp of that.
+    collected: dict[str, int]
+
+
+def swept_rows(record: str, cells: Cells) -> SweptRows:
+    """Return what a sweep finds in a record of a view."""
+    swept = SweptRows([], [], {})
+    for (name, base_key), cell in cells.items():
+        row = row_in(record, base_key)
+        if name != NEXT or row == ROOT:
+            continue
+        if cell.value is None:
+            swept.collected[base_key] = cell.timestamp
+        elif Pointer.of(cell.value).row != row:
+            swept.stale.append(base_key)
+        elif cells.get(StoredColumn(READY, base_key), EMPTY).timestamp != cell.timestamp:
+            swept.unfinished.append(base_key)
+    return swept
+
+
+def pointers_of(base_key: str, records: Mapping[str, Cells]) -> dict[str, str]:
+    """Return where the rows of a base record point to, for tests of Definition 3; collected rows are left out."""
+    cells = {record: found.get(StoredColumn(NEXT, base_key), EMPTY) for record, found in records.items()}
+    return {
+        row_in(record, base_key): Pointer.of(cell.value).row
+        for record, cell in cells.items()
+        if cell.timestamp != NEVER and cell.value is not None
+    }

@@ -1,0 +1,118 @@
+"""A sweep goes over base tables and views: it completes what dead coordinators left, and collects stale rows.
+
+base record    cell newer than its `done` mark         -> propagated
+view record    live row that is not ready              -> finished
+               stale row                               -> the root leads past it; a tombstone
+               tombstone, seen for `forget_s`          -> removed at all replicas
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pequod_views.versioned.algorithms import collect, forget
+from pequod_views.versioned.locks import RowLocks
+from pequod_views.versioned.propagation import Propagator
+from pequod_views.versioned.records import QuorumError, RecordStore
+from pequod_views.versioned.rows import VersionedView, base_column, guesses, row_in, swept_rows, undone
+
+_PAGE: Final = 1000
+
+
+@dataclass(slots=True)
+class Swept:
+    """What a sweep has done, in rows."""
+
+    propagated: int = 0
+    finished: int = 0
+    collected: int = 0
+    forgotten: int = 0
+
+
+class ViewSweeper:
+    """Sweeps a store, such as once a minute and after a coordinator died.
+
+    Args:
+        locks: Shared with the coordinators.
+        forget_s: How long a message may be under way, or a replica be without what the others have. A tombstone that
+            is removed earlier may let a row come back.
+    """
+
+    def __init__(
+        self,
+        store: RecordStore,
+        views: Sequence[VersionedView],
+        locks: RowLocks,
+        *,
+        forget_s: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._views = tuple(views)
+        self._propagator = Propagator(store, locks)
+        self._forget_s = forget_s
+        self._clock = clock
+        #: When a tombstone was seen first, by view, record, base key and stamp.
+        self._seen: dict[tuple[str, str, str, int], float] = {}
+
+    async def sweep(self) -> Swept:
+        """Go over all records once.
+
+        Raises:
+            QuorumError: Too few replicas answer.
+        """
+        swept = Swept()
+        for view in self._views:
+            async for key in self._keys(view.base):
+                await self._complete(view, key, swept)
+            async for record in self._keys(view.name):
+                await self._tidy(view, record, swept)
+        return swept
+
+    async def _keys(self, table: str) -> AsyncIterator[str]:
+        after = ""
+        while keys := await self._store.keys(table, after, _PAGE):
+            for key in keys:
+                yield key
+            after = keys[-1]
+
+    async def _complete(self, view: VersionedView, key: str, swept: Swept) -> None:
+        """Propagate what a base record has and its marks do not have."""
+        cells = await self._store.get(view.base, key, None, self._propagator.majority)
+        updates = undone(view, key, cells)
+        column = base_column(view.key_column)
+        likely = guesses([cells[column]] if column in cells else [])
+        for update in updates:
+            # It may be at few replicas.
+            await self._propagator.persist(update)
+            await self._propagator.propagate(view, update, likely)
+            await self._propagator.mark(view, update)
+            swept.propagated += 1
+
+    async def _tidy(self, view: VersionedView, record: str, swept: Swept) -> None:
+        """Finish, collect and remove rows in a record of a view."""
+        majority = self._propagator.majority
+        found = swept_rows(record, await self._store.get(view.name, record, None, majority))
+        for base_key in found.unfinished:
+            await self._propagator.heal(view, base_key, row_in(record, base_key))
+            swept.finished += 1
+        for base_key in found.stale:
+            steps = partial(collect, view, base_key, row_in(record, base_key), majority)
+            await self._propagator.alone(view, base_key, steps)
+            swept.collected += 1
+        for base_key, stamp in found.collected.items():
+            seen = view.name, record, base_key, stamp
+            if self._clock() - self._seen.setdefault(seen, self._clock()) < self._forget_s:
+                continue
+            steps = partial(forget, view, base_key, row_in(record, base_key), stamp, self._store.replica_count)
+            try:
+                await self._propagator.alone(view, base_key, steps)
+            except QuorumError:
+                # A replica is away; the next sweep tries again.
+                continue
+            del self._seen[seen]
+            swept.forgotten += 1
