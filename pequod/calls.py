@@ -45,7 +45,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class BackingStatistics:
-    """The state of the database behind a server, and the counts of its use since the start."""
+    """The state of a database behind a server, and the counts of its use since the start."""
 
     #: write-around or write-through.
     mode: str
@@ -71,14 +71,21 @@ class BackingStatistics:
     changes: int
     changes_applied: int
     writes: int
+    #: Tells it from the other databases behind the server; empty for the only one.
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatistics(Statistics):
     """Everything of one server."""
 
-    #: None if there is no database behind the server.
-    backing: BackingStatistics | None
+    #: Those behind the server.
+    databases: tuple[BackingStatistics, ...]
+
+    @property
+    def backing(self) -> BackingStatistics | None:
+        """The first of ``databases``; None if there is none."""
+        return self.databases[0] if self.databases else None
 
 
 @dataclass(frozen=True, slots=True)

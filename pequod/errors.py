@@ -51,6 +51,7 @@ __all__ = [
     "Span",
     "StaleError",
     "TokenLostError",
+    "UnassignedKeyError",
     "UnauthenticatedError",
     "UnavailableError",
     "UnknownBackfillError",
@@ -167,15 +168,28 @@ class WatchCompactedError(PequodError):
 
 
 class MixedWriteError(PequodError):
-    """Some keys of a write that is all or nothing belong to the database behind the cache; nothing was written."""
+    """The keys of a write that is all or nothing belong to several databases, or to one and to the cache itself.
+
+    Nothing was written.
+    """
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} has keys of the database behind this cache and others, and cannot be all or nothing for both; "
+            f"{place} has keys of a database behind this cache and others, and cannot be all or nothing for both; "
             "write them in calls of their own"
         )
         #: The call, or its range of keys.
         self.place = place
+
+
+class UnassignedKeyError(PequodError):
+    """The table of a key belongs to databases, and none of those that this server knows has the key's range."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"{shown(key)} lies in no range of the databases behind this server; give its range to one of them"
+        )
+        self.key = key
 
 
 class SnapshotError(PequodError):

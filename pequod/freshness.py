@@ -102,14 +102,6 @@ class Token:
             merged[mark] = max(position, merged.get(mark, 0))
         return Token(merged)
 
-    def answered(self, sent: Token, reply: Token) -> Token:
-        """Return what a session knows once a read after ``sent``, a former value of this token, has its reply.
-
-        The state that answered holds all of ``sent``. So entries of earlier timelines go, if they were in ``sent``.
-        """
-        left = {mark: position for mark, position in self.positions.items() if position > sent.positions.get(mark, -1)}
-        return Token(left).merged(reply)
-
 
 #: What `postgres_token` and `sqlite_token` need to know. PostgreSQL answers it on a primary alone; the position is not
 #: before the commits that were answered. Where commits do not wait for the log, that is the end of what is still to be

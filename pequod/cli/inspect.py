@@ -153,7 +153,7 @@ def _coverage_data(coverage: CoverageExplanation) -> dict[str, object]:
 
 @app.command("stats", epilog=examples("pequod stats", "pequod stats --json"))
 def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
-    """Show what the server holds and has done, by table and by join, and the state of the database behind it."""
+    """Show what the server holds and has done, by table and by join, and the state of the databases behind it."""
     with in_session(target) as client:
         collected = client.statistics()
     if json:
@@ -161,16 +161,15 @@ def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
         joins = [{"join": name, **asdict(join)} for name, join in collected.joins.items()]
         shown = {"revision": collected.revision, "loose_keys": collected.loose_keys, "tables": tables, "joins": joins}
         shown["memory"] = asdict(collected.memory)
-        if collected.backing is not None:
-            shown["backing"] = asdict(collected.backing)
+        shown["databases"] = [asdict(one) for one in collected.databases]
         print(json_line(shown))
     else:
         _print_statistics(collected)
 
 
 def backing_line(backing: BackingStatistics) -> str:
-    """Return the state of the database in one line."""
-    words = [f"database {backing.state} ({backing.mode})"]
+    """Return the state of a database in one line."""
+    words = [f"database {backing.name}".rstrip() + f" {backing.state} ({backing.mode})"]
     if backing.position is not None:
         words.append(f"position {backing.position}")
     if backing.lag:
@@ -185,8 +184,8 @@ def backing_line(backing: BackingStatistics) -> str:
 
 def _print_statistics(collected: ServerStatistics) -> None:
     print(f"revision {collected.revision}; {collected.loose_keys} keys without a table")
-    if collected.backing is not None:
-        print(backing_line(collected.backing))
+    for one in collected.databases:
+        print(backing_line(one))
     memory = collected.memory
     limit = f" of {memory.limit_bytes}" if memory.limit_bytes else ""
     if memory.process_limit_bytes:

@@ -66,8 +66,8 @@ class Sample:
     at_s: float
     server_id: int
     statistics: Statistics
-    #: The state of the database behind the server, if there is one.
-    backing: BackingStatistics | None = None
+    #: The state of the databases behind the server.
+    databases: tuple[BackingStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def top(
 
 def _sample(client: Client) -> Sample:
     statistics = client.statistics()
-    return Sample(time.monotonic(), client.server_id, statistics, statistics.backing)
+    return Sample(time.monotonic(), client.server_id, statistics, statistics.databases)
 
 
 def view(before: Sample | None, now: Sample) -> list[ViewLine]:
@@ -153,15 +153,15 @@ def _title(client_target: str, now: Sample) -> str:
 
 def _print(before: Sample, now: Sample) -> None:
     rows = [(line.kind, line.name, *(_figure(figure, "") for figure in line.figures)) for line in view(before, now)]
-    if now.backing is not None:
-        print(backing_line(now.backing))
+    for one in now.databases:
+        print(backing_line(one))
     print_table(_COLUMNS, rows)
 
 
 def _json(target: str, before: Sample | None, now: Sample) -> str:
     lines = [dict(zip(_COLUMNS, (line.kind, line.name, *line.figures), strict=True)) for line in view(before, now)]
-    backing = None if now.backing is None else asdict(now.backing)
-    return json_line({"target": target, "revision": now.statistics.revision, "backing": backing, "lines": lines})
+    shown = {"target": target, "revision": now.statistics.revision, "databases": [asdict(one) for one in now.databases]}
+    return json_line({**shown, "lines": lines})
 
 
 def _print_json(client: Client, interval_s: float) -> None:
@@ -225,8 +225,7 @@ def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int, away
 
     lines = view(before, now)
     title = [f"{_title(target, now)}; q ends", *([away] if away else [])]
-    if now.backing is not None:
-        title.append(backing_line(now.backing))
+    title += map(backing_line, now.databases)
     hidden = len(lines) - lines_max + len(title) - 1
     table = Table(
         title=Text("\n".join(title)),

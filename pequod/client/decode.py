@@ -119,7 +119,7 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
             for join in message.joins
         },
         memory=MemoryStatistics(*[getattr(message.memory, field.name) for field in fields(MemoryStatistics)]),
-        backing=_backing(message.backing) if message.HasField("backing") else None,
+        databases=tuple(map(_database, message.databases)),
     )
 
 
@@ -127,7 +127,7 @@ def _index(message: pb.IndexExplanation) -> IndexExplanation:
     return IndexExplanation(message.order, message.is_made, message.rows, message.bytes)
 
 
-def _backing(message: pb.BackingStatistics) -> BackingStatistics:
+def _database(message: pb.BackingStatistics) -> BackingStatistics:
     return BackingStatistics(
         mode=message.mode,
         state=message.state,
@@ -144,6 +144,7 @@ def _backing(message: pb.BackingStatistics) -> BackingStatistics:
         changes=message.changes,
         changes_applied=message.changes_applied,
         writes=message.writes,
+        name=message.name,
     )
 
 

@@ -177,10 +177,8 @@ class Gathering:
     ) -> None:
         """Give each call of a batch its result, and the sessions of these calls what it has shown."""
         if not isinstance(outcome, PequodError):
-            # The reads of one level fail together if it cannot be had.
-            met = columns.freshness if any(not isinstance(one, PequodError) for one in outcome.results) else None
             for session in sessions:
-                session.note(outcome.token, met)
+                session.note(outcome.token)
             _resolve(futures, outcome.results)
             return
         is_unknown = isinstance(outcome, UnavailableError) and not outcome.is_unapplied

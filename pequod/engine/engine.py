@@ -303,6 +303,29 @@ class Engine(HotEngine):
         """Return whether a read of the range shows rows of a backed table, directly or through joins."""
         return self._backed.are_read(first, last)
 
+    def backed_reads(self, first: bytes, last: bytes | None) -> tuple[Range, ...]:
+        """Return the ranges of backed tables of which a read of the range may show rows, directly or through joins.
+
+        A join counts with all keys that its sources can have, whatever part of its output is read.
+        """
+        return self._backed.read_ranges(first, last)
+
+    def back(self, names: Iterable[bytes]) -> None:
+        """Declare that databases own the keys of these tables from now on, too.
+
+        What joins have computed from the tables is dropped.
+
+        Raises:
+            ValueError: Clients have written keys of a table, or a join computes some; nothing is changed.
+
+        Cost:
+            O(contexts of the joins that read the table).
+        """
+        if self._backed.begin(names):
+            self._hits.clear()
+            self.backfills.review()
+            self.revision += 1
+
     def loaded(self) -> list[Range]:
         """Return the loaded ranges of the backed tables."""
         return self._backed.loaded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Final
 
-from pequod.freshness import NO_TOKEN, After, Freshness, Token
+from pequod.freshness import After, Freshness, Token
 
 
 class Seen:
@@ -28,18 +28,17 @@ class Seen:
         """The state that every further read shows at least."""
         return self._after.token
 
-    def note(self, reply: bytes, sent: Freshness | None = None) -> None:
+    def note(self, reply: bytes) -> None:
         """Note the token of a reply.
 
-        Args:
-            sent: What the call asked for, and got; what this said of earlier timelines is not needed any more.
+        Nothing that was seen goes: a server waits for those databases alone that a read depends on.
         """
         if not reply:
             return
         shown = Token.parse(reply)
         with self._lock:
             before = self._after.token
-            token = before.answered(sent.token if isinstance(sent, After) else NO_TOKEN, shown)
+            token = before.merged(shown)
             if token != before:
                 self._after = After(token, self._wait_s)
 

@@ -506,23 +506,23 @@ class StatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "backing", "memory")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
-    BACKING_FIELD_NUMBER: _ClassVar[int]
+    DATABASES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
     joins: _containers.RepeatedCompositeFieldContainer[JoinStatistics]
-    backing: BackingStatistics
+    databases: _containers.RepeatedCompositeFieldContainer[BackingStatistics]
     memory: MemoryStatistics
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., backing: _Optional[_Union[BackingStatistics, _Mapping]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ...) -> None: ...
 
 class BackingStatistics(_message.Message):
-    __slots__ = ("mode", "state", "error", "position", "lag", "age_s", "loaded_ranges", "feed_failures", "reloads", "flights", "ranges", "rows", "changes", "changes_applied", "writes")
+    __slots__ = ("mode", "state", "error", "position", "lag", "age_s", "loaded_ranges", "feed_failures", "reloads", "flights", "ranges", "rows", "changes", "changes_applied", "writes", "name")
     MODE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -538,6 +538,7 @@ class BackingStatistics(_message.Message):
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     CHANGES_APPLIED_FIELD_NUMBER: _ClassVar[int]
     WRITES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     mode: str
     state: str
     error: str
@@ -553,7 +554,8 @@ class BackingStatistics(_message.Message):
     changes: int
     changes_applied: int
     writes: int
-    def __init__(self, mode: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., age_s: _Optional[float] = ..., loaded_ranges: _Optional[int] = ..., feed_failures: _Optional[int] = ..., reloads: _Optional[int] = ..., flights: _Optional[int] = ..., ranges: _Optional[int] = ..., rows: _Optional[int] = ..., changes: _Optional[int] = ..., changes_applied: _Optional[int] = ..., writes: _Optional[int] = ...) -> None: ...
+    name: str
+    def __init__(self, mode: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., age_s: _Optional[float] = ..., loaded_ranges: _Optional[int] = ..., feed_failures: _Optional[int] = ..., reloads: _Optional[int] = ..., flights: _Optional[int] = ..., ranges: _Optional[int] = ..., rows: _Optional[int] = ..., changes: _Optional[int] = ..., changes_applied: _Optional[int] = ..., writes: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class MemoryStatistics(_message.Message):
     __slots__ = ("limit_bytes", "total_bytes", "stored_bytes", "row_bytes", "context_bytes", "updater_bytes", "log_bytes", "state_bytes", "watch_bytes", "evictions", "refusals", "loaded_bytes", "process_bytes", "process_limit_bytes", "index_bytes")
@@ -696,22 +698,24 @@ class SnapshotHead(_message.Message):
     version: int
     saved_s: float
     server: str
-    backing: SnapshotBacking
-    def __init__(self, format: _Optional[str] = ..., version: _Optional[int] = ..., saved_s: _Optional[float] = ..., server: _Optional[str] = ..., backing: _Optional[_Union[SnapshotBacking, _Mapping]] = ...) -> None: ...
+    backing: _containers.RepeatedCompositeFieldContainer[SnapshotBacking]
+    def __init__(self, format: _Optional[str] = ..., version: _Optional[int] = ..., saved_s: _Optional[float] = ..., server: _Optional[str] = ..., backing: _Optional[_Iterable[_Union[SnapshotBacking, _Mapping]]] = ...) -> None: ...
 
 class SnapshotBacking(_message.Message):
-    __slots__ = ("position", "mapping", "mark", "firsts", "lasts")
+    __slots__ = ("position", "mapping", "mark", "firsts", "lasts", "name")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MAPPING_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
     FIRSTS_FIELD_NUMBER: _ClassVar[int]
     LASTS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     position: int
     mapping: str
     mark: str
     firsts: _containers.RepeatedScalarFieldContainer[bytes]
     lasts: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, position: _Optional[int] = ..., mapping: _Optional[str] = ..., mark: _Optional[str] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    name: str
+    def __init__(self, position: _Optional[int] = ..., mapping: _Optional[str] = ..., mark: _Optional[str] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class SnapshotEnd(_message.Message):
     __slots__ = ("keys",)

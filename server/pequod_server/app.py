@@ -23,7 +23,9 @@ from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaE
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
-from pequod_server.database.from_config import backed_tables, make_loader, make_store
+from pequod_server.database.databases import HomeGroup
+from pequod_server.database.from_config import backed_tables, make_databases, make_store
+from pequod_server.database.loader import Loader
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, message_bytes_max, messages_bytes_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
@@ -53,6 +55,10 @@ _CLOSE_S: Final = 0.2
 class PequodServer:
     """A server in the running event loop.
 
+    Args:
+        store: The database behind it, instead of that of the settings.
+        groups: The databases behind it, instead, each with the ranges of keys that it owns.
+
     Example:
         server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
         port = await server.start()
@@ -60,27 +66,34 @@ class PequodServer:
     """
 
     def __init__(
-        self, config: ServerConfig, engine: Engine | None = None, *, store: BackingStore | None = None
+        self,
+        config: ServerConfig,
+        engine: Engine | None = None,
+        *,
+        store: BackingStore | None = None,
+        groups: Sequence[HomeGroup] = (),
     ) -> None:
         self._config = config
-        store = store or make_store(config)
+        if not groups:
+            store = store or make_store(config)
+            groups = [] if store is None else [HomeGroup("", store)]
         self.engine = engine or Engine(
             key_bytes_max=config.key_bytes_max,
             value_bytes_max=config.value_bytes_max,
-            backed=backed_tables(store),
+            backed=[name for group in groups if group.ranges is None for name in backed_tables(group.store)],
             priorities=priorities(config.memory_priorities),
         )
         # An engine that was made elsewhere keeps the limit that it came with.
         held_bytes = limit_bytes(config.memory_limit) if engine is None else UNLIMITED
         self._keeper = MemoryKeeper(self.engine, held_bytes, messages_bytes=messages_bytes_max(config))
-        #: What keeps the engine in step with the database behind it, if there is one.
-        self.loader = None if store is None else make_loader(config, self.engine, store)
+        #: What keeps the engine in step with the databases behind it.
+        self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
         self._calls = CallsUnderWay(config)
         #: This server in its cluster, if it belongs to one.
         self.member = make_member(config, self.engine)
         self.guard = make_guard(config, self.engine)
-        self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.loader)
+        self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases)
         #: Whether calls are taken.
         self.is_ready = False
         connections = Connections(config.connections_max)
@@ -94,21 +107,23 @@ class PequodServer:
         if self.guard is not None:
             interceptors.append(self.guard)
         self._server = _grpc_server(config, interceptors)
-        self.snapshots = Snapshots(config.snapshot_file, self.engine, self.loader)
+        self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases)
         self.service = PequodService(
             self.engine,
             config,
             self.instruments.executed,
             self.snapshots,
-            self.loader,
+            self.databases,
             admission=self._admission,
             member=self.member,
         )
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
+        # A server of several databases is a home of none of them.
+        tables = backed_tables(groups[0].store) if len(groups) == 1 else []
         #: What computes ask of this server.
         self.peers = make_peer_service(
-            config, self.engine, self.loader, backed_tables(store), self.service.server_id, self._admission
+            config, self.engine, self.databases, tables, self.service.server_id, self._admission
         )
         add_peer_service(self.peers, self._server)
         self._standard = StandardServices(self._server, channelz=config.channelz)
@@ -137,8 +152,7 @@ class PequodServer:
             if self.member is not None:
                 self._waits_for = f"the map of the cluster, {self.member.place}"
                 await self.member.start()
-            if self.loader is not None:
-                await self.loader.start(since)
+            await self.databases.start(since)
             self._waits_for = "the listening socket"
             await self.instruments.start()
             await self._standard.starting()
@@ -163,9 +177,13 @@ class PequodServer:
     @property
     def waits_for(self) -> str:
         """What the start waits for, in words; the last step once it is done."""
-        if self.loader is None or not self.loader.start_step:
-            return self._waits_for
-        return f"the database {without_passwords(self._config.backing)}: {self.loader.start_step}"
+        step = self.databases.start_step
+        return f"the database {without_passwords(self._config.backing)}: {step}" if step else self._waits_for
+
+    @property
+    def loader(self) -> Loader | None:
+        """What keeps the engine in step with the first database behind it; None if there is none."""
+        return next(iter(self.databases.all), None)
 
     def reload(self) -> None:
         """Read the access file again, and the file of the cluster, if there are such."""
@@ -191,8 +209,7 @@ class PequodServer:
     async def _save(self) -> None:
         if self._config.snapshot_file is None:
             return
-        if self.loader is not None:
-            await self.loader.halt()
+        await self.databases.halt()
         try:
             await self.snapshots.save()
         except SnapshotError as error:
@@ -210,8 +227,7 @@ class PequodServer:
         if self.member is not None:
             await self.member.stop()
         self.peers.stop()
-        if self.loader is not None:
-            await self.loader.stop()
+        await self.databases.stop()
         await self.instruments.stop()
 
 

@@ -15,7 +15,9 @@ from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server.database.loader import Loader
 
+from pequod.errors import PequodError
 from pequod.freshness import Latest, Mark, Token, database_of
 from tests.backing.test_loader import FOLLOWING, Setting, serving, until
 from tests.server.plain import outcomes_of, pieces_of
@@ -199,11 +201,11 @@ async def test_the_latest_is_what_the_database_has() -> None:
 
 async def test_readers_of_one_moment_share_a_question() -> None:
     async with plain() as served:
-        levels = served.setting.server.service.levels
+        levels, databases = served.setting.server.service.levels, served.setting.server.databases.all
 
-        def readers() -> list[asyncio.Task[None]]:
+        def readers() -> list[asyncio.Task[dict[Loader, PequodError]]]:
             demands = [levels.demand(Latest(10.0)) for _ in range(20)]
-            return [asyncio.create_task(levels.reach(demand)) for demand in demands if demand is not None]
+            return [asyncio.create_task(levels.reach(demand, databases)) for demand in demands if demand is not None]
 
         async with served.store.held("latest"):
             first = readers()

@@ -117,12 +117,11 @@ async def test_readers_of_one_absent_range_share_a_load() -> None:
 
 async def test_a_reader_that_goes_away_does_not_cancel_the_load_of_others() -> None:
     async with serving(FOLLOWING) as setting:
-        loader = setting.server.loader
-        assert loader is not None
+        databases = setting.server.databases
         async with setting.store.held("load"):
             scan = setting.server.engine.scan
             reads = [
-                asyncio.create_task(loader.read(lambda: scan(b"p|bob|", b"p|bob}"), [(b"p|bob|", b"p|bob}")]))
+                asyncio.create_task(databases.read(lambda: scan(b"p|bob|", b"p|bob}"), [(b"p|bob|", b"p|bob}")]))
                 for _ in range(2)
             ]
             await until(lambda: bool(setting.store.loads))

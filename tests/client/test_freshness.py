@@ -41,15 +41,6 @@ def test_merging_gives_the_least_token_that_has_all(one: Token, other: Token, th
     assert one.merged(NO_TOKEN) == one
 
 
-def test_an_answer_replaces_what_the_read_was_sent_after() -> None:
-    old, new, other = Mark(b"aaaa", 1), Mark(b"aaaa", 2), Mark(b"bbbb", 1)
-    sent = Token({old: 90})
-    # Meanwhile the session has written at the old timeline, and read from the other database.
-    present = Token({old: 95, other: 4})
-    assert sent.answered(sent, Token({new: 92})) == Token({new: 92})
-    assert present.answered(sent, Token({new: 92})) == Token({old: 95, other: 4, new: 92})
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

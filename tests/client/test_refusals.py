@@ -27,6 +27,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.BackedKeyError(b"p|\0"),
         errors.NotWatchableError("top", "it is a snapshot"),
         errors.MixedWriteError("the range"),
+        errors.UnassignedKeyError(b"p|\xff"),
         errors.WriteRefusedError("the database", "UNIQUE constraint failed: posts.id"),
         errors.SchemaError("the database", ["there is no table posts", "there is no table größe"]),
         errors.SnapshotError("pequod.snapshot", "it is damaged"),

@@ -90,7 +90,7 @@ async def test_without_a_file_nothing_is_saved_or_restored(tmp_path: Path) -> No
 def _file(tmp_path: Path) -> Path:
     path = tmp_path / "file"
     keys = [b"p|%05d" % number for number in range(9000)]
-    write_snapshot(path, Rows(keys, [b"value of " + key for key in keys]), None)
+    write_snapshot(path, Rows(keys, [b"value of " + key for key in keys]), ())
     return path
 
 
@@ -121,8 +121,8 @@ FOREIGN = {
     "a compressed text": (gzip.compress(b"key,value\np|bob,Hi\n" * 99), "no snapshot"),
     "another format": (_framed(pb.SnapshotHead(format="other").SerializeToString()), "no snapshot"),
     "a newer version": (
-        _framed(pb.SnapshotBlock(head=pb.SnapshotHead(format="pequod snapshot", version=2)).SerializeToString()),
-        "version 2",
+        _framed(pb.SnapshotBlock(head=pb.SnapshotHead(format="pequod snapshot", version=3)).SerializeToString()),
+        "version 3",
     ),
     "no end": (
         _framed(pb.SnapshotBlock(head=pb.SnapshotHead(format="pequod snapshot", version=1)).SerializeToString()),

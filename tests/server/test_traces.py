@@ -22,6 +22,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer, PequodStub, add_PequodServicer_to_server
 from pequod_server import ServerConfig
 from pequod_server.calls.service import PequodService, add_service
+from pequod_server.database.databases import Databases
 from pequod_server.ops.observe import CallObserver
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.traces import CallTraces
@@ -45,7 +46,7 @@ async def stub(exporter: InMemorySpanExporter) -> AsyncIterator[Any]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     server = aio.server(interceptors=[CallObserver([CallTraces(provider)]), Endings()])
     engine = Engine()
-    snapshots = Snapshots(None, engine, None)
+    snapshots = Snapshots(None, engine, Databases(engine))
     add_service(PequodService(engine, ServerConfig(), lambda *_facts: None, snapshots), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -6,11 +6,13 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from pequod_server.backing import BackingUnavailableError
 from pequod_server.calls.service import PequodService
 from pequod_server.config import ServerConfig
+from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.snapshots import Snapshots
@@ -51,15 +53,16 @@ class Machine:
         self._moments: list[tuple[float, Moment]] = []
         self.engine = Engine(backed=TABLES)
         self.store = SimulatedStore(self._network, self.name, self._at_event)
-        self.loader = Loader(
+        self.databases = Databases(
             self.engine,
-            self.store,
-            is_write_through=True,
-            clock=lambda: time.time(),  # noqa: PLW0108 - the simulation replaces it
+            [HomeGroup("", self.store)],
+            # The simulation replaces the clock.
+            partial(Loader, is_write_through=True, clock=lambda: time.time()),  # noqa: PLW0108
         )
-        snapshots = Snapshots(None, self.engine, self.loader)
+        self.loader = self.databases.named("")
+        snapshots = Snapshots(None, self.engine, self.databases)
         config = ServerConfig(chunk_bytes=64)
-        self.service = PequodService(self.engine, config, lambda *_: None, snapshots, self.loader)
+        self.service = PequodService(self.engine, config, lambda *_: None, snapshots, self.databases)
         # Its clock was chosen before the simulation replaced the clocks.
         self.service._batches._executor.clock = lambda: time.monotonic()  # noqa: PLW0108
 

@@ -302,7 +302,7 @@ class Ask:
 
     def reads_database(self, machine: Machine) -> bool:
         """Return whether what a server has of its database is read: levels are about nothing else."""
-        return any(machine.loader.reads_backed(first, last) for first, last in self.bounds())
+        return any(machine.engine.reads_backed(first, last) for first, last in self.bounds())
 
     def bounds(self) -> Sequence[tuple[bytes, bytes | None]]:
         """Return the ranges that are read."""

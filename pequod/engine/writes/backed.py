@@ -18,6 +18,7 @@ from pequod.engine.base.presence import Part, Presence, Removed
 from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.eviction import HELD, PINNED, WAIT_READS, Evictor, Rank
 from pequod.engine.memory.ledger import ROW
@@ -26,7 +27,7 @@ from pequod.engine.read import Read
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
 from pequod.language.errors import LimitExceededError
-from pequod.language.ranges import Range, united
+from pequod.language.ranges import Range, prefix_end, united
 from pequod.language.spec import DELIMITER
 
 #: Rows, and frames of contexts, that are forgotten in one step between other calls: 1 µs each or so.
@@ -208,7 +209,8 @@ class Backed:
 
     def report_forgotten(self) -> None:
         """Keep the ranges that are forgotten from now on; see `Engine.forgotten`."""
-        self._forgotten = []
+        if self._forgotten is None:
+            self._forgotten = []
         for owner in self._by_name.values():
             owner.forgotten = self._forgotten
 
@@ -227,6 +229,22 @@ class Backed:
             if start < stop and table.presence is not None:
                 found += gaps_between(table.presence.over(start, stop), start, stop)
         return found
+
+    def begin(self, names: Iterable[bytes]) -> bool:
+        """Declare the same of an engine that is in use; return whether any is new. See `Engine.back`."""
+        new = [name for name in names if name not in self._by_name]
+        for name in new:
+            relations = self._directory.at(name)
+            if relations.outputs or relations.table.entry_count:
+                text = name.decode("utf-8", "backslashreplace")
+                raise ValueError(f"table {text!r} has computed keys, or keys that clients have written")
+        for name in new:
+            self.declare(name)
+            relations = self._directory.at(name)
+            self._catalog.source_backed(relations.table)
+            if relations.watches.count:
+                relations.watches.note_forgotten(relations.table.prefix, relations.table.end)
+        return bool(new)
 
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
         """Load a range with the database's rows; return how many rows differ from before. See `Engine.load`."""
@@ -303,15 +321,30 @@ class Backed:
         """Return whether a read of the range shows rows of a backed table, directly or through joins."""
         if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):
             return True
+        return any(
+            table.presence is not None for join in self._joins_under(first, last) for table in join.source_tables
+        )
+
+    def _joins_under(self, first: bytes, last: bytes | None) -> Iterator[InstalledJoin]:
+        """Yield the joins that compute keys of a range, and those that they read, directly or not."""
         joins = dict.fromkeys(self._catalog.over(first, last))
         todo = list(joins)
         while todo:
             join = todo.pop()
-            if any(table.presence is not None for table in join.source_tables):
-                return True
-            todo += [up for ups in join.upstreams for up in ups if up not in joins]
-            joins.update(dict.fromkeys(todo))
-        return False
+            yield join
+            more = dict.fromkeys(up for ups in join.upstreams for up in ups if up not in joins)
+            todo += more
+            joins |= more
+
+    def read_ranges(self, first: bytes, last: bytes | None) -> tuple[Range, ...]:
+        """Return the ranges of which a read may show rows; see `Engine.backed_reads`."""
+        found = [Range(*table.clip(first, last)) for table in self._store.backed]
+        for join in self._joins_under(first, last):
+            for table, source in zip(join.source_tables, join.spec.sources, strict=True):
+                if table.presence is not None:
+                    prefix = source.pattern.literal_prefix
+                    found.append(Range(*table.clip(prefix, prefix_end(prefix))))
+        return united(one for one in found if one.first < one.last)
 
     def loaded(self) -> list[Range]:
         """Return the loaded ranges."""

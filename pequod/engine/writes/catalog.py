@@ -225,6 +225,15 @@ class Catalog:
                     span=spec.output.span,
                 )
 
+    def source_backed(self, table: Table) -> None:
+        """Note that a database owns a table from now on: drop what was computed from it."""
+        reading = [join for join in self._installed.values() if table in join.source_tables]
+        self._forget(reading)
+        for join in reading:
+            join.clear_plans()
+            self._directory.end_watches_over(join)
+        self._relate()
+
     def _relate(self) -> None:
         """Determine again which joins read which, and which are computed on every read."""
         joins = list(self._installed.values())

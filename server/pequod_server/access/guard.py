@@ -235,9 +235,9 @@ class AccessGuard(aio.ServerInterceptor):
         _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
         if not _may_see(role, b"", None):
             reply.loose_keys = 0
-            # The error may say where the database is.
-            if reply.HasField("backing"):
-                reply.backing.ClearField("error")
+            # The error may say where a database is.
+            for one in reply.databases:
+                one.ClearField("error")
             reply.ClearField("memory")
 
 

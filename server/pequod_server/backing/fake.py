@@ -68,6 +68,8 @@ class FakeStore:
         self._closing = asyncio.Event()
         self._failures: dict[Step, int] = {}
         self._gates: dict[Step, asyncio.Event] = {}
+        #: Of the last session.
+        self._told_timeline: int | None = None
         self._broken: FeedBrokenError | None = None
         self._moved = asyncio.Event()
 
@@ -197,11 +199,13 @@ class FakeStore:
         await self._pass("changes")
         position = len(self._log) if since is None else min(since, len(self._log))
         history = self.history
-        if since is None or since == position:
+        # What a session of an earlier timeline told up to the same position may be lost.
+        is_same, self._told_timeline = self._told_timeline in {None, self.timeline}, self.timeline
+        if since is None or (since == position and is_same):
             yield Progress(position, history=history)
         else:
             everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
-            yield Reload(position, everything, f"the log has not come to {since}", history)
+            yield Reload(position, everything, f"the log is not the one that came to {since}", history)
         while not self._closing.is_set():
             self._moved.clear()
             while position < len(self._log):

@@ -73,6 +73,10 @@ class Landing:
         """Note that a load failed or is not wanted any more; an unknown token is no error."""
         self._flights.pop(token, None)
 
+    def abandon_all(self) -> None:
+        """Note that no load under way is wanted any more."""
+        self._flights.clear()
+
     def is_under_way(self, token: int) -> bool:
         """Return whether a load may land: it did not, and no change in its ranges may have been missed."""
         return token in self._flights

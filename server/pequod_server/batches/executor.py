@@ -24,6 +24,7 @@ from pequod_server.backing import Change
 from pequod_server.batches.batch import BatchRun, BegunBatch
 from pequod_server.batches.columns import REFUSED, CommandJudge
 from pequod_server.batches.leveled import BatchLevels
+from pequod_server.database.databases import Databases
 from pequod_server.database.levels import Levels
 from pequod_server.database.write_through import TOGETHER_MAX
 
@@ -79,7 +80,10 @@ class Executor:
         self.piece_bytes_max = piece_bytes_max or (lambda: reply_bytes_max)
         self.rows_max = rows_max
         self.clock = clock
-        self.levels = levels or BatchLevels(Levels(engine, None, server_id), None)
+        if levels is None:
+            none = Databases(engine)
+            levels = BatchLevels(Levels(engine, none, server_id), none)
+        self.levels = levels
 
     def execute(self, request: ExecuteRequest) -> list[ExecuteReply]:
         """Run a batch where no database is behind the engine, and return the pieces of its reply; see `steps`."""
@@ -115,7 +119,7 @@ class Steps:
         1. No command runs between a step that is returned and `go_on` or `refuse`, which say what came of it.
     """
 
-    __slots__ = ("_batch", "_executor", "_judges", "_step", "piece_bytes")
+    __slots__ = ("_batch", "_executor", "_is_looking_ahead", "_is_shared", "_judges", "_step", "piece_bytes")
 
     def __init__(self, executor: Executor, request: ExecuteRequest, judges: Sequence[CommandJudge]) -> None:
         self._executor = executor
@@ -128,6 +132,10 @@ class Steps:
             rows_max=executor.rows_max,
             piece_bytes_max=executor.piece_bytes_max(),
         )
+        #: Whether a command that waits for ranges waits for those of the reads behind it, too.
+        self._is_looking_ahead = True
+        #: Whether it does now.
+        self._is_shared = False
         #: The step that was returned last.
         self._step: Step | None = None
         #: How many bytes of rows and errors the piece has that was returned last.
@@ -151,7 +159,9 @@ class Steps:
             batch.run()
         except MissingError as missing:
             batch.again()
-            step = MissingError(united([*missing.ranges, *self._lacking_ahead()]))
+            ahead = self._lacking_ahead() if self._is_looking_ahead else []
+            self._is_shared = bool(ahead)
+            step = MissingError(united([*missing.ranges, *ahead]))
         except BackedKeyError:
             batch.again()
             step = Writes(self._writes_ahead())
@@ -190,7 +200,13 @@ class Steps:
         return self.run()
 
     def refuse(self, error: PequodError) -> Step:
-        """Go on where a need cannot be met: the command that waits fails with the error."""
+        """Go on where a need cannot be met: the command that waits fails with the error.
+
+        If other commands need some of it, they may be those whose database is down: from now on each waits for itself.
+        """
+        if isinstance(self._step, MissingError) and self._is_shared:
+            self._is_looking_ahead = False
+            return self.run()
         if isinstance(self._step, Room):
             self._batch.begin_piece(self._executor.piece_bytes_max())
         self._batch.settle([error])

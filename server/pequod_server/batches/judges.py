@@ -16,7 +16,7 @@ from pequod.errors import PermissionDeniedError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
 from pequod_server.batches.columns import Command, reads
-from pequod_server.database.loader import Loader
+from pequod_server.database.databases import Databases
 
 
 class RightsJudge:
@@ -69,27 +69,27 @@ class RightsJudge:
 
 
 class StalenessJudge:
-    """Refuses reads that may show more than the database's bound of staleness allows."""
+    """Refuses reads that may show what is older than the bound of staleness allows."""
 
-    __slots__ = ("_loader",)
+    __slots__ = ("_databases",)
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
 
     def basis(self) -> object:
-        """Return whether what is known of the database is older than it may be."""
-        return self._loader.is_stale
+        """Return of which databases what is known is older than it may be."""
+        return [loader.is_stale for loader in self._databases.all]
 
     def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
-        """Return the errors of the reads that depend on the database, by their positions."""
+        """Return the errors of the reads that depend on such a database, by their positions."""
         refused: dict[int, PequodError] = {}
-        if not self._loader.is_stale:
+        if not self._databases.are_stale:
             return refused
         for index, bounds in reads(commands):
-            if (error := self._loader.stale_error(*bounds)) is not None:
+            if (error := self._databases.stale_error(*bounds)) is not None:
                 refused[index] = error
         return refused
 
     def passes(self, _batch: NativeBatch) -> bool:
-        """Return whether what is known of the database is fresh enough for every read."""
-        return not self._loader.is_stale
+        """Return whether what is known of the databases is fresh enough for every read."""
+        return not self._databases.are_stale

@@ -15,10 +15,12 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import PequodError
 from pequod.engine.native import NativeBatch
-from pequod.errors import BadRequestError, InvalidTokenError, StaleError, TokenLostError
+from pequod.errors import BadRequestError, InvalidTokenError, TokenLostError
 from pequod_server.batches.columns import Command, CommandJudge, commands, reads
 from pequod_server.batches.judges import StalenessJudge
-from pequod_server.database.levels import Demand, Levels
+from pequod_server.database.database_levels import Demand
+from pequod_server.database.databases import Databases
+from pequod_server.database.levels import Levels
 from pequod_server.database.loader import Loader
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.freshness import read_level
@@ -29,19 +31,19 @@ _MOVED: Final = "the database has failed over meanwhile"
 class BatchLevels:
     """What batches need to know of levels: whether one is met, the judges of reads, and the names of states."""
 
-    def __init__(self, levels: Levels, loader: Loader | None) -> None:
+    def __init__(self, levels: Levels, databases: Databases) -> None:
         self._levels = levels
-        self._loader = loader
+        self._databases = databases
         #: Fields of replies that name the present state, as bytes.
         self.tail: Callable[[], bytes] = levels.tail
-        self._bound = None if loader is None else StalenessJudge(loader)
+        self._bound = StalenessJudge(databases)
 
     def passes(self, batch: NativeBatch) -> bool:
         """Return whether the reads of a batch are as fresh as they have to be now, as far as that is seen at once."""
         level = batch.freshness
         if level:
             return self._levels.has_at_once(level)
-        is_fresh = self._bound is None or self._bound.passes(batch)
+        is_fresh = self._bound.passes(batch)
         self._levels.counters.reads["any"] += is_fresh
         return is_fresh
 
@@ -56,8 +58,8 @@ class BatchLevels:
             BadRequestError: The columns of its levels do not fit.
         """
         if request.HasField("freshness") or request.fresh_commands or request.fresh_levels:
-            return LeveledReads(self._levels, self._loader, request)
-        return self._bound
+            return LeveledReads(self._levels, self._databases, request)
+        return self._bound if self._databases.all else None
 
 
 class _Group:
@@ -65,8 +67,12 @@ class _Group:
 
     def __init__(self, levels: Levels, message: pb.Freshness | None) -> None:
         self.demand: Demand | None = None
-        #: Why the level cannot be had.
+        #: Why the level cannot be had, whatever is read.
         self.error: PequodError | None = None
+        #: Why it cannot be had of databases.
+        self.errors: dict[Loader, PequodError] = {}
+        #: On which databases the reads depend.
+        self.depends_on: list[Loader] = []
         #: Their ranges, by their positions.
         self.reads: dict[int, Bounds] = {}
         try:
@@ -82,9 +88,9 @@ class LeveledReads:
         BadRequestError: The columns of the levels do not fit.
     """
 
-    def __init__(self, levels: Levels, loader: Loader | None, request: pb.ExecuteRequest) -> None:
+    def __init__(self, levels: Levels, databases: Databases, request: pb.ExecuteRequest) -> None:
         self._levels = levels
-        self._loader = loader
+        self._databases = databases
         names, messages = request.fresh_commands[:], request.fresh_levels[:]
         if len(names) != len(messages) or any(one >= other for one, other in pairwise(names)):
             raise BadRequestError("fresh_commands have to ascend, and each needs one of fresh_levels")
@@ -109,13 +115,14 @@ class LeveledReads:
         demand = group.demand
         if demand is None:
             return
-        try:
-            if self._loader is None:
+        if not self._databases.all:
+            try:
                 self._levels.refuse(demand)
-            elif any(self._loader.reads_backed(*bounds) for bounds in group.reads.values()):
-                await self._levels.reach(demand)
-        except (StaleError, TokenLostError) as error:
-            group.error = error
+            except TokenLostError as error:
+                group.error = error
+            return
+        group.depends_on = self._databases.read_by(list(group.reads.values()))
+        group.errors = await self._levels.reach(demand, group.depends_on)
 
     def renew(self) -> None:
         """Drop the snapshots that the reads may show and that are too old; call it before the first of them runs."""
@@ -126,27 +133,30 @@ class LeveledReads:
     def basis(self) -> object:
         """Return what is wrong with the levels."""
         for group in self._groups:
-            if group.error is None and group.demand is not None and self._loader is not None:
-                self._look_again(group, group.demand)
-        return [group.error for group in self._groups], self._loader is not None and self._loader.is_stale
+            for loader in group.depends_on:
+                if loader not in group.errors and group.demand is not None:
+                    self._look_again(group, group.demand, loader)
+        wrong = [(group.error, tuple(group.errors)) for group in self._groups]
+        return wrong, [loader.is_stale for loader in self._databases.all]
 
-    def _look_again(self, group: _Group, demand: Demand) -> None:
+    def _look_again(self, group: _Group, demand: Demand, loader: Loader) -> None:
         """See that a level is met still: a failover while the batch waits may have taken it away."""
         try:
-            is_met = self._levels.is_met(demand)
+            if not self._levels.is_met(demand, loader):
+                group.errors[loader] = self._levels.stale(demand, loader, _MOVED)
         except TokenLostError as error:
-            is_met, group.error = False, error
-        if not is_met and group.error is None:
-            group.error = self._levels.stale(demand, _MOVED)
+            group.errors[loader] = error
 
     def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
         """Return the errors of the reads whose level cannot be had, by their positions."""
         refused: dict[int, PequodError] = {}
         for position, bounds in reads(commands):
             group = self._group_of[position]
-            if isinstance(group.error, InvalidTokenError) or (group.error is not None and self._is_backed(bounds)):
-                refused[position] = group.error
-            elif group.demand is None and self._loader is not None and (error := self._loader.stale_error(*bounds)):
+            if group.demand is None and group.error is None:
+                error: PequodError | None = self._databases.stale_error(*bounds)
+            else:
+                error = group.error or self._error_of(group, bounds)
+            if error is not None:
                 refused[position] = error
         return refused
 
@@ -154,5 +164,8 @@ class LeveledReads:
         """Return False: the reads are judged one by one."""
         return False
 
-    def _is_backed(self, bounds: Bounds) -> bool:
-        return self._loader is None or self._loader.reads_backed(*bounds)
+    def _error_of(self, group: _Group, bounds: Bounds) -> PequodError | None:
+        """Return why a database on which a read depends is not as fresh as the read asks for."""
+        if not group.errors:
+            return None
+        return next((group.errors[one] for one in self._databases.read_by([bounds]) if one in group.errors), None)

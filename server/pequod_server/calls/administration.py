@@ -69,8 +69,7 @@ class AdministrationCalls:
             plan = self._engine.explain_join(request.join)
             return pb.ExplainReply(header=self._served.header(), join=encode.join_explanation(plan))
         bounds = request.range.first, last_of(request.range)
-        if (loader := self._served.loader) is not None:
-            await loader.whole([bounds])
+        await self._served.databases.whole([bounds])
         found = self._engine.explain_range(*bounds, now=time.monotonic())
         return pb.ExplainReply(
             header=self._served.header(), range=encode.range_explanation(found, self._served.levels.explain(*bounds))
@@ -89,9 +88,8 @@ class AdministrationCalls:
 
     async def stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
         """Return what the server holds and has done."""
-        loader = self._served.loader
-        backing = None if loader is None else loader.statistics()
-        return encode.statistics(await collected(self._engine), self._served.header(), backing)
+        collection = await collected(self._engine)
+        return encode.statistics(collection, self._served.header(), self._served.databases.statistics())
 
     async def save_snapshot(self, _request: pb.SaveSnapshotRequest, _context: Context) -> pb.SaveSnapshotReply:
         """Write the base data into the server's file."""

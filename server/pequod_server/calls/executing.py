@@ -18,7 +18,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2 import ExecuteRequest
 
-from pequod.engine import BackedKeyError, MissingError, PequodError
+from pequod.engine import MissingError, PequodError
 from pequod_server.access.guard import present_caller
 from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
 from pequod_server.batches.executor import Executor, Outcomes, Room, Step, Steps, Writes
@@ -26,7 +26,8 @@ from pequod_server.batches.judges import RightsJudge
 from pequod_server.batches.leveled import BatchLevels, LeveledReads
 from pequod_server.batches.quick import run_quick
 from pequod_server.calls.served import ServedEngine
-from pequod_server.database.loader import ROUNDS_MAX, Loader
+from pequod_server.database.databases import Databases
+from pequod_server.database.loader import ROUNDS_MAX
 from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.ops.observe import NO_EARLIER_PIECES, BatchSink, EarlierPieces
@@ -50,16 +51,13 @@ class ExecuteCalls:
     """Answers Execute.
 
     Args:
-        through: Writes keys that the database owns; None: such commands fail.
+        through: Writes keys that databases own.
         on_batch: Called after each batch.
     """
 
-    def __init__(
-        self, served: ServedEngine, admission: Admission, through: WriteThrough | None, on_batch: BatchSink
-    ) -> None:
-        self._loader = served.loader
-        self._levels = BatchLevels(served.levels, served.loader)
-        self._opened = served.opened
+    def __init__(self, served: ServedEngine, admission: Admission, through: WriteThrough, on_batch: BatchSink) -> None:
+        self._databases = served.databases
+        self._levels = BatchLevels(served.levels, served.databases)
         self._admission = admission
         self._through = through
         self._on_batch = on_batch
@@ -82,7 +80,7 @@ class ExecuteCalls:
 
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
-        read, write, clock, loader = context.read, context.write, time.monotonic, self._loader
+        read, write, clock, gate = context.read, context.write, time.monotonic, self._databases.gate
         task, idle = asyncio.current_task(), self._admission.pressure.streams
         assert task is not None
         caller = present_caller()
@@ -97,8 +95,7 @@ class ExecuteCalls:
                 if message is aio.EOF:
                     return
                 started_s = clock()
-                is_half_applied = loader is not None and loader.gate.is_closed
-                quick = None if is_half_applied else run_quick(self._executor, message, judges)
+                quick = None if gate.closed else run_quick(self._executor, message, judges)
                 if quick is not None and quick.reply is not None:
                     self._on_batch(quick, quick, NO_EARLIER_PIECES, clock() - started_s)
                     await _write_counted(self._admission, write, quick.reply, quick.reply_bytes)
@@ -130,7 +127,6 @@ class ExecuteCalls:
 
     async def _begin(self, request: pb.ExecuteRequest, judges: tuple[CommandJudge, ...]) -> Steps:
         """Return the steps of a batch, once its reads are as fresh as they have to be and no commit is half applied."""
-        loader = self._loader
         check_columns(request.kinds, len(request.arguments), len(request.numbers))
         fresh = self._levels.of(request)
         leveled = fresh if isinstance(fresh, LeveledReads) else None
@@ -138,8 +134,8 @@ class ExecuteCalls:
             await leveled.meet()
         else:
             self._levels.count_any()
-        if loader is not None and loader.gate.is_closed:
-            await _whole(loader, request)
+        if self._databases.gate.closed:
+            await _whole(self._databases, request)
         if leveled is not None:
             leveled.renew()
         return self._executor.steps(request, judges if fresh is None else (fresh, *judges))
@@ -184,22 +180,18 @@ class ExecuteCalls:
             case Room(bytes=row_bytes):
                 await delivery.make_room(row_bytes)
             case MissingError(ranges=ranges):
-                assert self._loader is not None, "only backed tables lack something"
-                await self._loader.load(ranges)
+                await self._databases.load(ranges)
             case Writes(changes=changes):
-                if self._through is None:
-                    outcomes = [BackedKeyError(change.key) for change in changes]
-                else:
-                    outcomes = await self._through.carry_out(changes)
+                outcomes = await self._through.carry_out(changes)
             case _:
                 assert_never(step)
-        await self._opened()
+        await self._databases.gate.opened()
         return outcomes
 
 
-async def _whole(loader: Loader, request: pb.ExecuteRequest) -> None:
+async def _whole(databases: Databases, request: pb.ExecuteRequest) -> None:
     """Wait until no commit is half applied, if a batch reads what comes from the database."""
-    await loader.whole([bounds for _, bounds in reads(commands(request.kinds, request.arguments[:]))])
+    await databases.whole([bounds for _, bounds in reads(commands(request.kinds, request.arguments[:]))])
 
 
 async def _write_counted(

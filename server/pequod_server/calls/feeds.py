@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, Protocol
 from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows, change_bytes
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
-from pequod_server.database.gate import Gate
+from pequod_server.database.gate import Gates
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import public
 
@@ -35,12 +35,10 @@ _NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait
 
 
 class Database(Protocol):
-    """What watches need of the database behind the engine."""
+    """What watches need of the databases behind the engine."""
 
-    @property
-    def gate(self) -> Gate:
-        """Closed while a commit is half applied."""
-        ...
+    #: Closed while a commit is half applied.
+    gate: Gates
 
     async def load_patiently(self, ranges: Iterable[Range]) -> None:
         """Load ranges, however long that takes."""

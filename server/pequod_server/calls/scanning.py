@@ -11,7 +11,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Rows
 from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
-from pequod_server.database.levels import Demand
+from pequod_server.database.database_levels import Demand
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.wire.bounds import Bounds, range_of
 from pequod_server.wire.freshness import level_of

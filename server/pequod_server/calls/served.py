@@ -1,4 +1,4 @@
-"""What all calls share: the engine as it is served, with the database behind it."""
+"""What all calls share: the engine as it is served, with the databases behind it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Engine, LimitExceededError, MissingError, Range
 from pequod.language.ranges import united
 from pequod_server.config import ServerConfig
-from pequod_server.database.levels import Demand, Levels
-from pequod_server.database.loader import Loader
+from pequod_server.database.database_levels import Demand
+from pequod_server.database.databases import Databases
+from pequod_server.database.levels import Levels
 
 Answer = TypeVar("Answer")
 
 
 class ServedEngine:
-    """An engine that is served: with the server's settings and number, and with the database behind it, if any.
+    """An engine that is served: with the server's settings and number, and with the databases behind it, if any.
 
     Each handler of calls has one. Every read but those of batches goes through `read` or `read_keys`, and every reply
     but those of batches gets its header here.
     """
 
-    __slots__ = ("config", "engine", "levels", "loader", "server_id")
+    __slots__ = ("config", "databases", "engine", "levels", "server_id")
 
-    def __init__(self, engine: Engine, config: ServerConfig, loader: Loader | None = None) -> None:
+    def __init__(self, engine: Engine, config: ServerConfig, databases: Databases) -> None:
         self.engine = engine
         self.config = config
-        self.loader = loader
+        self.databases = databases
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
         #: Decides when reads may be answered, and names the states that answer.
-        self.levels = Levels(engine, loader, self.server_id)
+        self.levels = Levels(engine, databases, self.server_id)
 
     def header(self, revision: int | None = None, token: bytes | None = None) -> pb.Header:
         """Return the header of a reply that shows the engine as of a revision and its token, by default the present."""
@@ -49,7 +50,7 @@ class ServedEngine:
     async def read(
         self, ask: Callable[[float], Answer], first: bytes, last: bytes | None, demand: Demand | None
     ) -> Answer:
-        """Answer a read of a range, once it is as fresh as demanded, and what it needs of the database is loaded.
+        """Answer a read of a range, once it is as fresh as demanded, and what it needs of databases is loaded.
 
         Args:
             ask: Asks the engine; its argument is the present moment, in seconds.
@@ -57,11 +58,10 @@ class ServedEngine:
 
         Raises:
             StaleError, TokenLostError: The level of freshness cannot be had.
-            BackingUnavailableError: The database does not answer.
-            BackingStaleError: The range depends on the database, whose feed is older than it may be.
+            BackingUnavailableError, BackingStaleError, UnassignedKeyError: As `Databases.read`.
             PequodError: What ``ask`` raises.
         """
-        if self.loader is None and demand is None:
+        if demand is None and not self.databases.all:
             return ask(time.monotonic())
         return await self.levels.read(lambda: ask(time.monotonic()), ((first, last),), demand)
 
@@ -71,7 +71,7 @@ class ServedEngine:
         Raises:
             StaleError, TokenLostError, BackingUnavailableError, BackingStaleError: As `read`.
         """
-        if self.loader is None and demand is None:
+        if demand is None and not self.databases.all:
             return self._get_all(keys)
         return await self.levels.read(lambda: self._get_all(keys), [(key, key + b"\0") for key in keys], demand)
 
@@ -98,6 +98,5 @@ class ServedEngine:
             raise LimitExceededError("batch_commands_max", count, self.config.batch_commands_max)
 
     async def opened(self) -> None:
-        """Wait until no commit of the database is half applied."""
-        if self.loader is not None:
-            await self.loader.gate.opened()
+        """Wait until no commit of a database is half applied."""
+        await self.databases.gate.opened()

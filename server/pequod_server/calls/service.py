@@ -1,6 +1,6 @@
 """The servicer of `pequod.v1`: which handler answers which call.
 
-request -> interceptors -> handler -> engine, or the database behind it -> reply
+request -> interceptors -> handler -> engine, or a database behind it -> reply
                                    -> PequodError -> Endings -> status
 """
 
@@ -23,7 +23,7 @@ from pequod_server.calls.writes import WriteCalls
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
-from pequod_server.database.loader import Loader
+from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink
@@ -55,14 +55,15 @@ class PequodService:
         config: ServerConfig,
         on_batch: BatchSink,
         snapshots: Snapshots,
-        loader: Loader | None = None,
+        databases: Databases | None = None,
         *,
         admission: Admission | None = None,
         member: Member | None = None,
     ) -> None:
-        served = ServedEngine(engine, config, loader)
+        databases = databases or Databases(engine)
+        served = ServedEngine(engine, config, databases)
         admission = admission or Admission(config)
-        through = None if loader is None or not loader.is_write_through else WriteThrough(engine, loader)
+        through = WriteThrough(engine, databases)
         self.server_id = served.server_id
         self.levels = served.levels
 

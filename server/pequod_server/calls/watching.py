@@ -31,7 +31,7 @@ class WatchCalls:
         self._served = served
         self._admission = admission
         #: The feeds of all watches.
-        self.feeds = Feeds(served.engine, served.config, served.loader, lambda: served.levels.token)
+        self.feeds = Feeds(served.engine, served.config, served.databases, lambda: served.levels.token)
         #: The streams that send changes: they would delay the end of the server.
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False

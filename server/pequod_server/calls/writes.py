@@ -1,4 +1,4 @@
-"""The calls that write: to the engine, or through it to the database that owns the keys."""
+"""The calls that write: to the engine, or through it to the databases that own the keys."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class WriteCalls:
     """Answers Put, Remove, MultiPut and RemoveRange.
 
     Args:
-        through: Writes keys that the database owns; None: such writes are refused.
+        through: Writes keys that databases own.
     """
 
-    def __init__(self, served: ServedEngine, through: WriteThrough | None) -> None:
+    def __init__(self, served: ServedEngine, through: WriteThrough) -> None:
         self._served = served
         self._engine = served.engine
         self._through = through
@@ -48,9 +48,7 @@ class WriteCalls:
         return pb.RemoveReply(header=self._served.header(), removed=removed)
 
     async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
-        """Write the key that the engine refused to the database; return whether the key was there before."""
-        if self._through is None:
-            raise error
+        """Write the key that the engine refused to its database; return whether the key was there before."""
         (outcome,) = await self._through.carry_out([Change(error.key, value)])
         if isinstance(outcome, PequodError):
             raise outcome
@@ -65,8 +63,6 @@ class WriteCalls:
         try:
             self._engine.put_all(keys, values)
         except BackedKeyError:
-            if self._through is None:
-                raise
             await self._through.put_all(keys, values)
         return pb.MultiPutReply(header=self._served.header())
 
@@ -85,7 +81,5 @@ class WriteCalls:
                 await asyncio.sleep(0)
         except BackedKeyError:
             # The engine raises before it removes the first key of the range.
-            if self._through is None:
-                raise
             removed = await self._through.remove_range(first, last)
         return pb.RemoveRangeReply(header=self._served.header(), removed=removed)

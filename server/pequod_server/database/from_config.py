@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from pequod.addresses import fault_of
@@ -12,6 +13,8 @@ from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteSto
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_channel import PeerCredentials
 from pequod_server.config import ServerConfig
+from pequod_server.database.databases import Databases, HomeGroup
+from pequod_server.database.gate import Gates
 from pequod_server.database.loader import Loader
 
 _SQLITE = "sqlite:"
@@ -66,23 +69,27 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         raise SettingError("backing_feed_name", error.reason) from error
 
 
-def backed_tables(store: BackingStore | None) -> list[bytes]:
+def backed_tables(store: BackingStore) -> list[bytes]:
     """Return the names of the tables that a database owns."""
-    if store is None:
-        return []
     if isinstance(store, PequodStore):
         return list(store.tables)
     return [mapping.pattern.literal_prefix.partition(DELIMITER)[0] for mapping in store.mappings]
 
 
-def make_loader(config: ServerConfig, engine: Engine, store: BackingStore) -> Loader:
-    """Return what keeps an engine in step with a database."""
-    return Loader(
-        engine,
-        store,
-        is_write_through=config.backing_mode == "write-through",
-        stale_max_s=config.backing_stale_max_s,
-    )
+def make_databases(config: ServerConfig, engine: Engine, groups: Sequence[HomeGroup]) -> Databases:
+    """Return what keeps an engine in step with databases, as the settings say."""
+
+    def make(engine: Engine, store: BackingStore, *, name: str, gates: Gates) -> Loader:
+        return Loader(
+            engine,
+            store,
+            name=name,
+            gates=gates,
+            is_write_through=config.backing_mode == "write-through",
+            stale_max_s=config.backing_stale_max_s,
+        )
+
+    return Databases(engine, groups, make)
 
 
 def _homes(config: ServerConfig) -> PequodStore:

@@ -37,8 +37,9 @@ from pequod_server.backing import (
 )
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import SLICE_S, Turns, in_turns
+from pequod_server.database.assignment import Assignment, overlap
 from pequod_server.database.followed import FEED, Followed, Reached
-from pequod_server.database.gate import Gate
+from pequod_server.database.gate import Gate, Gates
 
 log = logging.getLogger("pequod.backing")
 
@@ -92,18 +93,21 @@ class Intake:
     """Takes events and loads into an engine.
 
     Args:
+        gates: The gates of all databases behind the engine.
         hurry: Has the feed come to a position as soon as it can.
         wait_s: How long a load waits for the feed.
 
     Invariants, beside that of `Followed`:
         1. The gate is closed while the engine has a part of a commit and not the whole, and only between two slices.
         2. No load lands while an event is taken: a load that holds the commit would show it in its ranges alone.
+        3. Rows outside of the ranges of ``own`` are neither brought in nor changed nor forgotten.
     """
 
     def __init__(
         self,
         engine: Engine,
         *,
+        gates: Gates | None = None,
         apply_s: float = APPLY_S,
         hurry: Callable[[int], None] = lambda _: None,
         wait_s: float = WAIT_S,
@@ -114,7 +118,7 @@ class Intake:
         self._wait_s = wait_s
         self.followed = Followed()
         self.counters = LoaderCounters()
-        self.gate = Gate()
+        self.gate = Gate(gates or Gates())
         self.landing = Landing()
         #: Those who follow the same changes elsewhere, if there are any.
         self.tap: Tap | None = None
@@ -122,7 +126,46 @@ class Intake:
         self.partial: Range | None = None
         #: The ranges of the load that is being taken in.
         self._arriving: Clip | None = None
-        self._one_at_a_time = asyncio.Lock()
+        #: Held while an event or a load is taken in.
+        self.one_at_a_time = asyncio.Lock()
+        #: What the database owns; None: everything.
+        self._owned: Sequence[KeyRange] | None = None
+        self._owned_clip: Clip | None = None
+
+    def own(self, ranges: Sequence[KeyRange] | None) -> None:
+        """Note which keys the database owns from now on; None: all of backed tables.
+
+        Requires:
+            Nothing is loaded of the ranges that come or go, and nobody but the caller holds ``one_at_a_time``.
+        """
+        self._owned = ranges
+        self._owned_clip = None if ranges is None else Clip(ranges)
+        # Loads of ranges that are not the database's any more must not land; the others are tried again.
+        self.landing.abandon_all()
+        self.followed.wake()
+
+    def owned(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
+        """Return the parts of ranges that the database owns."""
+        return list(ranges) if self._owned is None else overlap(ranges, self._owned)
+
+    def not_loaded(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
+        """Return the parts of ranges of which nothing of the database is loaded: they are absent, or another's."""
+        absent: list[KeyRange] = []
+        owned = Assignment((one, True) for one in (self._owned if self._owned is not None else (KeyRange(b"", None),)))
+        for one in ranges:
+            for part, is_own in owned.split(one.first, one.last):
+                if not is_own:
+                    absent.append(part)
+                elif part.last is not None:
+                    absent += [KeyRange(*gap) for gap in self._engine.absent(part.first, part.last)]
+        return absent
+
+    @property
+    def loaded_range_count(self) -> int:
+        """How many ranges are loaded, as the engine keeps them; where the database is one of several, as they are."""
+        if self._owned is None:
+            return self._engine.loaded_range_count
+        return len(overlap([KeyRange(*one) for one in self._engine.loaded()], self._owned))
 
     def is_wanted(self, key: bytes) -> bool:
         """Return whether the key is loaded, or a load of it is under way, or others want all keys.
@@ -134,13 +177,15 @@ class Intake:
         """
         if self.tap is not None and self.tap.is_awake:
             return True
+        if self._owned_clip is not None and not self._owned_clip.holds(key):
+            return False
         if self._engine.is_loaded(key) or self.landing.is_flying(key):
             return True
         return self._arriving is not None and self._arriving.holds(key)
 
     async def take(self, event: Event) -> None:
         """Take in an event, before the next one."""
-        async with self._one_at_a_time:
+        async with self.one_at_a_time:
             match event:
                 case Changes():
                     await self._take_changes(event)
@@ -152,7 +197,7 @@ class Intake:
                     self.counters.reloads += 1
                     log.warning("reading ranges of the database again", extra={"reason": reason, "ranges": len(ranges)})
                     self.landing.reload(ranges)
-                    await self._forget(ranges)
+                    await self.forget(ranges)
                     if position < self.landing.position:
                         self.landing.start_over(position)
                     self._pass_by(position, history=history)
@@ -167,10 +212,10 @@ class Intake:
 
     async def forget_everything(self) -> None:
         """Forget everything of the database that is loaded or being loaded."""
-        async with self._one_at_a_time:
+        async with self.one_at_a_time:
             everything = [KeyRange(b"", None)]
             self.landing.reload(everything)
-            await self._forget(everything)
+            await self.forget(everything)
 
     async def load(self, ranges: Sequence[Range], read: Read) -> Refused | None:
         """Read ranges of the database and take them in; None if changes of them may have been missed meanwhile.
@@ -189,7 +234,7 @@ class Intake:
             place = Place(loaded.timeline, loaded.horizon.position)
             if not await self._come_to(place, lambda: self.landing.is_under_way(token)):
                 return None
-            async with self._one_at_a_time:
+            async with self.one_at_a_time:
                 # The database may have failed over while another load was taken in.
                 if self.followed.reached(place) is Reached.LOST:
                     return None
@@ -281,11 +326,12 @@ class Intake:
         self.landing.note(event)
         turns = Turns()
         is_loaded = self._engine.is_loaded
+        is_own = None if self._owned_clip is None else self._owned_clip.holds
         fresh: list[Change] = []
         for at in range(0, len(event.changes), _LOOKED_AT):
             some = event.changes[at : at + _LOOKED_AT]
             # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
-            fresh += [change for change in some if is_loaded(change.key)]
+            fresh += [change for change in some if is_loaded(change.key) and (is_own is None or is_own(change.key))]
             if turns.are_due():
                 await turns.give()
         await self._apply(fresh, turns)
@@ -317,9 +363,14 @@ class Intake:
             if turns.are_due():
                 await turns.give()
 
-    async def _forget(self, ranges: Sequence[KeyRange]) -> None:
+    async def forget(self, ranges: Sequence[KeyRange]) -> None:
+        """Forget what is loaded of ranges that the database owns, while reads wait.
+
+        Requires:
+            ``one_at_a_time`` is held.
+        """
         turns = Turns()
-        for one in ranges:
+        for one in self.owned(ranges):
             while self._engine.forget_some(one.first, one.last):
                 if turns.are_due():
                     self.gate.close()

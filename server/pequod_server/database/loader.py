@@ -1,6 +1,5 @@
-"""The engine and the database behind it: what reads lack is loaded, and every change of the database is taken in.
+"""The engine and a database behind it: what reads lack is loaded, and every change of the database is taken in.
 
-    read    engine.scan -> MissingError(ranges) -> load -> engine.load -> engine.scan again
     load    [p|bob|] [p|liz|] [p|bob|] of many readers in one turn of the loop -> one flight, one statement a pattern
     feed    Changes -> engine.apply      Reload -> engine.forget      in the order of the database's commits
     put     store.write -> the feed has passed it -> acknowledged
@@ -13,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, MissingError, Range
+from pequod.engine import Engine, Range
 from pequod.language.ranges import united
 from pequod_server.backing import (
     BackingStaleError,
@@ -28,30 +27,31 @@ from pequod_server.backing import (
     KeyRange,
     Place,
     Releasing,
+    SchemaError,
     Status,
 )
 from pequod_server.backing.rows import Clip
 from pequod_server.database.followed import FEED, Followed, Reached
-from pequod_server.database.gate import Gate
+from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Refused, Tap
 
 log = logging.getLogger("pequod.backing")
 
-T = TypeVar("T")
-
-#: A chain of joins needs a round for each of its sources; more are due to ranges that are forgotten meanwhile.
+#: How often a load is tried that changes of its ranges get in the way of.
 ROUNDS_MAX: Final = 64
 #: How often the feed's state is looked at.
 _LOOK_S: Final = 0.25
 
 
 class Loader:
-    """Keeps an engine's backed tables in step with a database.
+    """Keeps what an engine holds of a database in step with it.
 
     A range that the engine forgets is loaded again by the read that lacks it, and the intake drops changes of keys that
     are not loaded. A store that tells the changes of loaded ranges alone is told what was forgotten.
 
     Args:
+        name: Tells it from the other databases behind the engine; empty if there are none.
+        gates: The gates of all these databases.
         is_write_through: Puts go to the database; else they are refused.
         stale_max_s: Reads of backed ranges fail once the feed is older than this; 0 for no such bound.
         wait_s: How long the feed may take to stand at the start, or to pass a write.
@@ -66,6 +66,8 @@ class Loader:
         engine: Engine,
         store: BackingStore,
         *,
+        name: str = "",
+        gates: Gates | None = None,
         is_write_through: bool = False,
         stale_max_s: float = 0.0,
         wait_s: float = 30.0,
@@ -73,11 +75,12 @@ class Loader:
     ) -> None:
         self._engine = engine
         self.store = store
+        self.name = name
         self.is_write_through = is_write_through
         self._stale_max_s = stale_max_s
         self._wait_s = wait_s
         self._clock = clock
-        self._intake = Intake(engine, hurry=store.hurry, wait_s=wait_s)
+        self._intake = Intake(engine, gates=gates, hurry=store.hurry, wait_s=wait_s)
         self.followed: Followed = self._intake.followed
         self.counters = self._intake.counters
         self._flights: dict[Range, asyncio.Task[Refused]] = {}
@@ -87,10 +90,14 @@ class Loader:
         self._tasks: list[asyncio.Task[None]] = []
         #: Ranges that may not be loaded any more, although the store tells their changes.
         self._unneeded: list[Range] = []
+        #: Returns those of the database that the engine has forgotten since the last time.
+        self.forgotten: Callable[[], list[Range]] = engine.forgotten
         if isinstance(store, Releasing):
             engine.report_forgotten()
         #: What the start waits for now; empty before and afterwards.
         self.start_step = ""
+        #: Why the database did not answer when it was begun with.
+        self._unanswered = ""
 
     def tell(self, tap: Tap) -> None:
         """Give a tap each event of the feed once the engine has all of it."""
@@ -121,7 +128,7 @@ class Loader:
             position=self.position,
             lag=status.lag,
             age_s=None if status.fresh_s is None else max(0.0, self.age_s()),
-            loaded_ranges=self._engine.loaded_range_count,
+            loaded_ranges=self._intake.loaded_range_count,
             feed_failures=status.failure_count,
             reloads=counters.reloads,
             flights=counters.flights,
@@ -130,7 +137,21 @@ class Loader:
             changes=counters.changes,
             changes_applied=counters.changes_applied,
             writes=counters.writes,
+            name=self.name,
         )
+
+    def own(self, ranges: Sequence[KeyRange] | None) -> None:
+        """Note which keys the database owns from now on; see `Intake.own`."""
+        self._intake.own(ranges)
+
+    @property
+    def one_at_a_time(self) -> asyncio.Lock:
+        """Held while an event or a load is taken in."""
+        return self._intake.one_at_a_time
+
+    async def forget(self, ranges: Sequence[KeyRange]) -> None:
+        """Forget what is loaded of ranges; see `Intake.forget`."""
+        await self._intake.forget(ranges)
 
     @property
     def is_stale(self) -> bool:
@@ -141,6 +162,10 @@ class Loader:
         """Return the time since the feed was known to be complete; before the first such time, since the start."""
         status = self.store.status
         return self._clock() - (status.since_s if status.fresh_s is None else status.fresh_s)
+
+    def stale_error(self) -> BackingStaleError:
+        """Return the error of reads while ``is_stale``."""
+        return BackingStaleError(self.age_s(), self._stale_max_s, self.store.status.error)
 
     async def start(self, since: int | None = None) -> None:
         """Compare the mapping with the database, and wait until the feed stands.
@@ -168,6 +193,27 @@ class Loader:
         self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
         self.start_step = ""
         log.info("following the database", extra={"position": self.position})
+
+    def begin(self) -> None:
+        """Follow the database as soon as it answers; until then, what is to be loaded of it is unavailable."""
+        self._tasks = [asyncio.create_task(self._begin(), name="pequod database feed")]
+
+    async def _begin(self) -> None:
+        backoff, failures = Backoff(), 0
+        while True:
+            try:
+                for advice in await self.store.check():
+                    log.warning("advice about the database", extra={"advice": advice, "database": self.name})
+                break
+            except (BackingUnavailableError, SchemaError) as error:
+                if str(error) != self._unanswered:
+                    log.error("the database cannot be followed yet", extra={"error": str(error)})  # noqa: TRY400 - the world's
+                self._unanswered = str(error)
+            failures += 1
+            await asyncio.sleep(backoff.wait_s(failures))
+        self._unanswered = ""
+        self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
+        await self._follow(None)
 
     async def caught_up(self) -> None:
         """Wait until the cache has everything that is in the database now, for as long as it gets on."""
@@ -206,60 +252,6 @@ class Loader:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def read(self, ask: Callable[[], T], bounds: Sequence[tuple[bytes, bytes | None]]) -> T:
-        """Return what ``ask`` reads of ranges, once all that it lacks is loaded.
-
-        One MissingError of ``ask`` names the ranges that all of it lacks.
-
-        Raises:
-            BackingUnavailableError: The database does not answer.
-            BackingStaleError: The feed is older than it may be, and a range depends on the database.
-        """
-
-        async def ready() -> None:
-            await self.whole(bounds)
-            if self.is_stale:
-                for first, last in bounds:
-                    self.refuse_stale(first, last)
-
-        return await self.read_when(ready, ask)
-
-    async def read_when(self, ready: Callable[[], Awaitable[None]], ask: Callable[[], T]) -> T:
-        """Return what ``ask`` reads, once all that it lacks is loaded.
-
-        Args:
-            ready: Waits until what comes from the database may be read. It is called before each attempt.
-        """
-        for _ in range(ROUNDS_MAX):
-            await ready()
-            try:
-                return ask()
-            except MissingError as error:
-                await self.load(error.ranges)
-        raise BackingUnavailableError(
-            "the database", f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
-        )
-
-    async def whole(self, bounds: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Wait until no commit is half applied, if reads of the ranges show rows that come from the database."""
-        if self.gate.is_closed and any(self.reads_backed(*one) for one in bounds):
-            await self.gate.opened()
-
-    def reads_backed(self, first: bytes, last: bytes | None) -> bool:
-        """Return whether a read of the range shows rows that come from the database."""
-        return self._engine.reads_backed(first, last)
-
-    def refuse_stale(self, first: bytes, last: bytes | None) -> None:
-        """Raise BackingStaleError if a read of the range may show rows that are older than ``stale_max_s``."""
-        if (error := self.stale_error(first, last)) is not None:
-            raise error
-
-    def stale_error(self, first: bytes, last: bytes | None) -> BackingStaleError | None:
-        """Return the error of a read of the range if it may show rows that are older than ``stale_max_s``."""
-        if not (self.is_stale and self.reads_backed(first, last)):
-            return None
-        return BackingStaleError(self.age_s(), self._stale_max_s, self.store.status.error)
 
     async def load(self, ranges: Iterable[Range]) -> None:
         """Load ranges, together with all others that are asked for in this turn of the loop.
@@ -314,21 +306,16 @@ class Loader:
     async def _load(self, ranges: Sequence[Range]) -> Refused:
         if self.followed.failure:
             raise BackingUnavailableError(FEED, self.followed.failure)
+        if self.position is None:
+            raise BackingUnavailableError(FEED, self._unanswered or self.trouble)
         for _ in range(ROUNDS_MAX):
-            refused = await self._intake.load(ranges, self.store.load)
+            # A reader that waits for a range which is another database's by now asks again, and finds its owner.
+            parts = self._intake.owned([KeyRange(*one) for one in ranges])
+            owned = [Range(one.first, one.last) for one in parts if one.last is not None]
+            refused = await self._intake.load(owned, self.store.load) if owned else {}
             if refused is not None:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
-
-    async def load_patiently(self, ranges: Iterable[Range]) -> None:
-        """Load ranges, and try again for as long as the database does not answer."""
-        wanted, backoff, failures = tuple(ranges), Backoff(), 0
-        while True:
-            try:
-                return await self.load(wanted)
-            except BackingUnavailableError:
-                failures += 1
-                await asyncio.sleep(backoff.wait_s(failures))
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Write to the database in one transaction, and wait until the cache has it.
@@ -370,13 +357,14 @@ class Loader:
         """Tell the store which ranges are not loaded any more, if it wants to know."""
         if not isinstance(self.store, Releasing):
             return
-        unneeded = united([*self._unneeded, *self._engine.forgotten()])
+        unneeded = united([*self._unneeded, *self.forgotten()])
         flying = Clip([KeyRange(*one) for one in self._flights])
         # These are asked about again once their loads have ended.
         self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
-        absent = [part for one in unneeded if not flying.touches(KeyRange(*one)) for part in self._engine.absent(*one)]
+        settled = [KeyRange(*one) for one in unneeded if not flying.touches(KeyRange(*one))]
+        absent = self._intake.not_loaded(settled)
         if absent:
-            self.store.release([KeyRange(*part) for part in absent])
+            self.store.release(absent)
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""

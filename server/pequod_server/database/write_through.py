@@ -1,6 +1,6 @@
-"""Writes of keys that the database owns: in transactions of many, one after another where one of them is refused.
+"""Writes of keys that databases own: in transactions of many, one after another where one of them is refused.
 
-    PUT a  PUT b  REMOVE c   of a batch -> one transaction -> the feed has passed it -> three statuses
+    PUT a  PUT b  REMOVE c   of a batch -> one transaction for each database -> its feed has passed it -> three statuses
                              refused    -> halves, until the command that it is refused for is alone
 
 Rows are written in the order of their keys, so that two servers never wait for each other.
@@ -8,16 +8,19 @@ Rows are written in the order of their keys, so that two servers never wait for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
 from typing import Final
 
-from pequod.engine import Engine, MissingError, PequodError, Range
-from pequod.errors import MixedWriteError
+from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range
+from pequod.errors import MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import united, within
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
+from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 from pequod_server.wire.publishing import public
 
@@ -26,26 +29,47 @@ TOGETHER_MAX: Final = 1000
 
 
 class WriteThrough:
-    """Carries writes out in the database behind an engine."""
+    """Carries writes out in the databases behind an engine."""
 
-    def __init__(self, engine: Engine, loader: Loader) -> None:
+    def __init__(self, engine: Engine, databases: Databases) -> None:
         self._engine = engine
-        self._loader = loader
+        self._databases = databases
 
     async def carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
-        """Carry changes out in their order; return for each whether the key was there before, or why it failed.
+        """Carry changes out, those of each database in their order.
 
-        Changes that the database refuses have no effect; the others are carried out. If the server cannot know
-        whether they were carried out, all fail with BackingUnavailableError.
+        Changes that a database refuses have no effect; the others are carried out. If the server cannot know whether
+        they were carried out, all of the same database fail with BackingUnavailableError.
+
+        Returns:
+            For each change whether the key was there before, or why it failed.
         """
+        outcomes: dict[int, bool | PequodError] = {}
+        mine: dict[Loader, list[int]] = {}
+        for number, change in enumerate(changes):
+            try:
+                mine.setdefault(self._databases.owner_of(change.key), []).append(number)
+            except UnassignedKeyError as error:
+                outcomes[number] = error
+        parts = [self._carry_out([changes[number] for number in numbers]) for numbers in mine.values()]
+        found = [await parts[0]] if len(parts) == 1 else await asyncio.gather(*parts)
+        for numbers, part in zip(mine.values(), found, strict=True):
+            outcomes.update(zip(numbers, part, strict=True))
+        return [outcomes[number] for number in range(len(changes))]
+
+    async def _carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
+        """Carry out changes of one database, in their order."""
         try:
+            self._databases.taker_of([change.key for change in changes])
             were_there = await self._were_there(changes)
-            await self._loader.write(sorted(changes, key=lambda change: change.key))
+            await self._databases.write(sorted(changes, key=lambda change: change.key))
         except (PackError, WriteRefusedError) as error:
             if len(changes) == 1:
                 return [error]
             half = len(changes) // 2
-            return [*await self.carry_out(changes[:half]), *await self.carry_out(changes[half:])]
+            return [*await self._carry_out(changes[:half]), *await self._carry_out(changes[half:])]
+        except BackedKeyError:
+            return [BackedKeyError(change.key) for change in changes]
         except PequodError as error:
             return [error] * len(changes)
         return list(were_there)
@@ -54,53 +78,69 @@ class WriteThrough:
         """Put rows in one transaction, all or none.
 
         Raises:
-            MixedWriteError: Not all keys are of the database; nothing is written.
+            MixedWriteError: Not all keys are of one database; nothing is written.
             PackError, WriteRefusedError: A row is refused; nothing is written.
-            BackingUnavailableError: As `Loader.write`.
+            BackedKeyError, BackingUnavailableError, UnassignedKeyError: As `Databases.write`.
             InvalidKeyError, LimitExceededError, ComputedKeyError: As the engine's `put_all`; nothing is written.
         """
         turns = Turns()
-        rows = dict[bytes, bytes]()
+        rows, is_mixed = dict[bytes, bytes](), False
         for row in zip(keys, values, strict=True):
-            if not self._engine.owned_by_database(*row):
-                raise MixedWriteError("the call")
-            rows[row[0]] = row[1]
+            if self._engine.owned_by_database(*row):
+                rows[row[0]] = row[1]
+            else:
+                is_mixed = True
             if turns.are_due():
                 await turns.give()
+        self._databases.taker_of(list(rows))
+        if is_mixed:
+            raise MixedWriteError("the call")
         changes: list[Change] = []
         for row in await in_turns(sorted_in_steps(rows.items()), turns):
             changes.append(Change(*row))
             if turns.are_due():
                 await turns.give()
-        await self._loader.write(changes)
+        await self._databases.write(changes)
 
     async def remove_range(self, first: bytes, last: bytes | None) -> int:
-        """Remove the keys that are there now, in transactions of ``TOGETHER_MAX``; return how many.
+        """Remove the keys that are there now, in transactions of ``TOGETHER_MAX`` at most; return how many.
 
         Raises:
-            MixedWriteError: The range has other keys than those of one table of the database; nothing is removed.
+            MixedWriteError: The range has other keys than those of one table of databases; nothing is removed.
+            BackedKeyError: A database takes no writes from here.
             WriteRefusedError, BackingUnavailableError: With how many keys are removed already.
         """
         table_prefix = first.partition(DELIMITER)[0] + DELIMITER
         if within(table_prefix, first, last) != (first, last):
             raise MixedWriteError("the range")
-        keys = (await self._loader.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
-        for at in range(0, len(keys), TOGETHER_MAX):
+        for owner in self._databases.assignment.owners_of(first, last):
+            if not owner.is_write_through:
+                raise BackedKeyError(first)
+        keys = (await self._databases.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
+        removed = 0
+        for some in self._together(keys):
             try:
-                await self._loader.write([Change(key, None) for key in keys[at : at + TOGETHER_MAX]])
+                await self._databases.write([Change(key, None) for key in some])
             except WriteRefusedError as error:
-                raise WriteRefusedError(error.store, f"{error.reason} ({_already(at)})") from error
+                raise WriteRefusedError(error.store, f"{error.reason} ({_already(removed)})") from error
             except BackingUnavailableError as error:
                 shown = public(error)
                 assert isinstance(shown, BackingUnavailableError)
-                raise BackingUnavailableError(shown.store, f"{shown.reason} ({_already(at)})") from error
-        return len(keys)
+                raise BackingUnavailableError(shown.store, f"{shown.reason} ({_already(removed)})") from error
+            removed += len(some)
+        return removed
+
+    def _together(self, keys: Sequence[bytes]) -> Iterator[list[bytes]]:
+        """Yield keys in their order, as many of one database at a time as fit into a transaction."""
+        for _, run in groupby(keys, self._databases.owner_of):
+            while some := list(islice(run, TOGETHER_MAX)):
+                yield some
 
     async def _were_there(self, changes: Sequence[Change]) -> list[bool]:
         """Return for each change whether its key is there before it; True for puts, whose result is not used."""
         doomed = list(dict.fromkeys(change.key for change in changes if change.value is None))
         bounds = [(key, key + b"\0") for key in doomed]
-        is_there = await self._loader.read(lambda: self._known(doomed), bounds) if doomed else {}
+        is_there = await self._databases.read(lambda: self._known(doomed), bounds) if doomed else {}
         found = []
         for change in changes:
             found.append(change.value is not None or is_there[change.key])

@@ -11,7 +11,7 @@ from grpc import aio
 
 from pequod.engine import Engine
 from pequod_server.config import ServerConfig
-from pequod_server.database.loader import Loader
+from pequod_server.database.databases import Databases
 from pequod_server.database.questions import LevelCounters
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
@@ -24,7 +24,7 @@ class Instruments:
     """The instruments of one server."""
 
     def __init__(
-        self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool], loader: Loader | None = None
+        self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool], databases: Databases
     ) -> None:
         """Make the instruments that the settings ask for.
 
@@ -44,10 +44,9 @@ class Instruments:
             from pequod_server.ops.web import WebServer  # noqa: PLC0415
 
             self._metrics = Metrics(engine)
-            if loader is not None:
-                from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
+            from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
 
-                self._metrics.registry.register(LoaderCollector(loader))
+            self._metrics.registry.register(LoaderCollector(databases))
             self._web = WebServer(self._metrics.scrape, is_ready)
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)

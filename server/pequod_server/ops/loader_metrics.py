@@ -1,4 +1,4 @@
-"""What Prometheus reads of the database behind the server; docs/backing.md lists it."""
+"""What Prometheus reads of the databases behind the server; docs/backing.md lists it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 
 _COUNTERS: Final = (
@@ -22,10 +23,10 @@ _COUNTERS: Final = (
 
 
 class LoaderCollector(Collector):
-    """Tells how the feed is and what was asked of the database."""
+    """Tells how feeds are and what was asked of databases; where there are several, by their names."""
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
 
     def describe(self) -> Iterator[Metric]:
         """Tell nothing before the first scrape."""
@@ -33,22 +34,29 @@ class LoaderCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""
-        status = self._loader.status
-        yield GaugeMetricFamily("pequod_backing_up", "Whether the feed stands.", float(status.state == "ok"))
-        if status.fresh_s is not None:
-            text = "Seconds since the feed was last known to have told everything."
-            yield GaugeMetricFamily("pequod_backing_age_seconds", text, max(0.0, self._loader.age_s()))
-        statistics = self._loader.statistics()
-        for name, text, figure in (
-            ("position", "How far the feed has come, in the database's own unit.", statistics.position),
-            ("lag", "What the database has beyond that, where it is known.", statistics.lag),
-            ("loaded_ranges", "Ranges that are loaded.", statistics.loaded_ranges),
-        ):
-            if figure is not None:
-                yield GaugeMetricFamily(f"pequod_backing_{name}", text, figure)
-        text = "Times that the feed broke."
-        yield CounterMetricFamily("pequod_backing_feed_failures", text, status.failure_count)
-        text = "Rows of the database that have no key under their mapping."
-        yield CounterMetricFamily("pequod_backing_unpackable_rows", text, status.unpackable_count)
-        for field, text in _COUNTERS:
-            yield CounterMetricFamily(f"pequod_backing_{field}", text, getattr(self._loader.counters, field))
+        names = ["database"] if any(loader.name for loader in self._databases.all) else []
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for loader in self._databases.all:
+            for kind, name, text, figure in _figures(loader):
+                family = families.setdefault(name, kind(f"pequod_backing_{name}", text, labels=names))
+                family.add_metric([loader.name] if names else [], figure)
+        yield from families.values()
+
+
+def _figures(loader: Loader) -> Iterator[tuple[type[GaugeMetricFamily | CounterMetricFamily], str, str, float]]:
+    """Yield kind, name, description and figure of each metric of a database that is known."""
+    status, statistics = loader.status, loader.statistics()
+    for name, text, figure in (
+        ("up", "Whether the feed stands.", float(status.state == "ok")),
+        ("age_seconds", "Seconds since the feed was last known to have told everything.", statistics.age_s),
+        ("position", "How far the feed has come, in the database's own unit.", statistics.position),
+        ("lag", "What the database has beyond that, where it is known.", statistics.lag),
+        ("loaded_ranges", "Ranges that are loaded.", statistics.loaded_ranges),
+    ):
+        if figure is not None:
+            yield GaugeMetricFamily, name, text, figure
+    yield CounterMetricFamily, "feed_failures", "Times that the feed broke.", status.failure_count
+    text = "Rows of the database that have no key under their mapping."
+    yield CounterMetricFamily, "unpackable_rows", text, status.unpackable_count
+    for field, text in _COUNTERS:
+        yield CounterMetricFamily, field, text, getattr(loader.counters, field)

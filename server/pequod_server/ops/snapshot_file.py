@@ -27,7 +27,9 @@ from pequod.engine import Range, Rows
 from pequod.errors import SnapshotError
 
 _FORMAT: Final = "pequod snapshot"
+#: With one database, and with several.
 _VERSION: Final = 1
+_VERSION_OF_MANY: Final = 2
 _LENGTH: Final = struct.Struct(">I")
 _BLOCK_ROWS: Final = 4096
 #: More than rows of the largest settings make; a length beyond it is no length.
@@ -36,8 +38,10 @@ _BLOCK_BYTES_MAX: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class BackedPart:
-    """What the loaded ranges are worth."""
+    """What the loaded ranges of a database are worth."""
 
+    #: Of the database.
+    name: str
     #: All that the database did up to here is in the rows of the ranges; some of what it did later may be.
     position: int
     mapping: str
@@ -53,10 +57,10 @@ class SnapshotContent:
     saved_s: float
     #: Base rows in key order, those of the ranges among them.
     rows: Rows
-    backed: BackedPart | None
+    backed: tuple[BackedPart, ...]
 
 
-def write_snapshot(path: Path, rows: Rows, backed: BackedPart | None) -> int:
+def write_snapshot(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
     """Write a snapshot in the place of the present one, and return how large the file is.
 
     Raises:
@@ -68,7 +72,7 @@ def write_snapshot(path: Path, rows: Rows, backed: BackedPart | None) -> int:
         raise SnapshotError(str(path), f"it cannot be written: {error.strerror}") from error
 
 
-def _write(path: Path, rows: Rows, backed: BackedPart | None) -> int:
+def _write(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -92,14 +96,18 @@ def _write(path: Path, rows: Rows, backed: BackedPart | None) -> int:
     return size
 
 
-def _blocks(rows: Rows, backed: BackedPart | None) -> Iterator[pb.SnapshotBlock]:
-    head = pb.SnapshotHead(format=_FORMAT, version=_VERSION, saved_s=time.time(), server=version("pequod"))
-    if backed is not None:
-        firsts, lasts = [one.first for one in backed.ranges], [one.last for one in backed.ranges]
-        part = pb.SnapshotBacking(
-            position=backed.position, mapping=backed.mapping, mark=backed.mark, firsts=firsts, lasts=lasts
+def _blocks(rows: Rows, backed: Sequence[BackedPart]) -> Iterator[pb.SnapshotBlock]:
+    number = _VERSION if len(backed) < 2 else _VERSION_OF_MANY
+    head = pb.SnapshotHead(format=_FORMAT, version=number, saved_s=time.time(), server=version("pequod"))
+    for part in backed:
+        head.backing.add(
+            name=part.name,
+            position=part.position,
+            mapping=part.mapping,
+            mark=part.mark,
+            firsts=[one.first for one in part.ranges],
+            lasts=[one.last for one in part.ranges],
         )
-        head.backing.CopyFrom(part)
     yield pb.SnapshotBlock(head=head)
     for at in range(0, len(rows.keys), _BLOCK_ROWS):
         yield pb.SnapshotBlock(keys=rows.keys[at : at + _BLOCK_ROWS], values=rows.values[at : at + _BLOCK_ROWS])
@@ -133,9 +141,9 @@ def _parse(path: Path, file: BinaryIO) -> SnapshotContent:
         head = _first_block(path, stream).head
         if head.format != _FORMAT:
             raise SnapshotError(str(path), "it is no snapshot of Pequod")
-        if head.version != _VERSION:
+        if head.version not in (_VERSION, _VERSION_OF_MANY):
             raise SnapshotError(
-                str(path), f"it is of version {head.version} of the format, and this server knows {_VERSION}"
+                str(path), f"it is of version {head.version} of the format, and this server knows {_VERSION_OF_MANY}"
             )
         while (block := _block(path, stream)) is not None:
             if block.HasField("end"):
@@ -171,9 +179,9 @@ def _block(path: Path, stream: gzip.GzipFile) -> pb.SnapshotBlock | None:
     return pb.SnapshotBlock.FromString(data)
 
 
-def _backed(head: pb.SnapshotHead) -> BackedPart | None:
-    if not head.HasField("backing"):
-        return None
-    part = head.backing
-    ranges: Sequence[Range] = [Range(*pair) for pair in zip(part.firsts, part.lasts, strict=True)]
-    return BackedPart(part.position, part.mapping, part.mark, tuple(ranges))
+def _backed(head: pb.SnapshotHead) -> tuple[BackedPart, ...]:
+    parts = []
+    for part in head.backing:
+        ranges: Sequence[Range] = [Range(*pair) for pair in zip(part.firsts, part.lasts, strict=True)]
+        parts.append(BackedPart(part.name, part.position, part.mapping, part.mark, tuple(ranges)))
+    return tuple(parts)

@@ -13,13 +13,16 @@ import asyncio
 import hashlib
 import logging
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pequod.engine import Engine, LimitExceededError, Range, Rows
 from pequod.errors import PequodError, SnapshotError
-from pequod_server.backing import BackingUnavailableError, SchemaError
+from pequod_server.backing import BackingUnavailableError, KeyRange, SchemaError
+from pequod_server.database.assignment import overlap
+from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 from pequod_server.ops.snapshot_file import BackedPart, SnapshotContent, read_snapshot, write_snapshot
 
@@ -49,10 +52,10 @@ class Restored:
 class Snapshots:
     """The file of one server."""
 
-    def __init__(self, path: Path | None, engine: Engine, loader: Loader | None) -> None:
+    def __init__(self, path: Path | None, engine: Engine, databases: Databases) -> None:
         self._path = path
         self._engine = engine
-        self._loader = loader
+        self._databases = databases
         #: One at a time.
         self._lock = asyncio.Lock()
 
@@ -80,43 +83,48 @@ class Snapshots:
         async with self._lock:
             # In this order: changes of the database after the position may be in the rows, and the feed repeats them.
             # Changes of its tables after the mark are seen by the mark.
-            position = None if self._loader is None else self._loader.position
-            mark = await self._mark()
+            known = [(loader, loader.position) for loader in self._databases.all]
+            marks = await asyncio.gather(*(_mark_of(loader) for loader, _ in known))
             rows, ranges = self._engine.base_rows(), tuple(self._engine.loaded())
-            backed = None
-            if self._loader is not None and position is not None and mark is not None:
-                backed = BackedPart(position, _mapping_of(self._loader), mark, ranges)
-            saved = await asyncio.to_thread(_written, path, rows, ranges, backed)
+            backed: list[BackedPart] = []
+            left_out: list[Range] = []
+            for (loader, position), mark in zip(known, marks, strict=True):
+                owned = self._owned(loader, ranges)
+                if position is None or mark is None:
+                    left_out += owned
+                else:
+                    backed.append(BackedPart(loader.name, position, _mapping_of(loader), mark, owned))
+            saved = await asyncio.to_thread(_written, path, rows, backed, left_out)
         log.info("saved a snapshot", extra={"file": str(path), "keys": saved.key_count, "ranges": saved.range_count})
         return saved
 
-    async def _mark(self) -> str | None:
-        if self._loader is None:
-            return None
-        try:
-            return await self._loader.store.mark()
-        except (BackingUnavailableError, SchemaError) as error:
-            log.warning("saving without what is loaded of the database", extra={"reason": str(error)})
-            return None
+    def _owned(self, loader: Loader, ranges: Sequence[Range]) -> tuple[Range, ...]:
+        """Return the parts of loaded ranges that a database owns."""
+        owned = self._databases.assignment.ranges_of(loader)
+        parts = overlap([KeyRange(*one) for one in ranges], owned)
+        return tuple(Range(one.first, one.last) for one in parts if one.last is not None)
 
-    async def restore_at_start(self) -> int | None:
-        """Take in the file, if there is one; return the position after which the feed has to start.
+    async def restore_at_start(self) -> dict[str, int]:
+        """Take in the file, if there is one; return by databases' names the positions after which feeds have to start.
 
         Raises:
             SnapshotError: The file is no snapshot, is damaged, or does not fit joins and settings. Nothing is taken.
             BackingUnavailableError, SchemaError: As the database says.
         """
+        since: dict[str, int] = {}
         if self._path is None:
-            return None
+            return since
         try:
             snapshot = await asyncio.to_thread(read_snapshot, self._path)
         except FileNotFoundError:
-            return None
-        since, reason = await self._since(snapshot)
+            return since
+        reasons = {part.name: await self._why_not(part) for part in snapshot.backed}
         self._put(snapshot)
-        backed = snapshot.backed
-        if since is not None and backed is not None:
-            for one in backed.ranges:
+        for part in snapshot.backed:
+            if reasons[part.name]:
+                continue
+            since[part.name] = part.position
+            for one in self._owned(self._databases.named(part.name), part.ranges):
                 rows = _within(snapshot.rows, one)
                 try:
                     self._engine.load(*one, zip(rows.keys, rows.values, strict=True))
@@ -125,22 +133,25 @@ class Snapshots:
                     log.warning("a range of the snapshot is left out", extra={"reason": str(error)})
         facts = {"file": str(self._path), "keys": len(snapshot.rows.keys), "ranges": self._engine.loaded_range_count}
         log.info("restored a snapshot", extra=facts)
-        if reason:
-            log.warning("the database's part of the snapshot is not used", extra={"reason": reason})
+        for name, reason in reasons.items():
+            if reason:
+                facts = {"database": name, "reason": reason}
+                log.warning("the database's part of the snapshot is not used", extra=facts)
         return since
 
-    async def _since(self, snapshot: SnapshotContent) -> tuple[int | None, str]:
-        """Return the position of the rows of the database, or (None) why they are not used, if there are any."""
-        backed = snapshot.backed
-        if backed is None:
-            return None, ""
-        if self._loader is None:
-            return None, "no database is behind the server now"
-        if backed.mapping != _mapping_of(self._loader):
-            return None, "the mapping is another one"
-        if not await self._loader.store.knows(backed.mark):
-            return None, "the database cannot tell what it changed since"
-        return backed.position, ""
+    async def _why_not(self, part: BackedPart) -> str:
+        """Return why the rows of a database are not used; empty if they are."""
+        if not self._databases.all:
+            return "no database is behind the server now"
+        try:
+            loader = self._databases.named(part.name)
+        except KeyError:
+            return "no database of this name is behind the server now"
+        if part.mapping != _mapping_of(loader):
+            return "the mapping is another one"
+        if not await loader.store.knows(part.mark):
+            return "the database cannot tell what it changed since"
+        return ""
 
     async def restore(self) -> Restored:
         """Put the keys of the file, all or none.
@@ -153,7 +164,7 @@ class Snapshots:
             All wait while the keys are put, 1 s or so a million.
         """
         path = self.path
-        if self._loader is not None:
+        if self._databases.all:
             raise SnapshotError(str(path), "with a database behind it, a server restores it when it starts")
         async with self._lock:
             try:
@@ -164,7 +175,7 @@ class Snapshots:
 
     def _put(self, snapshot: SnapshotContent) -> int:
         """Put the client-written keys; return how many."""
-        rows = snapshot.rows if snapshot.backed is None else _without(snapshot.rows, snapshot.backed.ranges)
+        rows = _without(snapshot.rows, [one for part in snapshot.backed for one in part.ranges])
         try:
             self._engine.put_all(rows.keys, rows.values)
         except PequodError as error:
@@ -172,12 +183,20 @@ class Snapshots:
         return len(rows.keys)
 
 
-def _written(path: Path, rows: Rows, ranges: tuple[Range, ...], backed: BackedPart | None) -> Saved:
-    outside = _without(rows, ranges)
-    kept = outside if backed is None else rows
+async def _mark_of(loader: Loader) -> str | None:
+    try:
+        return await loader.store.mark()
+    except (BackingUnavailableError, SchemaError) as error:
+        facts = {"database": loader.name, "reason": str(error)}
+        log.warning("saving without what is loaded of the database", extra=facts)
+        return None
+
+
+def _written(path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range]) -> Saved:
+    kept, ranges = _without(rows, left_out), [one for part in backed for one in part.ranges]
     size = write_snapshot(path, kept, backed)
-    inside_count = len(kept.keys) - len(outside.keys)
-    return Saved(path, len(kept.keys), 0 if backed is None else len(ranges), inside_count, size)
+    inside_count = len(kept.keys) - len(_without(kept, ranges).keys)
+    return Saved(path, len(kept.keys), len(ranges), inside_count, size)
 
 
 def _mapping_of(loader: Loader) -> str:
@@ -189,8 +208,8 @@ def _within(rows: Rows, one: Range) -> Rows:
     return Rows(rows.keys[start:stop], rows.values[start:stop])
 
 
-def _without(rows: Rows, ranges: tuple[Range, ...]) -> Rows:
-    """Return the rows outside of the ranges, which are in order and disjoint."""
+def _without(rows: Rows, ranges: Iterable[Range]) -> Rows:
+    """Return the rows outside of the ranges, which are disjoint."""
     keys: list[bytes] = []
     values: list[bytes] = []
     at = 0

@@ -21,8 +21,8 @@ from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestErr
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import Change, History, KeyRange, Place
+from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
-from pequod_server.database.loader import Loader
 from pequod_server.database.questions import Questions
 from pequod_server.peer.relay import Relay
 
@@ -102,9 +102,10 @@ class Origin(Protocol):
 class DatabaseOrigin:
     """The base data of a server with a database."""
 
-    def __init__(self, engine: Engine, loader: Loader, tables: Sequence[bytes], relay: Relay) -> None:
+    def __init__(self, engine: Engine, databases: Databases, tables: Sequence[bytes], relay: Relay) -> None:
         self._engine = engine
-        self._loader = loader
+        self._databases = databases
+        self._loader = loader = databases.all[0]
         self.tables = list(tables)
         self.relay = relay
         self._position = Questions(loader.store.position, lambda _begun_s, _place: None)
@@ -160,7 +161,7 @@ class DatabaseOrigin:
 
     async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
         """Return the first rows of a range, once they are loaded."""
-        return await self._loader.read(lambda: self._engine.scan(first, last, limit=limit), [(first, last)])
+        return await self._databases.read(lambda: self._engine.scan(first, last, limit=limit), [(first, last)])
 
     def reached(self, place: Place) -> Reached:
         """Return whether the engine has everything up to a place."""

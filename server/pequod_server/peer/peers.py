@@ -25,7 +25,7 @@ from pequod_server.backing import Change, KeyRange, Place
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns
 from pequod_server.config import ServerConfig
-from pequod_server.database.loader import Loader
+from pequod_server.database.databases import Databases
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, PeerFeed
 from pequod_server.peer.loads import read_ranges
@@ -45,16 +45,16 @@ def add_peer_service(service: PeerService, server: aio.Server) -> None:
 def make_peer_service(
     config: ServerConfig,
     engine: Engine,
-    loader: Loader | None,
+    databases: Databases,
     tables: Sequence[bytes],
     server_id: int,
     admission: Admission,
 ) -> PeerService:
     """Return what computes ask of a server: of its database, or of what its clients write."""
     relay = Relay(config.peer_keep_bytes, engine.ledger.change_watches)
-    if loader is None:
+    if not databases.all:
         return PeerService(MemoryOrigin(engine, server_id, relay), admission)
-    return PeerService(DatabaseOrigin(engine, loader, tables, relay), admission)
+    return PeerService(DatabaseOrigin(engine, databases, tables, relay), admission)
 
 
 class PeerService:

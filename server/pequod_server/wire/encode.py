@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from pequod_proto import pequod_pb2 as pb
@@ -69,8 +70,8 @@ def range_explanation(explained: RangeExplanation, freshness: str) -> pb.RangeEx
     )
 
 
-def statistics(collected: Statistics, header: pb.Header, backing: BackingStatistics | None) -> pb.StatsReply:
-    """Encode the statistics of an engine and of the database behind it."""
+def statistics(collected: Statistics, header: pb.Header, databases: Sequence[BackingStatistics]) -> pb.StatsReply:
+    """Encode the statistics of an engine and of the databases behind it."""
     return pb.StatsReply(
         header=header,
         loose_keys=collected.loose_keys,
@@ -104,6 +105,6 @@ def statistics(collected: Statistics, header: pb.Header, backing: BackingStatist
             )
             for name, kept in collected.joins.items()
         ],
-        backing=None if backing is None else pb.BackingStatistics(**asdict(backing)),
+        databases=[pb.BackingStatistics(**asdict(one)) for one in databases],
         memory=pb.MemoryStatistics(**asdict(collected.memory)),
     )

@@ -1,8 +1,8 @@
 """What clients see of errors of the database: that something is wrong, and nothing that the database holds.
 
 A store's error may hold its host, user and statements, or values of other rows. Clients get an error of the same class
-without them, and a number; the log has the whole error under this number. Errors of `DATABASE`, which name no store,
-are meant for clients as they are.
+without them, and a number; the log has the whole error under this number. Errors of `DATABASE`, or of one that is named
+after it, as in "the database A", are meant for clients as they are.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _notes: Final = _Notes()
 def public(error: PequodError) -> PequodError:
     """Return an error as clients may know it; those that come from no store are returned as they are."""
     match error:
-        case BackingUnavailableError() if error.store != DATABASE:
+        case BackingUnavailableError() if error.store != DATABASE and not error.store.startswith(f"{DATABASE} "):
             number = _notes.number(str(error))
             return BackingUnavailableError(DATABASE, f"it does not answer; the server's log has more under {number}")
         case SchemaError() if error.store != DATABASE:
