@@ -26,7 +26,7 @@ from pequod_server.peer.relay import Subscriber, Told
 
 #: The version of the protocol between servers.
 VERSION: Final = 1
-#: Keys and values in one message, at most; one change always fits.
+#: Keys and values in one message, but for the last change.
 MESSAGE_BYTES: Final = 512 * 1024
 _EVERYTHING: Final = KeyRange(b"", None)
 
@@ -39,6 +39,58 @@ class FeedCounters:
     changes: int = 0
     size_bytes: int = 0
     reloads: int = 0
+
+
+class _Columns:
+    """The commits of one message, as columns."""
+
+    __slots__ = ("counts", "keys", "positions", "present", "sequence", "shown", "size", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.values: list[bytes] = []
+        self.present = bytearray()
+        self.counts: list[int] = []
+        self.positions: list[int] = []
+        self.shown: list[int] = []
+        self.sequence = 0
+        self.size = 0
+
+    def add(self, changes: Sequence[Change], told: Told) -> int:
+        """Add changes of an event; return how many fit, one at least."""
+        size, count = self.size, 0
+        keys, values, present = self.keys, self.values, self.present
+        for key, value in changes:
+            if size >= MESSAGE_BYTES and count:
+                break
+            count += 1
+            keys.append(key)
+            if value is None:
+                values.append(b"")
+                present.append(0)
+                size += len(key)
+            else:
+                values.append(value)
+                present.append(1)
+                size += len(key) + len(value)
+        self.size = size
+        self.counts.append(count)
+        self.positions.append(told.position)
+        self.sequence = told.sequence
+        if told.shown is not None:
+            self.shown.append(told.shown)
+        return count
+
+    def write(self, reply: pb.PeerFeedReply, *, is_partial: bool) -> None:
+        """Write the columns into a message."""
+        reply.keys.extend(self.keys)
+        reply.values.extend(self.values)
+        reply.present = bytes(self.present)
+        reply.counts.extend(self.counts)
+        reply.positions.extend(self.positions)
+        reply.shown.extend(self.shown)
+        reply.sequence = self.sequence
+        reply.partial = is_partial
 
 
 class PeerFeed:
@@ -174,16 +226,22 @@ class PeerFeed:
             subscriber.lost, reason, self._rest = "", subscriber.lost, None
             self._tell_reload(reply, [_EVERYTHING], reason, self._origin.position)
             return self._with_history(reply)
-        size = 0
-        while size < MESSAGE_BYTES and not reply.partial and (told := self._relay.next_for(subscriber)) is not None:
+        columns = _Columns()
+        while columns.size < MESSAGE_BYTES:
+            told = self._relay.next_for(subscriber)
+            if told is None:
+                break
             if told.reloads:
-                if not reply.counts:
+                if not columns.counts:
                     self._relay.pass_by(subscriber)
                     self._tell_reload(reply, told.reloads, told.reason, told.position)
                     return self._with_history(reply)
                 break
-            size += self._tell(reply, told, MESSAGE_BYTES - size)
-        self.counters.size_bytes += size
+            self._tell(columns, told)
+        if columns.counts:
+            columns.write(reply, is_partial=self._rest is not None)
+            self.counters.changes += len(columns.keys)
+            self.counters.size_bytes += columns.size
         if subscriber.due is None and (reply.counts or self._is_asked):
             self._is_asked = False
             self._tell_position(reply)
@@ -210,30 +268,17 @@ class PeerFeed:
         reply.position = self._told = position
         reply.sequence = self.subscriber.told
 
-    def _tell(self, reply: pb.PeerFeedReply, told: Told, room_bytes: int) -> int:
-        """Add the changes of an event, or as many as fit; return their size."""
-        changes = self._relay.wanted(told, self.subscriber) if self._rest is None else self._rest
-        self._rest = None
-        if not changes:
-            self._relay.pass_by(self.subscriber)
-            return 0
-        count, size = _fitting(changes, room_bytes)
-        if count < len(changes):
-            self._rest, changes = changes[count:], changes[:count]
-            reply.partial = True
-        reply.counts.append(len(changes))
-        reply.positions.append(told.position)
-        reply.sequence = told.sequence
-        if told.shown is not None:
-            reply.shown.append(told.shown)
-        reply.keys.extend([key for key, _ in changes])
-        reply.values.extend([value or b"" for _, value in changes])
-        reply.present += bytes([value is not None for _, value in changes])
-        self.counters.changes += len(changes)
-        if self._rest is None:
+    def _tell(self, columns: _Columns, told: Told) -> None:
+        """Add the changes of an event, or as many as fit, to those that are told next."""
+        rest, self._rest = self._rest, None
+        changes = self._relay.wanted(told, self.subscriber) if rest is None else rest
+        if changes:
+            count = columns.add(changes, told)
+            if count < len(changes):
+                self._rest = changes[count:]
+                return
             self._told = told.position
-            self._relay.pass_by(self.subscriber)
-        return size
+        self._relay.pass_by(self.subscriber)
 
     def _tell_position(self, reply: pb.PeerFeedReply) -> None:
         reply.position = self._told = self._origin.position
@@ -241,14 +286,3 @@ class PeerFeed:
         age_ms = self._origin.age_ms
         if age_ms is not None:
             reply.age_ms = age_ms
-
-
-def _fitting(changes: Sequence[Change], room_bytes: int) -> tuple[int, int]:
-    """Return how many of the changes fit, one at least, and their size."""
-    size = 0
-    for count, (key, value) in enumerate(changes):
-        more = len(key) + (0 if value is None else len(value)) + 8
-        if count and size + more > room_bytes:
-            return count, size
-        size += more
-    return len(changes), size

@@ -128,12 +128,11 @@ class Relay:
     def add(self, position: int, changes: Sequence[Change], shown: int | None = None) -> None:
         """Keep changes that become visible together."""
         mask_of = self.wants.mask_of
-        masks = [mask_of(change[0]) for change in changes]
-        mask = 0
-        for one in masks:
-            mask |= one
-        size_bytes = _EVENT_BYTES + _CHANGE_BYTES * len(changes)
+        mask, masks, size_bytes = 0, [], _EVENT_BYTES + _CHANGE_BYTES * len(changes)
         for key, value in changes:
+            one = mask_of(key)
+            masks.append(one)
+            mask |= one
             size_bytes += len(key) + (0 if value is None else len(value))
         self._append(Told(self.sequence + 1, position, shown, changes, mask, masks, (), "", size_bytes))
 
@@ -245,8 +244,8 @@ class Relay:
         """Return the changes of an event that a subscriber wants."""
         bit = subscriber.bit
         if told.sequence > subscriber.born:
-            if all(mask & bit for mask in told.masks):
-                return told.changes
+            if len(told.masks) == 1:
+                return told.changes if told.mask & bit else ()
             return [change for change, mask in zip(told.changes, told.masks, strict=True) if mask & bit]
         mask_of = self.wants.mask_of
         return [change for change in told.changes if mask_of(change[0]) & bit]
