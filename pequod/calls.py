@@ -189,13 +189,24 @@ class WatchEvent:
 class Results(list[Result]):
     """The results of a batch, in the order of its commands, and the state that answered."""
 
-    __slots__ = ("_token", "age_s")
+    __slots__ = ("_token", "age_s", "revision", "server_id")
 
-    def __init__(self, results: Iterable[Result] = (), token: bytes = b"", age_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        results: Iterable[Result] = (),
+        token: bytes = b"",
+        age_ms: int | None = None,
+        server_id: int = 0,
+        revision: int = 0,
+    ) -> None:
         super().__init__(results)
         self._token = token
         #: How old the state was at most, None if that is not known.
         self.age_s = to_age_s(age_ms)
+        #: The server that answered, and its revision afterwards. Both are 0 if several servers of a cluster answered
+        #: parts of the batch: each part is of a revision of its own.
+        self.server_id = server_id
+        self.revision = revision
 
     @property
     def token(self) -> Token:

@@ -93,6 +93,10 @@ class Token:
         """
         return _parsed(token)
 
+    def has(self, other: Token) -> bool:
+        """Return whether this state has everything that the other one has."""
+        return all(self.positions.get(mark, -1) >= position for mark, position in other.positions.items())
+
     def merged(self, other: Token) -> Token:
         """Return the token of a state that has what both have."""
         if self.positions == other.positions:

@@ -26,7 +26,7 @@ Target = Annotated[
         "-t",
         envvar="PEQUOD_TARGET",
         metavar="HOST:PORT",
-        help="The server to talk to.",
+        help="The server to talk to, or pequod+cluster://HOST:PORT,HOST:PORT for a cluster.",
         show_default=True,
     ),
 ]

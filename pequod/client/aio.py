@@ -14,10 +14,13 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import AnyToken, RestoredSnapshot, SavedSnapshot
 from pequod.client.backfills import AsyncBackfills
+from pequod.client.cluster.address import ClusterTarget
+from pequod.client.cluster.connection import ClusterConnection
 from pequod.client.columns import Columns
 from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
 from pequod.client.gathering import Gathering
+from pequod.client.link import Link
 from pequod.client.requests import ServerCalls
 from pequod.client.retry import RETRIES
 from pequod.client.sessions import AsyncServerSession
@@ -32,10 +35,11 @@ SNAPSHOT_S: Final = 600.0
 
 
 class AsyncClient(ServerCalls):
-    """A client of one server, for one event loop.
+    """A client of a server or of a cluster, for one event loop.
 
     Args:
-        target: HOST:PORT.
+        target: HOST:PORT; or `pequod+cluster://HOST:PORT,HOST:PORT` with some servers of a cluster, from which the
+            client learns the others.
         timeout_s: How long a call may take, all attempts together.
         retries: How often a call is tried again when the server is not reachable, with growing pauses: reads, and
             writes that certainly were not applied. 0 for never.
@@ -67,23 +71,24 @@ class AsyncClient(ServerCalls):
         insecure: bool = False,
     ) -> None:
         credentials = Credentials(tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure)
-        self._connection = ServerConnection(target, credentials, timeout_s, retries)
-        self._gathering = Gathering(self._connection)
+        link = ClusterConnection if ClusterTarget.is_one(target) else ServerConnection
+        self._link: Link = link(target, credentials, timeout_s, retries)
+        self._gathering = Gathering(self._link)
         self._writing = self._reading = self._gathering.open
-        self._unary = self._connection.unary
+        self._unary = self._link.unary
         #: The calls of backfills.
         self.backfills = AsyncBackfills(self._unary)
 
     async def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
-        self._connection.refuse_calls()
+        self._link.refuse_calls()
         await self._gathering.close()
-        await self._connection.close()
+        await self._link.close()
 
     @property
     def target(self) -> str:
-        """HOST:PORT of the server."""
-        return self._connection.target
+        """HOST:PORT of the server, or the cluster."""
+        return self._link.target
 
     @property
     def batches_sent(self) -> int:

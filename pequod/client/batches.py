@@ -84,4 +84,4 @@ class SyncBatch(Columns):
 
 def results_of(reply: Reply) -> Results:
     """Return the results in a reply, with the state that answered."""
-    return Results(reply.results, reply.token, reply.age_ms)
+    return Results(reply.results, reply.token, reply.age_ms, reply.server_id, reply.revision)

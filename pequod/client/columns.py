@@ -216,6 +216,16 @@ class Columns:
         ).SerializeToString()
 
 
+def written_keys(columns: Columns) -> list[bytes]:
+    """Return the keys that commands change."""
+    keys, at = [], 0
+    for kind in columns.kinds:
+        if kind in (PUT, REMOVE):
+            keys.append(columns.arguments[at])
+        at += 1 if kind in (GET, REMOVE) else 2
+    return keys
+
+
 def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes:
     """Return the bytes of the message that `Columns.message` returns, without levels of freshness."""
     return ExecuteRequest(batch=batch, kinds=bytes(kinds), arguments=arguments, numbers=numbers).SerializeToString()

@@ -13,14 +13,20 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import grpc
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod.addresses import fault_of
+from pequod.calls import WatchEvent
 from pequod.client import decode
 from pequod.client.credentials import Credentials
+from pequod.client.lane import Lane
+from pequod.client.lanes import Lanes
+from pequod.client.link import Link
 from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
+from pequod.client.watch import follow
 from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
 
 _OPTIONS = [
@@ -33,9 +39,13 @@ _OPTIONS = [
 
 #: How Execute is called on the wire.
 _EXECUTE: Final = "/pequod.v1.Pequod/Execute"
+#: How servers are asked whether they are well; an empty request asks for the whole server.
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+#: The reply of a server that takes no calls.
+_NOT_SERVING: Final = b"\x08\x02"
 
 
-class ServerConnection:
+class ServerConnection(Link):
     """The connection to one server, for one event loop.
 
     Args:
@@ -47,34 +57,22 @@ class ServerConnection:
     """
 
     def __init__(self, target: str, credentials: Credentials, timeout_s: float, retries: int) -> None:
+        super().__init__(target, timeout_s, retries)
         if fault := fault_of(target):
             raise SettingError("target", fault)
-        self.target = target
-        self.timeout_s = timeout_s
-        self.retries = retries
-        #: The server's id and revision in the latest reply; 0 before the first.
-        self.server_id = 0
-        self.revision = 0
-        #: The state that it shows, and how old that was at most; None if it is not known.
-        self.token = b""
-        self.age_ms: int | None = None
         self._credentials = credentials
         self._open_channel = credentials.connector(target, _OPTIONS)
         self._channel: aio.Channel | None = None
         self._stub: Any = None
         self._execute: Any = None
-        #: Whether calls are refused.
-        self.is_closed = False
-
-    def refuse_calls(self) -> None:
-        """Refuse calls from now on; calls under way continue until `close`."""
-        self.is_closed = True
+        self._probe: Any = None
 
     async def close(self) -> None:
         """Close the channel; calls under way fail. Closing twice is no error."""
         self.refuse_calls()
         # gRPC keeps the connection open as long as the channel or a call is referenced.
         channel, self._channel, self._stub, self._execute = self._channel, None, None, None
+        self._probe = None
         if channel is not None:
             await channel.close()
 
@@ -91,6 +89,7 @@ class ServerConnection:
             bearing = self._credentials.bearing(self._channel)
             self._stub = PequodStub(bearing)  # type: ignore[no-untyped-call]
             self._execute = bearing.stream_stream(_EXECUTE)
+            self._probe = bearing.unary_unary(_HEALTH)
         return self._stub
 
     def execute(self) -> Any:
@@ -102,9 +101,27 @@ class ServerConnection:
         self.stub()
         return self._execute()
 
-    async def unary(
-        self, name: str, request: object, text: str | None = None, *, timeout_s: float | None = None
-    ) -> Any:
+    def sender(self) -> Lanes:
+        """Return what sends batches."""
+        return Lanes(lambda: Lane(self.execute, self.target, self.timeout_s, self.retries))
+
+    async def probe(self, timeout_s: float) -> None:
+        """Ask for a sign of life, of any kind.
+
+        Raises:
+            UnavailableError, DeadlineExceededError: There is none, or the server is about to stop.
+            ClosedError: The connection is closed.
+        """
+        self.stub()
+        with self.failures():
+            try:
+                if await self._probe(b"", timeout=timeout_s) == _NOT_SERVING:
+                    raise UnavailableError(self.target, "it is starting or stopping", is_unapplied=True)
+            except aio.AioRpcError as error:
+                if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise
+
+    async def unary(self, name: str, request: Any, text: str | None = None, *, timeout_s: float | None = None) -> Any:
         """Make a call that has one reply, and return the reply.
 
         Args:
@@ -162,6 +179,17 @@ class ServerConnection:
         finally:
             call.cancel()
 
+    def watch(
+        self, request: pb.WatchRequest, reconnect_s: float, note: Callable[[pb.Header], None]
+    ) -> AsyncGenerator[WatchEvent]:
+        """Yield the events of a range, the first as soon as the watch is established.
+
+        Args:
+            reconnect_s: How long to try to reach a server again.
+            note: Notes the state that an event shows.
+        """
+        return follow(self, request, reconnect_s, note)
+
     async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
         """Wait before the next attempt, or raise the last error if there is none."""
         wait_s = pause_s(tries)
@@ -189,15 +217,3 @@ class ServerConnection:
             if not self.is_closed or (task is not None and task.cancelling()):
                 raise
             raise ClosedError from None
-
-    def note_header(self, header: pb.Header) -> None:
-        """Note the state that a reply shows."""
-        self.note(header.server_id, header.revision, header.token, decode.age_ms_of(header))
-
-    def note(self, server_id: int, revision: int, token: bytes = b"", age_ms: int | None = None) -> None:
-        """Note the server's id and revision in a reply, and the state that it shows."""
-        # Replies to concurrent calls may overtake each other.
-        self.revision = max(self.revision, revision) if server_id == self.server_id else revision
-        self.server_id = server_id
-        self.token = token
-        self.age_ms = age_ms

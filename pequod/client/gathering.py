@@ -1,6 +1,6 @@
 """Commands of one turn of the event loop, in one message.
 
-get, put, scan ... -> turn -> flush -> send -> Lane -> reply -> results
+get, put, scan ... -> turn -> flush -> send -> Sender -> reply -> results
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from enum import Enum
 from functools import partial
 from typing import Final, Protocol
 
-from pequod.calls import Result, token_of_reply
+from pequod.calls import Result
 from pequod.client.columns import Columns, Reply
-from pequod.client.connection import ServerConnection
-from pequod.client.lane import Lane
-from pequod.client.lanes import Lanes
+from pequod.client.link import Link
 from pequod.client.stream import Deliver
 from pequod.errors import ClosedError, PequodError, UnavailableError
 from pequod.freshness import After, Freshness, Whatever
@@ -86,11 +84,9 @@ class Gathered(Columns):
 class Gathering:
     """Gathers commands into batches, and sends batches."""
 
-    def __init__(self, connection: ServerConnection) -> None:
-        self._connection = connection
-        self._lanes = Lanes(
-            lambda: Lane(connection.execute, connection.target, connection.timeout_s, connection.retries)
-        )
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._sender = link.sender()
         #: Batches sent so far.
         self.batches_sent = 0
         #: The commands of this turn, by the freshness that they ask for.
@@ -98,7 +94,7 @@ class Gathering:
 
     async def close(self) -> None:
         """End; batches under way fail."""
-        await self._lanes.close()
+        await self._sender.close()
 
     def open(self, freshness: Freshness | None = None) -> Gathered:
         """Return the batch of this turn of the loop, to add a command to.
@@ -109,7 +105,7 @@ class Gathering:
         Raises:
             ClosedError: The connection is closed.
         """
-        if self._connection.is_closed:
+        if self._link.is_closed:
             raise ClosedError
         return self._opened(freshness)
 
@@ -139,9 +135,7 @@ class Gathering:
                 return None
             case After(token):
                 # Hundreds of sessions, each with a token of its own, share a batch.
-                there = token_of_reply(self._connection.token).positions
-                is_reached = all(there.get(mark, -1) >= position for mark, position in token.positions.items())
-                return Group.REACHED if is_reached else freshness
+                return Group.REACHED if self._link.has_reached(token) else freshness
             case _:
                 return freshness
 
@@ -154,18 +148,18 @@ class Gathering:
         turn.overrides.pop(len(turn), None)
         if not turn.futures:
             return
-        deadline = asyncio.get_running_loop().time() + self._connection.timeout_s
+        deadline = asyncio.get_running_loop().time() + self._link.timeout_s
         self._send_gathered(turn, partial(self._settle, turn, turn.sessions, turn.futures, deadline), deadline)
 
     def _send_gathered(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
         self.batches_sent += 1
         take = partial(self._take, deliver)
         if columns.freshness is not None:
-            self._lanes.send_waiting(columns, take, deadline)
+            self._sender.send_waiting(columns, take, deadline)
         elif columns.overrides:
-            self._lanes.reached.send(columns, take, deadline)
+            self._sender.send_reached(columns, take, deadline)
         else:
-            self._lanes.ordered.send(columns, take, deadline)
+            self._sender.send(columns, take, deadline)
 
     def _settle(
         self,
@@ -182,7 +176,7 @@ class Gathering:
             _resolve(futures, outcome.results)
             return
         is_unknown = isinstance(outcome, UnavailableError) and not outcome.is_unapplied
-        if is_unknown and self._connection.retries and columns.has_writes():
+        if is_unknown and self._link.retries and columns.has_writes():
             # The message was not sent again because of its writes; its reads are sent again alone.
             reads, positions = columns.reads()
             reading = [futures[position] for position in positions]
@@ -202,11 +196,11 @@ class Gathering:
             deadline: By the loop's clock; without it, ``timeout_s`` from now.
         """
         self.batches_sent += 1
-        self._lanes.ordered.send(columns, partial(self._take, deliver), deadline)
+        self._sender.send(columns, partial(self._take, deliver), deadline)
 
     def _take(self, deliver: Deliver, outcome: Reply | PequodError) -> None:
         if not isinstance(outcome, PequodError):
-            self._connection.note(outcome.server_id, outcome.revision, outcome.token, outcome.age_ms)
+            self._link.note(outcome.server_id, outcome.revision, outcome.token, outcome.age_ms)
         deliver(outcome)
 
 

@@ -106,6 +106,12 @@ class Lane:
     def _end_late(self, sending: Sending) -> None:
         sending.end(sending.error or DeadlineExceededError(self._target, self._timeout_s))
 
+    def abandon(self, error: PequodError) -> None:
+        """End the stream at once, as if it had broken with this error; the lane takes no more batches."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.abandon(error)
+
     async def close(self) -> None:
         """End the stream; batches under way fail."""
         if self._pause is not None:

@@ -59,6 +59,18 @@ class Lanes:
         self._lanes: list[Lane] = []
         self._held: deque[_Share] = deque()
 
+    def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
+        """Send a batch in the order of sending.
+
+        Args:
+            deadline: By the loop's clock; without it, ``timeout_s`` from now.
+        """
+        self.ordered.send(columns, deliver, deadline)
+
+    def send_reached(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
+        """Send reads after tokens that the latest reply has reached, so that none is likely to wait."""
+        self.reached.send(columns, deliver, deadline)
+
     def send_waiting(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
         """Send reads that may wait for their levels, in no order with other batches."""
         self._held.append(_Share(columns, deliver, deadline))
@@ -101,6 +113,11 @@ class Lanes:
                 share = outcome._replace(results=outcome.results[at : at + len(part.columns)])
                 at += len(part.columns)
             part.deliver(share)
+
+    def abandon(self, error: PequodError) -> None:
+        """End the streams at once; batches under way fail with this error, which says whether they may go elsewhere."""
+        for lane in (self.ordered, self.reached, *self._lanes):
+            lane.abandon(error)
 
     async def close(self) -> None:
         """End the streams; batches under way fail."""

@@ -44,7 +44,7 @@ class PostingClient(AsyncClient):
 
     def post_to(self, background: BackgroundLoop) -> None:
         """Take a loop; required before the first call."""
-        unary = self._connection.unary
+        unary = self._link.unary
 
         async def posted_unary(
             name: str, request: object, text: str | None = None, *, timeout_s: float | None = None

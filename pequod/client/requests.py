@@ -13,10 +13,9 @@ from pequod.calls import Join, Page, RangeRead, ServerStatistics, WatchEvent, to
 from pequod.client import decode
 from pequod.client.batches import AsyncBatch
 from pequod.client.columns import Columns
-from pequod.client.connection import ServerConnection
 from pequod.client.levels import level_or_none
+from pequod.client.link import Link
 from pequod.client.stream import Deliver
-from pequod.client.watch import follow
 from pequod.engine.base.rows import Rows
 from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.freshness import Freshness, Token
@@ -28,29 +27,29 @@ T = TypeVar("T")
 class ServerCalls(AsyncCalls):
     """The calls of `AsyncCalls`, carried out by a server."""
 
-    _connection: ServerConnection
+    _link: Link
     #: Makes a call that has one reply.
     _unary: Callable[..., Coroutine[Any, Any, Any]]
 
     @property
     def server_id(self) -> int:
         """The id of the server in the latest reply, 0 before the first; of a store in the process a random one."""
-        return self._connection.server_id
+        return self._link.server_id
 
     @property
     def revision(self) -> int:
         """The revision in the latest reply; it grows with every change of base data and of joins."""
-        return self._connection.revision
+        return self._link.revision
 
     @property
     def last_token(self) -> Token:
         """The token in the latest reply: it names the state that answered, after a write one that has the write."""
-        return token_of_reply(self._connection.token)
+        return token_of_reply(self._link.token)
 
     @property
     def last_age_s(self) -> float | None:
         """The age in the latest reply: the state that answered lacks nothing older; None if it is not known."""
-        return to_age_s(self._connection.age_ms)
+        return to_age_s(self._link.age_ms)
 
     def batch(self, freshness: Freshness | None = None) -> AsyncBatch:
         """Return an empty batch of commands, to be sent together.
@@ -76,7 +75,7 @@ class ServerCalls(AsyncCalls):
 
     def _note(self, header: pb.Header) -> None:
         """Note the state that a part of a reply shows."""
-        self._connection.note_header(header)
+        self._link.note_header(header)
 
     @abstractmethod
     def send(self, columns: Columns, deliver: Deliver) -> None:
@@ -103,7 +102,7 @@ class ServerCalls(AsyncCalls):
         return removed
 
     async def _chunks(self, read: RangeRead) -> AsyncGenerator[Rows]:
-        async with aclosing(self._connection.chunks(self._scan_request(read), self._note)) as chunks:
+        async with aclosing(self._link.chunks(self._scan_request(read), self._note)) as chunks:
             async for chunk in chunks:
                 yield Rows(chunk.keys[:], chunk.values[:])
 
@@ -119,7 +118,7 @@ class ServerCalls(AsyncCalls):
     async def _one_page(self, read: RangeRead) -> Page:
         request = self._scan_request(read)
         request.one_chunk = True
-        (chunk,) = [chunk async for chunk in self._connection.chunks(request, self._note)]
+        (chunk,) = [chunk async for chunk in self._link.chunks(request, self._note)]
         rows = list(zip(chunk.keys, chunk.values, strict=True))
         return Page(rows, chunk.resume_key if chunk.HasField("resume_key") else None)
 
@@ -152,7 +151,7 @@ class ServerCalls(AsyncCalls):
         request = pb.WatchRequest(first=first, last=last, rows=rows, progress_ms=progress_ms, freshness=level)
         if after is not None:
             request.after.CopyFrom(pb.Header(server_id=after.server_id, revision=after.revision))
-        return follow(self._connection, request, reconnect_s, self._note)
+        return self._link.watch(request, reconnect_s, self._note)
 
     async def _add_join(self, text: str) -> list[Join]:
         return decode.joins((await self._unary("AddJoin", pb.AddJoinRequest(text=text), text)).joins)

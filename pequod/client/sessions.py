@@ -29,7 +29,7 @@ class AsyncServerSession(ServerCalls, AsyncSession):
 
     def __init__(self, client: ServerCalls, token: AnyToken | None, wait_s: float) -> None:
         self._client = client
-        self._connection = client._connection
+        self._link = client._link
         self._seen = Seen(to_token(token), wait_s)
         self._unary = self._noted_unary
 
@@ -57,6 +57,9 @@ class AsyncServerSession(ServerCalls, AsyncSession):
 
         Reads that the server cuts short are continued first. The columns must not change any more.
         """
+        self._link.run_in_order(columns, self._send, deliver)
+
+    def _send(self, columns: Columns, deliver: Deliver) -> None:
         if columns.has_reads():
             columns.freshness = self._seen.level(columns.freshness)
             columns.overrides = {at: self._seen.added(freshness) for at, freshness in columns.overrides.items()}

@@ -213,6 +213,11 @@ class BatchStream:
         self._waiting.clear()
         self._take_back(unanswered, error)
 
+    def abandon(self, error: PequodError) -> None:
+        """End the call at once, as if it had broken with this error."""
+        self._break(error)
+        self._reader.cancel()
+
     async def close(self) -> None:
         """End the call; batches under way fail."""
         # A reader that is cancelled before its first step would not see the stream break.

@@ -21,10 +21,11 @@ from pequod.interface import Calls, Session
 
 
 class Client(Calls):
-    """A client of one server; safe to use from many threads.
+    """A client of a server or of a cluster; safe to use from many threads.
 
     Args:
-        target: HOST:PORT.
+        target: HOST:PORT; or `pequod+cluster://HOST:PORT,HOST:PORT` with some servers of a cluster, from which the
+            client learns the others.
         timeout_s: How long a call may take, all attempts together.
         retries: How often a call is tried again when the server is not reachable, with growing pauses: reads, and
             writes that certainly were not applied. 0 for never.
@@ -77,7 +78,7 @@ class Client(Calls):
 
     @property
     def target(self) -> str:
-        """HOST:PORT of the server."""
+        """HOST:PORT of the server, or the cluster."""
         return self._async.target
 
     def close(self) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import WatchEvent, to_age_s, token_of_reply
-from pequod.client.connection import ServerConnection
 from pequod.client.decode import age_ms_of
 from pequod.client.retry import pause_s
 from pequod.engine.base.rows import Rows
@@ -25,8 +25,21 @@ from pequod.errors import UnavailableError
 log = logging.getLogger("pequod.client")
 
 
+class Watched(Protocol):
+    """The connection to the server of a watch."""
+
+    timeout_s: float
+    retries: int
+
+    def stub(self) -> Any:
+        """Return the stub of the service."""
+
+    def failures(self) -> AbstractContextManager[None]:
+        """Raise the error of a gRPC call as ours."""
+
+
 async def follow(
-    connection: ServerConnection,
+    connection: Watched,
     request: pb.WatchRequest,
     reconnect_s: float,
     note: Callable[[pb.Header], None],
@@ -62,7 +75,7 @@ async def follow(
                 note(state)
                 yield _event(state, [_change(change) for change in reply.changes])
         except UnavailableError as error:
-            if state is not None and lost_at is None:
+            if state is not None and lost_at is None and reconnect_s > 0:
                 log.info("the server went away: %s; it is tried again for %g s", error.reason, reconnect_s)
             tries += 1
             wait_s = pause_s(tries)

@@ -130,7 +130,7 @@ class AsyncEmbedded(AsyncCalls):
 
     def _run_batch(self, commands: Callable[[Engine], list[Result]]) -> Results:
         """Return the results of a batch."""
-        return Results(self._run(commands), bytes(self._shared.token), 0)
+        return Results(self._run(commands), bytes(self._shared.token), 0, self.server_id, self.revision)
 
     def _note(self, token: Token) -> None:
         """Note what a watch has shown; only sessions do."""

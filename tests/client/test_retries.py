@@ -11,6 +11,8 @@ from pequod_server import PequodServer, ServerConfig
 
 from pequod import AsyncClient, Client
 from pequod.client import WatchEvent
+from pequod.client.lane import Lane
+from pequod.client.lanes import Lanes
 from pequod.engine import Engine
 from pequod.errors import ClosedError, ComputedKeyError, DeadlineExceededError, UnavailableError
 from tests.client.conftest import ServerProcess
@@ -31,8 +33,14 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def ordered_lane(client: AsyncClient) -> Lane:
+    sender = client._gathering._sender
+    assert isinstance(sender, Lanes)
+    return sender.ordered
+
+
 def _is_pausing(client: AsyncClient) -> bool:
-    return client._gathering._lanes.ordered._pause is not None
+    return ordered_lane(client)._pause is not None
 
 
 async def _rows(client: AsyncClient, **options: Any) -> list[tuple[bytes, bytes]]:
@@ -241,7 +249,7 @@ async def test_an_iterator_whose_server_dies_for_good_ends(server: ServerProcess
 
 def _has_begun(client: AsyncClient) -> bool:
     """Tell whether a piece has come of the reply to the oldest batch under way, but not the last one."""
-    stream = client._gathering._lanes.ordered._stream
+    stream = ordered_lane(client)._stream
     return stream is not None and bool(stream._waiting) and stream._waiting[0].begun is not None
 
 
@@ -378,5 +386,5 @@ async def test_a_late_write_that_was_not_sent_yet_is_not_sent() -> None:
 async def test_the_revision_never_goes_back_on_one_server() -> None:
     client = AsyncClient()
     for server_id, revision in [(1, 5), (1, 4), (1, 6), (2, 1)]:
-        client._connection.note(server_id, revision)
+        client._link.note(server_id, revision)
         assert (client.server_id, client.revision) == (server_id, max(revision, 5) if server_id == 1 else 1)

@@ -1,0 +1,1 @@
+"""Clients of clusters: calls are routed by key over servers that a map names."""

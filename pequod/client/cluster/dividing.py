@@ -1,0 +1,203 @@
+"""Batches that are divided by the servers that run their commands, and put together again.
+
+put a  get b  scan c  get d     commands 0 to 3
+  |      |      |       |
+ h1     c1     c2      c1       ->   h1: [0]   c1: [1, 3]   c2: [2]   each part in the order of the batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Final, TypeVar
+
+from pequod_proto.commands import GET, PUT, REMOVE, SCAN_DOWN, SCAN_LIMIT
+
+from pequod.calls import Result, token_of_reply
+from pequod.client.cluster.node import Node
+from pequod.client.columns import Columns, Reply
+from pequod.client.stream import Deliver
+from pequod.errors import PequodError
+from pequod.freshness import NO_TOKEN, Token
+
+P = TypeVar("P")
+Finder = Callable[[bytes], Node | None]
+
+
+def divided(columns: Columns, reader: Finder, writer: Finder) -> list[tuple[Node | None, Columns, Sequence[int]]]:
+    """Return the commands of each node, with their positions; those of no node have None.
+
+    Cost:
+        0.9 us a command, less if all go to one node: bench row `client: divide`.
+    """
+    arguments, kinds = columns.arguments, columns.kinds
+    widths = kinds.translate(_WIDTHS)
+    if widths.count(widths[0]) == len(widths):
+        keys = arguments[:: widths[0]]
+    else:
+        keys = [arguments[end - width] for width, end in zip(widths, accumulate(widths), strict=True)]
+    writes = kinds.count(PUT) + kinds.count(REMOVE)
+    nodes: list[Node | None]
+    if not writes or writes == len(kinds):
+        nodes = list(map(writer if writes else reader, keys))
+    else:
+        nodes = [writer(key) if kind in _WRITES else reader(key) for key, kind in zip(keys, kinds, strict=True)]
+    if nodes.count(nodes[0]) == len(nodes):
+        return [(nodes[0], columns, range(len(nodes)))]
+    if columns.overrides or columns.numbers or len(arguments) != 2 * len(kinds):
+        return taken_apart(columns, nodes)
+    return _pairs_taken_apart(columns, nodes)
+
+
+def _pairs_taken_apart(columns: Columns, nodes: list[Node | None]) -> list[tuple[Node | None, Columns, Sequence[int]]]:
+    """Do what `taken_apart` does, in half the time, for commands of two arguments each and of one level."""
+    places: dict[Node | None, list[int]] = {}
+    for position, node in enumerate(nodes):
+        if node in places:
+            places[node].append(position)
+        else:
+            places[node] = [position]
+    pairs = list(zip(columns.arguments[::2], columns.arguments[1::2], strict=True))
+    kinds = columns.kinds
+    parts: list[tuple[Node | None, Columns, Sequence[int]]] = []
+    for node, positions in places.items():
+        taken = Columns(columns.freshness)
+        taken.kinds = bytearray([kinds[position] for position in positions])
+        taken.arguments = list(chain.from_iterable([pairs[position] for position in positions]))
+        parts.append((node, taken, positions))
+    return parts
+
+
+_WRITES: Final = frozenset({PUT, REMOVE})
+_NUMBERED: Final = frozenset({SCAN_LIMIT, SCAN_DOWN})
+#: The number of arguments, by kind.
+_WIDTHS: Final = bytes(1 if kind in (GET, REMOVE) else 2 for kind in range(256))
+
+
+def writes_of(columns: Columns) -> list[int]:
+    """Return the positions of the commands that change something."""
+    return [at for at, kind in enumerate(columns.kinds) if kind in _WRITES]
+
+
+def chosen(columns: Columns, positions: Sequence[int]) -> Columns:
+    """Return some of the commands, in their order."""
+    wanted = frozenset(positions)
+    parts = taken_apart(columns, [at in wanted for at in range(len(columns))])
+    return next(taken for is_wanted, taken, _ in parts if is_wanted)
+
+
+def taken_apart(columns: Columns, places: Sequence[P]) -> list[tuple[P, Columns, Sequence[int]]]:
+    """Return the commands of each place, with their positions."""
+    parts: dict[P, tuple[Columns, list[int]]] = {}
+    arguments, numbers, overrides = columns.arguments, columns.numbers, columns.overrides
+    at = number_at = 0
+    for position, (kind, place) in enumerate(zip(columns.kinds, places, strict=True)):
+        part = parts.get(place)
+        if part is None:
+            part = parts[place] = (Columns(columns.freshness), [])
+        taken, positions = part
+        if overrides and position in overrides:
+            taken.overrides[len(positions)] = overrides[position]
+        positions.append(position)
+        taken.kinds.append(kind)
+        if _WIDTHS[kind] == 1:
+            taken.arguments.append(arguments[at])
+            at += 1
+        else:
+            taken.arguments += arguments[at : at + 2]
+            at += 2
+        if kind in _NUMBERED:
+            taken.numbers.append(numbers[number_at])
+            number_at += 1
+    return [(place, taken, positions) for place, (taken, positions) in parts.items()]
+
+
+class Whole:
+    """A batch whose commands several servers run.
+
+    Args:
+        deliver: Gets the reply once all results are there.
+
+    Invariants:
+        1. ``_left`` commands have no result yet; each gets one result.
+    """
+
+    __slots__ = ("_age_ms", "_deliver", "_has_answer", "_left", "_results", "_server", "_token", "deadline")
+
+    def __init__(self, count: int, deliver: Deliver, deadline: float) -> None:
+        self.deadline = deadline
+        self._deliver = deliver
+        self._results: list[Result] = [None] * count
+        self._left = count
+        self._token: Token = NO_TOKEN
+        self._age_ms: int | None = 0
+        self._has_answer = False
+        #: The server and its revision, (0, 0) once there are several.
+        self._server: tuple[int, int] | None = None
+
+    def take(self, positions: Sequence[int], reply: Reply) -> None:
+        """Take the results of some commands, and the state that answered them."""
+        server = (reply.server_id, reply.revision)
+        self._server = server if self._server in (None, server) else (0, 0)
+        if reply.token:
+            self._token = self._token.merged(token_of_reply(reply.token))
+        # As old as the oldest part.
+        self._age_ms = None if None in (self._age_ms, reply.age_ms) else max(self._age_ms, reply.age_ms)  # type: ignore[type-var]
+        self._has_answer = True
+        self._set(positions, reply.results)
+
+    def fail(self, positions: Sequence[int], error: PequodError) -> None:
+        """Take an error as the result of some commands."""
+        self._set(positions, [error] * len(positions))
+
+    def _set(self, positions: Sequence[int], results: Sequence[Result]) -> None:
+        if len(positions) == len(self._results):
+            self._results = list(results)
+        else:
+            mine = self._results
+            for position, result in zip(positions, results, strict=True):
+                mine[position] = result
+        self._left -= len(positions)
+        assert self._left >= 0, "1: each command gets one result"
+        if not self._left:
+            self._deliver(self._outcome())
+
+    def _outcome(self) -> Reply | PequodError:
+        first = self._results[0]
+        if not self._has_answer and isinstance(first, PequodError) and all(one is first for one in self._results):
+            return first
+        server_id, revision = self._server or (0, 0)
+        token = bytes(self._token) if self._token.positions else b""
+        return Reply(0, server_id, revision, self._results, token, self._age_ms if self._has_answer else None)
+
+
+def in_runs(columns: Columns, send: Callable[[Columns, Deliver], None], deliver: Deliver) -> None:
+    """Send commands in runs of writes and runs of reads, each after the reply to the one before.
+
+    A read may be run by another server than the write before it: it asks for the state that the write's reply has
+    named. And it shows nothing of the writes behind it, which go out after its reply.
+
+    Args:
+        send: Sends commands with what was seen by then.
+    """
+    writes = [kind in _WRITES for kind in columns.kinds]
+    numbers = list(accumulate((one is not other for one, other in pairwise(writes)), initial=0))
+    runs = iter(taken_apart(columns, numbers))
+    whole = Whole(len(columns), deliver, 0.0)
+
+    def send_next() -> None:
+        if (run := next(runs, None)) is not None:
+            _, some, positions = run
+            send(some, lambda outcome: settle(positions, outcome))
+
+    def settle(positions: Sequence[int], outcome: Reply | PequodError) -> None:
+        if isinstance(outcome, PequodError):
+            whole.fail(positions, outcome)
+        else:
+            whole.take(positions, outcome)
+        send_next()
+
+    if numbers[-1]:
+        send_next()
+    else:
+        send(columns, deliver)
