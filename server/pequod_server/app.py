@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from grpc import aio
 
@@ -40,6 +40,9 @@ from pequod_server.wire.requests import RequestReader
 from pequod_server.wire.standard import StandardServices
 from pequod_server.wire.undecodable import receive_bytes_max
 from pequod_server.wire.under_way import CallsUnderWay
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 log = logging.getLogger("pequod.server")
 
@@ -126,6 +129,7 @@ class PequodServer:
             config, self.engine, self.databases, tables, self.service.server_id, self._admission
         )
         add_peer_service(self.peers, self._server)
+        self.instruments.add(self._peer_collector)
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: What the start waits for, in words.
         self._waits_for = "the joins"
@@ -179,6 +183,11 @@ class PequodServer:
         """What the start waits for, in words; the last step once it is done."""
         step = self.databases.start_step
         return f"the database {without_passwords(self._config.backing)}: {step}" if step else self._waits_for
+
+    def _peer_collector(self) -> Collector:
+        from pequod_server.peer.peer_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
+
+        return PeerCollector(self.peers)
 
     @property
     def loader(self) -> Loader | None:

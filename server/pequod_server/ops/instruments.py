@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from grpc import aio
 
@@ -16,6 +17,9 @@ from pequod_server.database.questions import LevelCounters
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchSink, CallObserver, EarlierPieces, Sink
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 log = logging.getLogger("pequod.server")
 
@@ -68,6 +72,11 @@ class Instruments:
             from pequod_server.ops.level_metrics import LevelCollector  # noqa: PLC0415 - as in the constructor
 
             self._metrics.registry.register(LevelCollector(counters))
+
+    def add(self, make: Callable[[], Collector]) -> None:
+        """Show further figures among the metrics, if there are metrics."""
+        if self._metrics is not None:
+            self._metrics.registry.register(make())
 
     def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch of Execute."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
@@ -33,12 +33,19 @@ _EVERYTHING: Final = KeyRange(b"", None)
 
 @dataclass(slots=True)
 class FeedCounters:
-    """Counts of one feed."""
+    """Counts of one feed, or of all; loads have no feed of their own."""
 
     messages: int = 0
     changes: int = 0
     size_bytes: int = 0
     reloads: int = 0
+    loads: int = 0
+    loaded_rows: int = 0
+
+    def add(self, other: FeedCounters) -> None:
+        """Add the counts of a feed."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class _Columns:

@@ -27,7 +27,7 @@ from pequod_server.backing.turns import Turns
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.memory.admission import COPIES, Admission
-from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, PeerFeed
+from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, FeedCounters, PeerFeed
 from pequod_server.peer.loads import read_ranges
 from pequod_server.peer.origin import DatabaseOrigin, MemoryOrigin
 from pequod_server.peer.relay import Relay
@@ -65,11 +65,20 @@ class PeerService:
         self._admission = admission
         #: By the numbers that computes chose.
         self.feeds: dict[int, PeerFeed] = {}
+        #: Counts of loads, and of feeds that are gone.
+        self._counters = FeedCounters()
         self._sweeping: asyncio.Task[None] | None = None
         self.Load = self._load
         self.Feed = self._feed
         self.Position = self._position
         self.Write = self._write
+
+    def counters(self) -> FeedCounters:
+        """Return the counts of loads and of all feeds since the start."""
+        counters = FeedCounters()
+        for one in (self._counters, *(feed.counters for feed in self.feeds.values())):
+            counters.add(one)
+        return counters
 
     def end(self) -> None:
         """End the feeds: their computes go to another home."""
@@ -95,6 +104,8 @@ class PeerService:
                 raise BackingUnavailableError("the home", "it does not know this feed, which may have ended")
             await feed.has_released(request.released)
         found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges)
+        self._counters.loads += 1
+        self._counters.loaded_rows += len(found.keys)
         if feed is not None:
             feed.catch_up()
         place = pb.PeerPlace(timeline=found.place.timeline, position=found.place.position)
@@ -146,6 +157,7 @@ class PeerService:
             reading.cancel()
             feed.close()
             del self.feeds[hello.feed]
+            self._counters.add(feed.counters)
             self._sweep()
 
     async def _position(self, request: pb.PeerPositionRequest, _context: Context) -> pb.PeerPositionReply:

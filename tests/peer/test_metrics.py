@@ -1,0 +1,35 @@
+"""What a home's metrics tell of its computes."""
+
+from __future__ import annotations
+
+import urllib.request
+from asyncio import to_thread
+
+from tests.peer.homes import LATEST, computing, running
+
+
+def scraped(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    }
+
+
+async def test_a_home_counts_its_computes_and_what_it_tells_them() -> None:
+    async with running(metrics="127.0.0.1:0") as home, computing([home.address]) as compute:
+        await home.client.put("s|ann|bob", "1")
+        assert await compute.client.scan(prefix="t|ann|", freshness=LATEST) == []
+        await home.client.put("p|bob|0001", "Hi")
+        assert len(await compute.client.scan(prefix="t|ann|", freshness=LATEST)) == 1
+        url = home.server.instruments.url
+        assert url is not None
+        found = await to_thread(scraped, url.removesuffix("/metrics"))
+        assert found["pequod_peer_feeds"] == 1
+        assert found["pequod_peer_subscription_bounds"] == 5
+        assert found["pequod_peer_changes_total"] == 1
+        assert found["pequod_peer_loads_total"] == 2
+        assert found["pequod_peer_loaded_rows_total"] == 1
+        assert found["pequod_peer_reloads_total"] == 0
+        (lag,) = (value for name, value in found.items() if name.startswith("pequod_peer_lag_events{"))
+        assert lag == 0
