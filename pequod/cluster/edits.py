@@ -51,8 +51,11 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
     """Return the map in which a range is about to move to another group: until then its writes are refused.
 
     Raises:
-        ClusterMapError: A part of the range belongs to no group, belongs to that group already, or moves elsewhere.
+        ClusterMapError: The range is empty, or a part of it belongs to no group, belongs to that group already, or
+            moves elsewhere.
     """
+    if last is not None and first >= last:
+        raise ClusterMapError(f"the range from {shown(first)}", "it is empty: its end is not behind it")
     homes: list[HomeRange] = []
     at: bytes | None = first
     for home in known.home_ranges:

@@ -1,4 +1,4 @@
-"""What refuses commands of a batch: the rights of the caller, and the bound on how old reads may be.
+"""What refuses commands of a batch: the caller's rights, the map of the cluster, the bound on how old reads may be.
 
 kinds     PUT GET PUT     run   PUT GET PUT     statuses  OK FAILED OK
               ^ refused
@@ -7,6 +7,7 @@ kinds     PUT GET PUT     run   PUT GET PUT     statuses  OK FAILED OK
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pequod_proto.commands import GET, PUT, REMOVE
 
@@ -16,7 +17,11 @@ from pequod.errors import PermissionDeniedError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
 from pequod_server.batches.columns import Command, reads
+from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.databases import Databases
+
+#: All keys, as bounds.
+_EVERYTHING: Final[tuple[list[bytes], list[bytes | None]]] = ([b""], [None])
 
 
 class RightsJudge:
@@ -66,6 +71,38 @@ class RightsJudge:
         """
         role = self._caller.role()
         return role.is_unlimited or batch.is_within(role.read.bounds, role.write.bounds)
+
+
+class HomeJudge:
+    """Refuses writes of keys that belong to other servers of the cluster.
+
+    Cost:
+        Nothing if the map says nothing of keys, else 0.3 µs for each command.
+    """
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: HomeRules) -> None:
+        self._rules = rules
+
+    def basis(self) -> object:
+        """Return the keys that are taken."""
+        return self._rules.bounds
+
+    def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
+        """Return the errors of the writes that belong elsewhere, by their positions."""
+        refused: dict[int, PequodError] = {}
+        if self._rules.bounds is None:
+            return refused
+        for index, kind, first, _ in commands:
+            if kind in (PUT, REMOVE) and (error := self._rules.error_of(first)) is not None:
+                refused[index] = error
+        return refused
+
+    def passes(self, batch: NativeBatch) -> bool:
+        """Return whether all writes of a batch are taken."""
+        bounds = self._rules.bounds
+        return bounds is None or batch.is_within(_EVERYTHING, bounds)
 
 
 class StalenessJudge:

@@ -22,10 +22,11 @@ from pequod.engine import MissingError, PequodError
 from pequod_server.access.guard import present_caller
 from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
 from pequod_server.batches.executor import Executor, Outcomes, Room, Step, Steps, Writes
-from pequod_server.batches.judges import RightsJudge
+from pequod_server.batches.judges import HomeJudge, RightsJudge
 from pequod_server.batches.leveled import BatchLevels, LeveledReads
 from pequod_server.batches.quick import run_quick
 from pequod_server.calls.served import ServedEngine
+from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import ROUNDS_MAX
 from pequod_server.database.write_through import WriteThrough
@@ -53,9 +54,18 @@ class ExecuteCalls:
     Args:
         through: Writes keys that databases own.
         on_batch: Called after each batch.
+        rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
     """
 
-    def __init__(self, served: ServedEngine, admission: Admission, through: WriteThrough, on_batch: BatchSink) -> None:
+    def __init__(
+        self,
+        served: ServedEngine,
+        admission: Admission,
+        through: WriteThrough,
+        on_batch: BatchSink,
+        rules: HomeRules | None = None,
+    ) -> None:
+        self._home_judges: tuple[CommandJudge, ...] = () if rules is None else (HomeJudge(rules),)
         self._databases = served.databases
         self._levels = BatchLevels(served.levels, served.databases)
         self._admission = admission
@@ -84,7 +94,8 @@ class ExecuteCalls:
         task, idle = asyncio.current_task(), self._admission.pressure.streams
         assert task is not None
         caller = present_caller()
-        judges: tuple[CommandJudge, ...] = () if caller is None else (RightsJudge(caller),)
+        # What is refused by several has the error of the last: rights come before the map.
+        judges = self._home_judges if caller is None else (*self._home_judges, RightsJudge(caller))
         #: The first batch comes at once, so it waits for a place like the request of any call.
         receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, read)
         try:

@@ -20,6 +20,7 @@ from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.watching import WatchCalls
 from pequod_server.calls.writes import WriteCalls
+from pequod_server.cluster.homes import HeldWrites
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
@@ -63,7 +64,8 @@ class PequodService:
         databases = databases or Databases(engine)
         served = ServedEngine(engine, config, databases)
         admission = admission or Admission(config)
-        through = WriteThrough(engine, databases)
+        rules = None if member is None else member.rules
+        through = WriteThrough(engine, databases) if rules is None else HeldWrites(engine, databases, rules)
         self.server_id = served.server_id
         self.levels = served.levels
 
@@ -75,13 +77,13 @@ class PequodService:
 
         self.Scan = ScanCalls(served, admission).scan
 
-        writes = WriteCalls(served, through)
+        writes = WriteCalls(served, through, rules)
         self.Put = writes.put
         self.Remove = writes.remove
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 
-        self._batches = ExecuteCalls(served, admission, through, on_batch)
+        self._batches = ExecuteCalls(served, admission, through, on_batch, rules)
         self.Execute = self._batches.execute
 
         self._watches = WatchCalls(served, admission)

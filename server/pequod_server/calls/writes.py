@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
@@ -11,6 +12,7 @@ from pequod.engine import BackedKeyError, PequodError
 from pequod.errors import BadRequestError
 from pequod_server.backing import Change
 from pequod_server.calls.served import ServedEngine
+from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.write_through import WriteThrough
 from pequod_server.wire.bounds import range_of
 from pequod_server.wire.handlers import Context
@@ -24,15 +26,18 @@ class WriteCalls:
 
     Args:
         through: Writes keys that databases own.
+        rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
     """
 
-    def __init__(self, served: ServedEngine, through: WriteThrough) -> None:
+    def __init__(self, served: ServedEngine, through: WriteThrough, rules: HomeRules | None = None) -> None:
+        self._rules = rules
         self._served = served
         self._engine = served.engine
         self._through = through
 
     async def put(self, request: pb.PutRequest, _context: Context) -> pb.PutReply:
         """Write one base key."""
+        self._refuse([request.key])
         try:
             self._engine.put(request.key, request.value)
         except BackedKeyError as error:
@@ -41,11 +46,21 @@ class WriteCalls:
 
     async def remove(self, request: pb.RemoveRequest, _context: Context) -> pb.RemoveReply:
         """Remove one base key."""
+        self._refuse([request.key])
         try:
             removed = self._engine.remove(request.key)
         except BackedKeyError as error:
             removed = await self._write_through(error, None)
         return pb.RemoveReply(header=self._served.header(), removed=removed)
+
+    def _refuse(self, keys: Sequence[bytes]) -> None:
+        """Pass if the map lets this server write the keys.
+
+        Raises:
+            NotHomeError: One belongs elsewhere, or moves.
+        """
+        if self._rules is not None:
+            self._rules.refuse(keys)
 
     async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
         """Write the key that the engine refused to its database; return whether the key was there before."""
@@ -60,6 +75,7 @@ class WriteCalls:
         if len(keys) != len(values):
             raise BadRequestError(f"each key needs one value: there are {len(keys)} keys and {len(values)} values")
         self._served.refuse_many(len(keys))
+        self._refuse(keys)
         try:
             self._engine.put_all(keys, values)
         except BackedKeyError:
@@ -73,7 +89,11 @@ class WriteCalls:
         first, last = range_of(request)
         removed = 0
         try:
-            while keys := self._engine.remove_range(first, last, _REMOVED_AT_A_TIME):
+            while True:
+                # The map may have changed since the part before.
+                if self._rules is not None:
+                    self._rules.refuse_range(first, last)
+                keys = self._engine.remove_range(first, last, _REMOVED_AT_A_TIME)
                 removed += len(keys)
                 if len(keys) < _REMOVED_AT_A_TIME:
                     break

@@ -22,6 +22,7 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
 from pequod_server.cluster.coordinator import ClusterCoordinator
+from pequod_server.cluster.homes import HomeRules
 
 log = logging.getLogger("pequod.server")
 
@@ -43,6 +44,7 @@ class Member:
     Args:
         entry: What it says of itself at first.
         take_in: See `TakeIn`.
+        rules: Which keys it takes writes of; they go by each map before it is taken in otherwise.
         takes_port: Whether the port of its address is the one that it will listen at.
 
     Invariants:
@@ -50,8 +52,15 @@ class Member:
     """
 
     def __init__(
-        self, coordinator: ClusterCoordinator, entry: ServerEntry, take_in: TakeIn, *, takes_port: bool = False
+        self,
+        coordinator: ClusterCoordinator,
+        entry: ServerEntry,
+        take_in: TakeIn,
+        *,
+        rules: HomeRules,
+        takes_port: bool = False,
     ) -> None:
+        self.rules = rules
         self._takes_port = takes_port
         self._coordinator = coordinator
         self._entry = replace(entry, state=ServerState.JOINING)
@@ -113,7 +122,7 @@ class Member:
                 log.warning("the start waits for the map", extra={"at": self.place, "reason": error.reason})
                 await asyncio.sleep(_AGAIN_S)
         self._learn(state)
-        await self._take_in(self.state)
+        await self._go_by(self.state)
         self._entry = replace(self._entry, map_version=state.map.version)
         self._tasks = [
             asyncio.create_task(self._follow(), name="pequod map"),
@@ -228,6 +237,10 @@ class Member:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    async def _go_by(self, state: ClusterState) -> None:
+        await self.rules.take_in(state.map)
+        await self._take_in(state)
+
     async def _catch_up(self) -> None:
         """Take in what is new, again and again."""
         while True:
@@ -235,7 +248,7 @@ class Member:
             self._is_behind.clear()
             state = self.state
             try:
-                await self._take_in(state)
+                await self._go_by(state)
             except PequodError as error:
                 if str(error) != self._fault:
                     extra = {"version": state.map.version, "reason": str(error)}

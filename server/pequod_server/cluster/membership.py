@@ -19,6 +19,7 @@ from pequod.engine import Engine, JoinError
 from pequod.errors import ClusterMapError, SettingError
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.joins import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.static import StaticCoordinator, read_file
@@ -74,7 +75,7 @@ def make_member(config: ServerConfig, engine: Engine) -> Member | None:
                 raise ClusterMapError(f"the joins of the map's version {state.map.version}", str(error)) from None
 
     takes_port = not config.cluster.startswith(_STATIC) and (config.cluster_address or config.listen).endswith(":0")
-    return Member(coordinator, entry, take_in, takes_port=takes_port)
+    return Member(coordinator, entry, take_in, rules=HomeRules(entry), takes_port=takes_port)
 
 
 def first_entry(config: ServerConfig) -> ServerEntry:

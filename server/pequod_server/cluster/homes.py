@@ -1,0 +1,159 @@
+"""Which base keys this server takes writes of, by the map of its cluster.
+
+    map       [p| .. p|m) a   [p|m .. p}) a, moves_to b   [s| .. s}) b       other keys are of no group
+    home a     takes           refuses                     refuses            refuses
+    home b     refuses         takes: it is copied there   takes              refuses
+    compute    passes on       refuses                     passes on          refuses
+
+A map without home ranges says nothing of keys: then each server takes what it took without a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.engine import Engine, PequodError
+from pequod.errors import NotHomeError
+from pequod_server.backing import Change
+from pequod_server.database.databases import Databases
+from pequod_server.database.write_through import WriteThrough
+
+#: Where ranges start, and where they end.
+Bounds = tuple[list[bytes], list[bytes | None]]
+
+
+class HomeRules:
+    """Refuses writes of keys that belong elsewhere, and knows which writes are under way.
+
+    Before the first map everything is taken.
+
+    Invariants:
+        1. ``bounds`` are the keys that are taken, by the map ``_known``; None: the map says nothing of keys.
+    """
+
+    def __init__(self, entry: ServerEntry) -> None:
+        self._entry = entry
+        self._known: ClusterMap | None = None
+        #: Where the ranges start whose writes are taken, and where they end (None: nowhere); None: all keys are taken.
+        self.bounds: Bounds | None = None
+        #: Writes under way that were let in, each with a moment of its own.
+        self._under_way: set[asyncio.Event] = set()
+
+    async def take_in(self, cluster_map: ClusterMap) -> None:
+        """Go by a map from now on; return when writes are done that were let in by the one before."""
+        self._known, self.bounds = cluster_map, _bounds(cluster_map, self._entry)
+        for done in tuple(self._under_way):
+            await done.wait()
+
+    def refuse(self, keys: Iterable[bytes]) -> None:
+        """Pass if writes of all keys are taken.
+
+        Raises:
+            NotHomeError: One belongs elsewhere, or moves.
+        """
+        if self.bounds is not None:
+            for key in keys:
+                if (error := self.error_of(key)) is not None:
+                    raise error
+
+    def error_of(self, key: bytes) -> NotHomeError | None:
+        """Return the error of a write of a key, None if it is taken."""
+        known = self._known
+        if known is None or self.bounds is None:
+            return None
+        home = known.home_range_of(key)
+        if home is not None and _is_taken(home, self._entry):
+            return None
+        return NotHomeError(key, known.version)
+
+    def refuse_range(self, first: bytes, last: bytes | None) -> None:
+        """Pass if writes of all keys of a range are taken.
+
+        Raises:
+            NotHomeError: A part of it belongs elsewhere, or moves.
+        """
+        if self.bounds is None or self._known is None or (last is not None and last <= first):
+            return
+        for start, end in zip(*self.bounds, strict=True):
+            if start <= first and (end is None or (last is not None and last <= end)):
+                return
+        raise NotHomeError(first, self._known.version)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Hold a write that was let in and takes a while: a range does not move before it is done."""
+        done = asyncio.Event()
+        self._under_way.add(done)
+        try:
+            yield
+        finally:
+            done.set()
+            self._under_way.discard(done)
+
+    def _check(self) -> None:
+        assert self._known is None or self.bounds == _bounds(self._known, self._entry), "1"
+
+
+class HeldWrites(WriteThrough):
+    """Writes to databases that are let in by the rules, in the same turn in which they begin."""
+
+    def __init__(self, engine: Engine, databases: Databases, rules: HomeRules) -> None:
+        super().__init__(engine, databases)
+        self._rules = rules
+
+    async def carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
+        """Carry out the changes that are taken; see `WriteThrough.carry_out`."""
+        errors = {change.key: error for change in changes if (error := self._rules.error_of(change.key)) is not None}
+        async with self._rules.writing():
+            if not errors:
+                return await super().carry_out(changes)
+            taken = [change for change in changes if change.key not in errors]
+            outcomes = iter(await super().carry_out(taken) if taken else ())
+        return [errors[change.key] if change.key in errors else next(outcomes) for change in changes]
+
+    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Put rows, all or none; see `WriteThrough.put_all`.
+
+        Raises:
+            NotHomeError: A key belongs elsewhere, or moves; nothing is written.
+        """
+        self._rules.refuse(keys)
+        async with self._rules.writing():
+            await super().put_all(keys, values)
+
+    async def remove_range(self, first: bytes, last: bytes | None) -> int:
+        """Remove the keys that are there now; see `WriteThrough.remove_range`.
+
+        Raises:
+            NotHomeError: A part of the range belongs elsewhere, or moves; nothing is removed.
+        """
+        self._rules.refuse_range(first, last)
+        async with self._rules.writing():
+            return await super().remove_range(first, last)
+
+
+def _bounds(known: ClusterMap, entry: ServerEntry) -> Bounds | None:
+    if not known.home_ranges:
+        return None
+    starts: list[bytes] = []
+    ends: list[bytes | None] = []
+    for home in known.home_ranges:
+        if not _is_taken(home, entry):
+            continue
+        if ends and ends[-1] == home.first:
+            ends[-1] = home.last
+        else:
+            starts.append(home.first)
+            ends.append(home.last)
+    return starts, ends
+
+
+def _is_taken(home: HomeRange, entry: ServerEntry) -> bool:
+    """Return whether a server takes writes of a range: its own, or those that it passes on."""
+    if home.moves_to:
+        return home.moves_to == entry.group
+    return home.group == entry.group or ServerRole.COMPUTE in entry.roles

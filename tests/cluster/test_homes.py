@@ -1,0 +1,155 @@
+"""Homes refuse writes of keys that are not theirs, and of keys that move; every way to write is held to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.homes import HomeRules
+
+from pequod.cluster.edits import moved, moves_within, moving, owned, placed, stayed, unplaced
+from pequod.cluster.map import ClusterMap, HomeRange, Placement
+from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.errors import ClusterMapError, NotHomeError
+from tests.cluster.conftest import Etcd
+from tests.cluster.test_joins import Cluster
+from tests.server.serving import connect
+
+KNOWN = ClusterMap("twip", 4, home_ranges=(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b")))
+HOME = ServerEntry("h1", "127.0.0.1:1", frozenset({ServerRole.HOME}), "a")
+COMPUTE = ServerEntry("c1", "127.0.0.1:2", frozenset({ServerRole.COMPUTE}))
+
+
+@pytest.fixture
+async def cluster(etcd: Etcd) -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(etcd, stack)
+        coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)
+        await coordinator.put_map(replace(KNOWN, cluster=cluster.name, version=1))
+        await coordinator.close()
+        yield cluster
+
+
+async def rules_of(entry: ServerEntry, known: ClusterMap) -> HomeRules:
+    rules = HomeRules(entry)
+    await rules.take_in(known)
+    rules._check()
+    return rules
+
+
+def taken(rules: HomeRules, *keys: bytes) -> list[bool]:
+    return [rules.error_of(key) is None for key in keys]
+
+
+async def test_a_home_takes_the_keys_of_its_group_and_a_compute_passes_on_those_of_all() -> None:
+    keys = (b"p|bob|1", b"s|ann|bob", b"q|1", b"p}", b"")
+    assert taken(await rules_of(HOME, KNOWN), *keys) == [True, False, False, False, False]
+    assert taken(await rules_of(COMPUTE, KNOWN), *keys) == [True, True, False, False, False]
+    assert taken(await rules_of(HOME, ClusterMap("twip", 1)), *keys) == [True] * 5
+
+
+async def test_while_a_range_moves_only_the_home_that_it_moves_to_takes_it() -> None:
+    known = moving(KNOWN, b"p|m", b"p}", "b")
+    other = replace(HOME, id="h2", group="b")
+    assert taken(await rules_of(HOME, known), b"p|l", b"p|m") == [True, False]
+    assert taken(await rules_of(other, known), b"p|l", b"p|m", b"s|") == [False, True, True]
+    assert taken(await rules_of(COMPUTE, known), b"p|l", b"p|m") == [True, False]
+    done = moved(known, b"p|m", b"p}")
+    assert taken(await rules_of(HOME, done), b"p|l", b"p|m") == [True, False]
+    assert taken(await rules_of(COMPUTE, done), b"p|l", b"p|m") == [True, True]
+
+
+async def test_a_map_is_taken_in_when_writes_that_were_let_in_before_are_done() -> None:
+    rules = await rules_of(HOME, KNOWN)
+    async with rules.writing():
+        taking = asyncio.create_task(rules.take_in(moving(KNOWN, b"p|", b"p}", "b")))
+        await asyncio.sleep(0.01)
+        assert not taking.done()
+        assert rules.error_of(b"p|bob|1") is not None
+    await taking
+
+
+KEYS = st.binary(max_size=2)
+
+
+@given(st.lists(KEYS, min_size=2, max_size=6, unique=True), KEYS, st.none() | KEYS, st.data())
+def test_moves_cut_ranges_and_lose_no_key(
+    cuts: list[bytes], first: bytes, last: bytes | None, data: st.DataObject
+) -> None:
+    cuts.sort()
+    homes = tuple(HomeRange(one, other, data.draw(st.sampled_from("ab"))) for one, other in pairwise(cuts))
+    known = ClusterMap("twip", 1, home_ranges=homes)
+    try:
+        during = moving(known, first, last, "c")
+    except ClusterMapError:
+        is_owned = all(known.home_range_of(key) is not None for key in (first,))
+        assert not is_owned or last is None or last > cuts[-1] or first >= last
+        return
+    after, undone = moved(during, first, last), stayed(during, first, last)
+    assert [one.version for one in (during, after, undone)] == [2, 3, 3]
+    assert moves_within(during, first, last)
+    assert not moves_within(after, b"", None)
+    for key in {*cuts, first, b"", b"\xff", *data.draw(st.lists(KEYS))}:
+        before = known.home_range_of(key)
+        group = None if before is None else before.group
+        inside = first <= key and (last is None or key < last)
+        for one, wanted in ((undone, group), (after, "c" if inside else group)):
+            found = one.home_range_of(key)
+            assert (None if found is None else found.group) == wanted
+        midway = during.home_range_of(key)
+        assert (None if midway is None else (midway.group, midway.moves_to)) == (
+            None if group is None else (group, "c" if inside else "")
+        )
+
+
+def test_edits_that_are_not_possible_are_refused() -> None:
+    with pytest.raises(ClusterMapError, match="each key has one home group"):
+        owned(KNOWN, [HomeRange(b"p|x", b"p|y", "c")])
+    with pytest.raises(ClusterMapError, match="it is in b already"):
+        moving(KNOWN, b"s|", b"s}", "b")
+    with pytest.raises(ClusterMapError, match="belongs to no home group"):
+        moving(KNOWN, b"p|", b"s}", "c")
+    with pytest.raises(ClusterMapError, match="it moves to b already"):
+        moving(moving(KNOWN, b"p|", b"p}", "b"), b"p|", b"p}", "c")
+    with pytest.raises(ClusterMapError, match="the map does not have it"):
+        unplaced(KNOWN, b"t|")
+    assert unplaced(placed(placed(KNOWN, Placement(b"t|", 0)), Placement(b"t|", 2)), b"t|").placements == ()
+
+
+async def test_every_way_to_write_is_refused_at_a_home_of_another_group(cluster: Cluster) -> None:
+    home = await cluster.server("h1", cluster_roles="home", cluster_group="a")
+    client = await cluster.client(home)
+    assert home.member is not None
+    await client.multi_put({"p|bob|1": "1", "p|bob|2": "2"})
+    await client.put("p|bob|3", "3")
+    async with connect(int(home.member.entry.address.rpartition(":")[2])) as channel:
+        stub = PequodStub(channel)  # type: ignore[no-untyped-call]
+        await stub.Put(pb.PutRequest(key=b"p|bob|4", value=b"4"))
+        for call in (
+            client.put("s|ann|bob", "1"),
+            client.remove("s|ann|bob"),
+            client.multi_put({"p|bob|5": "1", "s|ann|bob": "1"}),
+            client.remove_range("p|", "s}"),
+            client.remove_range("p|"),
+        ):
+            with pytest.raises(NotHomeError) as raised:
+                await call
+            assert raised.value.map_version == 1
+        outcomes = await asyncio.gather(
+            client.put("p|bob|6", "6"), client.put("q|1", ""), client.get("s|ann|bob"), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [type(None), NotHomeError, type(None)]
+        for request in (pb.PutRequest(key=b"s|ann|bob", value=b"1"), pb.RemoveRequest(key=b"s|ann|bob")):
+            with pytest.raises(Exception, match="belongs to no home group of this server"):
+                await (stub.Put if isinstance(request, pb.PutRequest) else stub.Remove)(request)
+    assert [key for key, _ in await client.scan()] == [b"p|bob|1", b"p|bob|2", b"p|bob|3", b"p|bob|4", b"p|bob|6"]
+    assert await client.remove_range("p|bob|2", "p|bob|4") == 2
