@@ -104,7 +104,7 @@ def started_server(*arguments: str) -> Iterator[tuple[str, int]]:
         command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *arguments]
         with subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL) as server:
             try:
-                yield _wait_until_listening(server, said), server.pid
+                yield wait_until_listening(server, said), server.pid
             finally:
                 server.terminate()
                 try:
@@ -118,9 +118,13 @@ def said_so_far(file: IO[bytes]) -> bytes:
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
-def _wait_until_listening(server: subprocess.Popen[bytes], said: IO[bytes]) -> str:
-    """Wait for the line in which the server tells its address, and return that."""
-    deadline = time.monotonic() + START_S_MAX
+def wait_until_listening(server: subprocess.Popen[bytes], said: IO[bytes], start_s_max: float = START_S_MAX) -> str:
+    """Wait for the line in which the server tells its address, and return that.
+
+    Raises:
+        ServerStartError: It ended, or did not listen in time.
+    """
+    deadline = time.monotonic() + start_s_max
     text = ""
     while time.monotonic() < deadline:
         exit_code = server.poll()
@@ -130,7 +134,7 @@ def _wait_until_listening(server: subprocess.Popen[bytes], said: IO[bytes]) -> s
         if exit_code is not None:
             raise ServerStartError(f"the server ended at once, with exit code {exit_code}:\n{text}")
         time.sleep(0.02)
-    raise ServerStartError(f"the server did not listen within {START_S_MAX:.0f} s:\n{text}")
+    raise ServerStartError(f"the server did not listen within {start_s_max:.0f} s:\n{text}")
 
 
 def loop_factory(loop: Loop = "uvloop") -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -19,6 +19,7 @@ from pequod.cli import (
     bench_server,
     bench_twip,
     cluster,
+    cluster_demo,
     cluster_move,
     cluster_status,
     config,
@@ -94,7 +95,7 @@ app.add_typer(token.app, name="token")
 app.add_typer(config.app, name="config")
 app.add_typer(backing.app, name="backing")
 app.add_typer(snapshot.app, name="snapshot")
-for part in (cluster_status, cluster_move):
+for part in (cluster_status, cluster_move, cluster_demo):
     cluster.app.add_typer(part.app)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(views.app, name="views")
