@@ -126,8 +126,9 @@ chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, 
 
 SCHEDULES ?= 10000
 SEED ?= 0
-simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, from SEED (0) on
-	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 200 --seed $(SEED)
+COMPUTES ?= 0
+simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, COMPUTES (0) behind them
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 200 --seed $(SEED) --computes $(COMPUTES)
 
 TRIES ?= 100000
 freshness: $(INSTALLED) ## have sessions write at one server and read at another, TRIES (100000) times, with faults on the way; STORE is sqlite, slot or notify

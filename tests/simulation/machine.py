@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from pequod_server.backing import BackingUnavailableError
+from pequod_server.backing import BackingStore, BackingUnavailableError
 from pequod_server.calls.service import PequodService
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
@@ -38,6 +38,8 @@ class Machine:
 
     def __init__(self, network: Network, name: str) -> None:
         self.name = name
+        #: The machines that it is connected with as a client.
+        self.upstreams: tuple[str, ...] = (DATABASE,)
         self.is_up = False
         #: Called right before the server takes in an event of the feed, and right after it.
         self.at_event: Callable[[], None] = lambda: None
@@ -52,7 +54,7 @@ class Machine:
         #: Since when the server has been at its moments.
         self._moments: list[tuple[float, Moment]] = []
         self.engine = Engine(backed=TABLES)
-        self.store = SimulatedStore(self._network, self.name, self._at_event)
+        self.store = self._make_store()
         self.databases = Databases(
             self.engine,
             [HomeGroup("", self.store)],
@@ -65,6 +67,10 @@ class Machine:
         self.service = PequodService(self.engine, config, lambda *_: None, snapshots, self.databases)
         # Its clock was chosen before the simulation replaced the clocks.
         self.service._batches._executor.clock = lambda: time.monotonic()  # noqa: PLW0108
+
+    def _make_store(self) -> BackingStore:
+        """Return what is behind the server."""
+        return SimulatedStore(self._network, self.name, self._at_event)
 
     def moment(self) -> Moment:
         """Return the moment of the server's rows."""
@@ -110,13 +116,18 @@ class Machine:
 
     async def restart(self, down_s: float) -> None:
         """Lose everything but the joins, which are in the settings, and start again after a while."""
-        self._network.reset(self.name, DATABASE)
+        self._cut_off()
         await self._end()
         joins = [join.spec for join in self.engine.joins()]
         self._create()
         self.engine.add_joins(joins)
         await asyncio.sleep(down_s)
         await self.start()
+
+    def _cut_off(self) -> None:
+        """Break all connections of a process that dies."""
+        for upstream in self.upstreams:
+            self._network.reset(self.name, upstream)
 
     def call(self, name: str) -> Any:
         """Return the handler of a call."""

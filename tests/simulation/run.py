@@ -14,6 +14,7 @@ from tests.simulation.loop import SimulatedLoop, StuckError, clocks
 from tests.simulation.machine import Machine
 from tests.simulation.mix import draw_mix
 from tests.simulation.oracle import Oracle
+from tests.simulation.peers import Compute, Home
 from tests.simulation.schedule import Schedule
 
 
@@ -35,8 +36,13 @@ class Report:
     wrong: str = ""
 
 
-def simulate(seed: int, *, steps: int = 200, machines: int = 2) -> Report:
-    """Carry out one schedule."""
+def simulate(seed: int, *, steps: int = 200, machines: int = 2, computes: int = 0) -> Report:
+    """Carry out one schedule.
+
+    Args:
+        machines: Servers beside the database.
+        computes: Servers whose database are those servers, the homes.
+    """
     loop, drawn = SimulatedLoop(seed), Random(seed)
     # Pauses before new attempts are drawn from the process's own random numbers.
     state, level = random.getstate(), logging.root.manager.disable
@@ -44,7 +50,7 @@ def simulate(seed: int, *, steps: int = 200, machines: int = 2) -> Report:
     logging.disable(logging.CRITICAL)
     try:
         with clocks(loop, seed):
-            return loop.run(_simulated(loop, seed, drawn, steps, machines))
+            return loop.run(_simulated(loop, seed, drawn, steps, machines, computes))
     except StuckError as error:
         return Report(seed=seed, steps=steps, virtual_s=loop.time(), wrong=f"StuckError: {error}")
     finally:
@@ -53,11 +59,22 @@ def simulate(seed: int, *, steps: int = 200, machines: int = 2) -> Report:
         loop.close()
 
 
-async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, count: int) -> Report:
+def _servers(network: Network, count: int, computes: int, drawn: Random) -> list[Machine]:
+    names = [f"server {number}" for number in range(count)]
+    if not computes:
+        return [Machine(network, name) for name in names]
+    others = [f"compute {number}" for number in range(computes)]
+    # A short ring is overrun, and what is behind reads again.
+    keep_bytes = drawn.choice([3000, 30_000, 1 << 26])
+    homes = [Home(network, name, others, keep_bytes) for name in names]
+    return [*homes, *(Compute(network, name, drawn.sample(names, len(names))) for name in others)]
+
+
+async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, count: int, computes: int) -> Report:
     mix = draw_mix(Random(drawn.random()))
     network = Network(Random(drawn.random()), slowest_s=mix.slowest_s)
     database = Database(network, Random(drawn.random()), load_s=mix.load_s, trickle_s=mix.trickle_s)
-    servers = [Machine(network, f"server {number}") for number in range(count)]
+    servers = _servers(network, count, computes, drawn)
     oracle = Oracle(database)
     schedule = Schedule(loop, Random(drawn.random()), mix, network, database, servers, oracle)
     wrong = ""

@@ -207,15 +207,17 @@ class Schedule:
 
     def _fault(self, machine: Machine) -> None:
         random, network, database = self._random, self._network, self._database
+        # One that has no choice draws nothing: so schedules stay what they were.
+        there = machine.upstreams[0] if len(machine.upstreams) == 1 else random.choice(machine.upstreams)
         match random.choice(FAULTS):
             case "cut":
-                network.cut(machine.name, DATABASE)
+                network.cut(machine.name, there)
             case "heal":
                 network.heal()
             case "reset":
-                network.reset(machine.name, DATABASE)
+                network.reset(machine.name, there)
             case "half open":
-                network.half_open(*random.sample([machine.name, DATABASE], 2))
+                network.half_open(*random.sample([machine.name, there], 2))
             case "stall":
                 database.stall(random.random() * 3)
             case "lose feed":

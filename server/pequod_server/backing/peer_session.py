@@ -176,6 +176,8 @@ class PeerSession:
             SessionOverError: The connection is over, before the call was.
         """
         task = asyncio.ensure_future(call)
+        # Who waits for it may be gone when it fails.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             waited: set[asyncio.Future[Any]] = {task, self._over}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -185,7 +187,6 @@ class PeerSession:
                 await asyncio.gather(task, return_exceptions=True)
         if self._over.done():
             # Even if the call has its answer: it may belong to another state than the next connection begins with.
-            task.cancelled() or task.exception()
             raise SessionOverError
         return task.result()
 

@@ -1,0 +1,208 @@
+"""Simulated homes and computes: the real relay and the real `PequodStore`, over simulated links.
+
+database ==== home 0 ==== compute 0        a home serves its computes beside its clients
+         ==== home 1 ==== compute 1        a compute's feed goes to one home, and on to the other
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from pequod_proto import pequod_pb2 as pb
+from pequod_server.backing import BackingStore, BackingUnavailableError, Event
+from pequod_server.backing.health import Backoff
+from pequod_server.backing.peer import PequodStore
+from pequod_server.backing.store import IsWanted, every_key
+from pequod_server.config import ServerConfig
+from pequod_server.memory.admission import Admission
+from pequod_server.peer.peers import make_peer_service
+from pequod_server.wire.handlers import CallEnded, Context
+
+from pequod.errors import PequodError
+from tests.simulation.links import ConnectionLostError, End, Network
+from tests.simulation.machine import Machine
+from tests.simulation.store import TABLES
+
+#: How long a call may take; the feed itself notices silence sooner.
+_CALL_S: Final = 5.0
+_SILENCE_S: Final = 2.0
+
+
+class _Caller:
+    """What the home's handlers take for the context of a call."""
+
+    def __init__(self, end: End) -> None:
+        self._end = end
+
+    def peer(self) -> str:
+        return self._end.there
+
+
+class Home(Machine):
+    """A server beside the database whose base data computes load and follow.
+
+    Args:
+        computes: The names of the machines that may be connected with it.
+        keep_bytes: See the setting `peer_keep_bytes`.
+    """
+
+    def __init__(self, network: Network, name: str, computes: Sequence[str], keep_bytes: int) -> None:
+        self._computes = tuple(computes)
+        self._keep_bytes = keep_bytes
+        network.listen(name, self._serve)
+        super().__init__(network, name)
+
+    def _create(self) -> None:
+        super()._create()
+        config = ServerConfig(peer_keep_bytes=self._keep_bytes)
+        self.peers = make_peer_service(
+            config, self.engine, self.databases, TABLES, self.service.server_id, Admission(config)
+        )
+
+    async def _end(self) -> None:
+        self.peers.stop()
+        await super()._end()
+
+    def _cut_off(self) -> None:
+        super()._cut_off()
+        for compute in self._computes:
+            self._network.reset(compute, self.name)
+
+    async def _serve(self, end: End) -> None:
+        """Answer the one call of a connection, as gRPC would."""
+        kind, data = await end.receive(_CALL_S)
+        if not self.is_up:
+            return
+        peers, context = self.peers, cast("Context", _Caller(end))
+        try:
+            match kind:
+                case "load":
+                    async for reply in peers.Load(pb.PeerLoadRequest.FromString(data), context):
+                        end.send(reply.SerializeToString())
+                    end.send(None)
+                case "position":
+                    position = await peers.Position(pb.PeerPositionRequest.FromString(data), context)
+                    end.send(position.SerializeToString())
+                case "write":
+                    written = await peers.Write(pb.PeerWriteRequest.FromString(data), context)
+                    end.send(written.SerializeToString())
+                case "feed":
+                    await self._feed(end, data, context)
+        except (PequodError, CallEnded) as error:
+            with suppress(ConnectionLostError):
+                end.send(BackingUnavailableError(self.name, str(error)))
+
+    async def _feed(self, end: End, hello: bytes, context: Context) -> None:
+        async def requests() -> AsyncIterator[pb.PeerFeedRequest]:
+            yield pb.PeerFeedRequest.FromString(hello)
+            while True:
+                try:
+                    yield pb.PeerFeedRequest.FromString(await end.receive(10 * _CALL_S))
+                except ConnectionLostError:
+                    return
+
+        async for reply in self.peers.Feed(requests(), context):
+            end.send(reply.SerializeToString())
+
+
+class SimulatedChannel:
+    """A channel of a compute with a home."""
+
+    def __init__(self, network: Network, here: str, there: str) -> None:
+        self._network = network
+        self._here = here
+        self._there = there
+        self._ends: list[End] = []
+
+    async def load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
+        """Read ranges."""
+        end = self._call("load", request)
+        while (data := await self._reply(end, _CALL_S)) is not None:
+            yield pb.PeerLoadReply.FromString(data)
+
+    async def feed(self, requests: AsyncIterator[pb.PeerFeedRequest]) -> AsyncIterator[pb.PeerFeedReply]:
+        """Follow changes."""
+        end = self._call("feed", await anext(requests))
+        sending = asyncio.create_task(self._send(end, requests), name=f"{self._here} asks {self._there}")
+        try:
+            while True:
+                yield pb.PeerFeedReply.FromString(await self._reply(end, 10 * _CALL_S))
+        finally:
+            sending.cancel()
+
+    async def _send(self, end: End, requests: AsyncIterator[pb.PeerFeedRequest]) -> None:
+        with suppress(ConnectionLostError):
+            async for request in requests:
+                end.send(request.SerializeToString())
+
+    async def position(self, request: pb.PeerPositionRequest) -> pb.PeerPositionReply:
+        """Ask for a place."""
+        return pb.PeerPositionReply.FromString(await self._reply(self._call("position", request), _CALL_S))
+
+    async def write(self, request: pb.PeerWriteRequest) -> pb.PeerWriteReply:
+        """Write changes."""
+        return pb.PeerWriteReply.FromString(await self._reply(self._call("write", request), _CALL_S))
+
+    async def close(self) -> None:
+        """Cut the calls under way off."""
+        for end in self._ends:
+            end.close()
+
+    def _call(self, kind: str, request: Any) -> End:
+        end = self._network.connect(self._here, self._there)
+        self._ends = [one for one in self._ends if not one.is_lost]
+        self._ends.append(end)
+        end.send((kind, request.SerializeToString()))
+        return end
+
+    async def _reply(self, end: End, wait_s: float) -> Any:
+        try:
+            reply = await end.receive(wait_s)
+        except ConnectionLostError as error:
+            raise BackingUnavailableError(self._there, str(error)) from error
+        if isinstance(reply, PequodError):
+            raise reply
+        return reply
+
+
+class _Store(PequodStore):
+    """The real store, which tells the simulation of its events."""
+
+    at_event: Callable[[], None]
+
+    async def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
+        """Yield the events of the homes."""
+        async for event in super().changes(since, is_wanted):
+            self.at_event()
+            yield event
+            self.at_event()
+
+
+class Compute(Machine):
+    """A server whose database are homes.
+
+    Args:
+        homes: Their names, in the order in which they are tried.
+    """
+
+    def __init__(self, network: Network, name: str, homes: Sequence[str]) -> None:
+        self._homes = tuple(homes)
+        super().__init__(network, name)
+        self.upstreams = self._homes
+
+    def _make_store(self) -> BackingStore:
+        store = _Store(
+            self._homes,
+            TABLES,
+            connect=lambda address: SimulatedChannel(self._network, self.name, address),
+            silence_s=_SILENCE_S,
+            backoff=Backoff(first_s=0.02, most_s=1.0),
+            # The simulation replaces the clock.
+            clock=lambda: time.monotonic(),  # noqa: PLW0108
+        )
+        store.at_event = self._at_event
+        return store
