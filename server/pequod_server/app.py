@@ -94,7 +94,7 @@ class PequodServer:
         self._admission = Admission(config)
         self._calls = CallsUnderWay(config)
         #: This server in its cluster, if it belongs to one.
-        self.member = make_member(config, self.engine)
+        self.member = make_member(config, self.engine, self.databases, groups)
         self.guard = make_guard(config, self.engine)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases)
         #: Whether calls are taken.
@@ -126,7 +126,13 @@ class PequodServer:
         tables = backed_tables(groups[0].store) if len(groups) == 1 else []
         #: What computes ask of this server.
         self.peers = make_peer_service(
-            config, self.engine, self.databases, tables, self.service.server_id, self._admission
+            config,
+            self.engine,
+            self.databases,
+            tables,
+            self.service.server_id,
+            self._admission,
+            None if self.member is None else self.member.rules,
         )
         add_peer_service(self.peers, self._server)
         self.instruments.add(self._peer_collector)
@@ -153,10 +159,10 @@ class PequodServer:
         self._waits_for = f"the snapshot {self._config.snapshot_file}"
         since = await self.snapshots.restore_at_start()
         try:
+            await self.databases.start(since)
             if self.member is not None:
                 self._waits_for = f"the map of the cluster, {self.member.place}"
                 await self.member.start()
-            await self.databases.start(since)
             self._waits_for = "the listening socket"
             await self.instruments.start()
             await self._standard.starting()

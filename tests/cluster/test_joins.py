@@ -35,9 +35,9 @@ class Cluster:
         await coordinator.put_map(ClusterMap(self.name, 1, joins))
         await coordinator.close()
 
-    async def server(self, name: str, **settings: str) -> PequodServer:
+    async def server(self, name: str, listen: str = "127.0.0.1:0", **settings: str) -> PequodServer:
         config = ServerConfig(
-            listen="127.0.0.1:0",
+            listen=listen,
             cluster=self.etcd.setting(self.name),
             cluster_id=name,
             drain_s=0.5,

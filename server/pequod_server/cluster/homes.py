@@ -83,6 +83,21 @@ class HomeRules:
                 return
         raise NotHomeError(first, self._known.version)
 
+    def refuse_load(self, first: bytes, last: bytes | None) -> None:
+        """Pass if other servers may load a range here: this server has all of it, also while it moves away.
+
+        Raises:
+            NotHomeError: A part of it belongs elsewhere.
+        """
+        if self._known is None or self.bounds is None:
+            return
+        at: bytes | None = first
+        for home in self._known.home_ranges:
+            if at is not None and home.group == self._entry.group and home.first <= at:
+                at = max(at, home.last) if home.last is not None else None
+        if at is not None and (last is None or at < last):
+            raise NotHomeError(at, self._known.version)
+
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
         """Hold a write that was let in and takes a while: a range does not move before it is done."""

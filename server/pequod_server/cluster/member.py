@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from pequod.cluster.map import ClusterMap, ClusterState
-from pequod.cluster.servers import ServerEntry, ServerState
+from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.homes import HomeRules
@@ -36,6 +36,14 @@ _TELL_S: Final = 1.0
 _NOTICE_S: Final = 0.2
 #: How long a change of the map waits for the others.
 _SPREAD_S: Final = 5.0
+
+
+class HomesMissingError(ClusterMapError):
+    """The map gives keys to a home group that has no server yet."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"home group {group}", "no server of the group is there; start one")
+        self.group = group
 
 
 class Member:
@@ -122,8 +130,19 @@ class Member:
                 log.warning("the start waits for the map", extra={"at": self.place, "reason": error.reason})
                 await asyncio.sleep(_AGAIN_S)
         self._learn(state)
-        await self._go_by(self.state)
-        self._entry = replace(self._entry, map_version=state.map.version)
+        if ServerRole.HOME in self._entry.roles and not self._takes_port:
+            # Two homes that are read themselves wait for each other's addresses.
+            await self._coordinator.register(self._entry)
+        while True:
+            try:
+                await self._go_by(self.state)
+                break
+            except HomesMissingError as error:
+                log.warning("the start waits for a home", extra={"group": error.group, "at": self.place})
+                await asyncio.sleep(_AGAIN_S)
+            with contextlib.suppress(CoordinatorUnavailableError):
+                self._learn(await self._coordinator.read())
+        self._entry = replace(self._entry, map_version=self.map.version)
         self._tasks = [
             asyncio.create_task(self._follow(), name="pequod map"),
             asyncio.create_task(self._catch_up(), name="pequod map taken in"),
@@ -206,7 +225,8 @@ class Member:
         async for state in self._coordinator.follow():
             self.heard_s = time.monotonic()
             mine = next((server for server in state.servers if server.id == self._entry.id), None)
-            if mine is not None and self._is_registered and mine.map_version in (0, self._entry.map_version):
+            is_present = mine is not None and mine.map_version in (0, self._entry.map_version)
+            if mine is not None and is_present and self._is_registered and mine.state is not ServerState.JOINING:
                 # What an operator says of it; what it said itself comes back in the order in which it was said.
                 self._entry = replace(self._entry, state=mine.state)
             self._learn(state)

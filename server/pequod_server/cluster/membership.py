@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,17 @@ from pequod.cluster.map import ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, JoinError
 from pequod.errors import ClusterMapError, SettingError
+from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.joins import MapJoins
 from pequod_server.cluster.member import Member
+from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
 from pequod_server.config import ServerConfig
+from pequod_server.database.databases import Databases, HomeGroup
+from pequod_server.database.from_config import peer_credentials
 
 _STATIC: Final = "static:"
 _ETCD: Final = "etcd:"
@@ -51,8 +56,13 @@ def coordinator_of(cluster: str, credentials: grpc.ChannelCredentials | None = N
     return EtcdCoordinator(endpoints, name, credentials)
 
 
-def make_member(config: ServerConfig, engine: Engine) -> Member | None:
+def make_member(
+    config: ServerConfig, engine: Engine, databases: Databases, groups: Sequence[HomeGroup]
+) -> Member | None:
     """Return the server as a member of the cluster of the settings, None without one.
+
+    Args:
+        groups: The databases of the settings.
 
     Raises:
         SettingError: The settings do not go together, or a file for TLS cannot be read.
@@ -66,13 +76,22 @@ def make_member(config: ServerConfig, engine: Engine) -> Member | None:
     credentials = etcd_credentials(config.cluster_ca, config.cluster_certificate, config.cluster_key)
     coordinator, entry = coordinator_of(config.cluster, credentials), first_entry(config)
     joins = MapJoins(engine)
+    local = groups[0] if groups and ServerRole.HOME in entry.roles else None
+    credentials_of_peers = peer_credentials(config)
+
+    def make_store(addresses: Sequence[str], tables: Sequence[bytes]) -> PequodStore:
+        return PequodStore(addresses, tables, connect=credentials_of_peers.connect)
+
+    sources = MapSources(entry, databases, local, make_store)
 
     async def take_in(state: ClusterState) -> None:
-        if ServerRole.COMPUTE in entry.roles:
-            try:
-                joins.take_in(state.map)
-            except JoinError as error:
-                raise ClusterMapError(f"the joins of the map's version {state.map.version}", str(error)) from None
+        if ServerRole.COMPUTE not in entry.roles:
+            return
+        await sources.take_in(state)
+        try:
+            joins.take_in(state.map)
+        except JoinError as error:
+            raise ClusterMapError(f"the joins of the map's version {state.map.version}", str(error)) from None
 
     takes_port = not config.cluster.startswith(_STATIC) and (config.cluster_address or config.listen).endswith(":0")
     return Member(coordinator, entry, take_in, rules=HomeRules(entry), takes_port=takes_port)

@@ -85,7 +85,8 @@ def make_databases(config: ServerConfig, engine: Engine, groups: Sequence[HomeGr
             store,
             name=name,
             gates=gates,
-            is_write_through=config.backing_mode == "write-through",
+            # What the homes of the map own goes to them.
+            is_write_through=config.backing_mode == "write-through" or bool(config.cluster and name),
             stale_max_s=config.backing_stale_max_s,
         )
 
@@ -103,19 +104,27 @@ def _homes(config: ServerConfig) -> PequodStore:
     tables = [name.strip().encode() for name in config.backing_tables.split(",") if name.strip()]
     if not tables:
         raise SettingError("backing_tables", "name the tables whose keys those servers own, such as p,s")
+    return PequodStore(addresses, tables, connect=peer_credentials(config).connect)
+
+
+def peer_credentials(config: ServerConfig) -> PeerCredentials:
+    """Return how the server reaches its homes.
+
+    Raises:
+        SettingError: The token cannot be read.
+    """
     token = ""
     if config.backing_token is not None:
         try:
             token = config.backing_token.read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise SettingError("backing_token", f"cannot read it: {error}") from error
-    credentials = PeerCredentials(
+    return PeerCredentials(
         ca=config.backing_ca,
         certificate=config.tls_certificate if config.backing_ca else None,
         key=config.tls_key if config.backing_ca else None,
         token=token,
     )
-    return PequodStore(addresses, tables, connect=credentials.connect)
 
 
 def _mappings(config: ServerConfig) -> tuple[Mapping, ...]:

@@ -24,6 +24,7 @@ from pequod_server.access.guard import present_caller
 from pequod_server.backing import Change, KeyRange, Place
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns
+from pequod_server.cluster.homes import HomeRules
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.memory.admission import COPIES, Admission
@@ -49,18 +50,26 @@ def make_peer_service(
     tables: Sequence[bytes],
     server_id: int,
     admission: Admission,
+    rules: HomeRules | None = None,
 ) -> PeerService:
     """Return what computes ask of a server: of its database, or of what its clients write."""
     relay = Relay(config.peer_keep_bytes, engine.ledger.change_watches)
     if not databases.all:
-        return PeerService(MemoryOrigin(engine, server_id, relay), admission)
-    return PeerService(DatabaseOrigin(engine, databases, tables, relay), admission)
+        return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules)
+    return PeerService(DatabaseOrigin(engine, databases, tables, relay), admission, rules)
 
 
 class PeerService:
-    """A home, as its computes see it."""
+    """A home, as its computes see it.
 
-    def __init__(self, origin: DatabaseOrigin | MemoryOrigin, admission: Admission) -> None:
+    Args:
+        rules: Which keys the map of the cluster gives to this home; None: it belongs to none.
+    """
+
+    def __init__(
+        self, origin: DatabaseOrigin | MemoryOrigin, admission: Admission, rules: HomeRules | None = None
+    ) -> None:
+        self._rules = rules
         self.origin = origin
         self._admission = admission
         #: By the numbers that computes chose.
@@ -96,6 +105,9 @@ class PeerService:
         """Read ranges as of one place, and subscribe a feed to them."""
         _refuse_version(request.version_min, request.version_max)
         ranges = Clip(_ranges_of(request.firsts, request.lasts)).ranges
+        if self._rules is not None:
+            for one in ranges:
+                self._rules.refuse_load(one.first, one.last)
         self.origin.wake()
         feed = None
         if request.feed:
@@ -179,7 +191,12 @@ class PeerService:
             raise BadRequestError("there is nothing to write")
         rows = zip(request.keys, request.values, request.present, strict=True)
         changes = [Change(key, value if is_present else None) for key, value, is_present in rows]
-        place: Place = await self.origin.write(changes)
+        if self._rules is None:
+            place: Place = await self.origin.write(changes)
+        else:
+            self._rules.refuse(request.keys)
+            async with self._rules.writing():
+                place = await self.origin.write(changes)
         return pb.PeerWriteReply(place=pb.PeerPlace(timeline=place.timeline, position=place.position))
 
     def _sweep(self) -> None:

@@ -1,0 +1,195 @@
+"""Computes have base data from the homes that the map names, and go where the map goes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pequod_server import PequodServer
+from pequod_server.backing import SqliteStore, parse_mappings
+from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.member import Member
+
+from pequod.client import AsyncClient
+from pequod.cluster.edits import moved, moving
+from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
+from pequod.freshness import Latest
+from tests.cluster.conftest import Etcd, free_ports
+from tests.cluster.test_joins import TIMELINE, Cluster
+from tests.cluster.waiting import eventually
+from tests.peer.homes import MAPPING, TABLES
+
+LATEST = Latest(wait_s=9.0)
+P, S = HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b")
+TIMELINE_4 = TIMELINE.replace("time:10", "time:4")
+ROW = (b"t|ann|0001|bob", b"Hi")
+
+
+class Mapped(Cluster):
+    """A cluster whose map the test changes."""
+
+    async def begin(self, *homes: HomeRange) -> None:
+        self.coordinator = EtcdCoordinator(self.etcd.endpoints, self.name)
+        self._stack.push_async_callback(self.coordinator.close)
+        await self.coordinator.put_map(ClusterMap(self.name, 1, TIMELINE_4, home_ranges=homes))
+
+    async def put(self, changed: ClusterMap, *servers: PequodServer) -> None:
+        """Change the map, and wait for servers."""
+        await self.coordinator.put_map(changed)
+        for server in servers:
+            member = server.member
+            assert member is not None
+            await eventually(partial(_goes_by, member, changed.version))
+
+    async def home(self, name: str, group: str, **settings: str) -> PequodServer:
+        return await self.server(name, cluster_roles="home", cluster_group=group, **settings)
+
+
+@pytest.fixture
+async def cluster(etcd: Etcd) -> AsyncIterator[Mapped]:
+    async with AsyncExitStack() as stack:
+        yield Mapped(etcd, stack)
+
+
+async def sqlite_settings(folder: Path) -> dict[str, str]:
+    """Return the settings of a home before one database."""
+    path, mapping = folder / "twip.db", folder / "mapping.toml"
+    database = sqlite3.connect(path)
+    database.executescript(TABLES)
+    database.close()
+    mapping.write_text(MAPPING)
+    store = SqliteStore(path, parse_mappings(MAPPING))
+    await store.install()
+    await store.close()
+    return {"backing": f"sqlite:{path}", "backing_mapping": str(mapping), "backing_mode": "write-through"}
+
+
+def _goes_by(member: Member, version: int) -> bool:
+    return member.entry.map_version == version
+
+
+async def timeline(client: AsyncClient) -> list[tuple[bytes, bytes]]:
+    return list(await client.scan("t|ann|", "t|ann}", freshness=LATEST))
+
+
+async def test_a_compute_loads_from_the_homes_of_each_group_and_passes_writes_on(cluster: Mapped) -> None:
+    await cluster.begin(P, S)
+    posts, subscriptions = await cluster.home("h1", "a"), await cluster.home("h2", "b")
+    one, other = await cluster.server("c1"), await cluster.server("c2")
+    client, second = await cluster.client(one), await cluster.client(other)
+    await client.put("s|ann|bob", "1")
+    await client.put("p|bob|0001", "Hi")
+    assert await timeline(client) == [ROW]
+    assert await timeline(second) == [ROW]
+    await second.put("p|bob|0002", "Ho")
+    assert len(await timeline(client)) == 2
+    assert posts.engine.get(b"p|bob|0001") == b"Hi"
+    assert subscriptions.engine.get(b"s|ann|bob") == b"1"
+    assert posts.engine.joins() == []
+    for wrong in ("q|1", "t|ann|0003|bob"):
+        with pytest.raises(NotHomeError):
+            await client.put(wrong, "")
+
+
+async def test_a_compute_goes_on_with_another_home_of_the_group(cluster: Mapped, tmp_path: Path) -> None:
+    await cluster.begin(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "a"))
+    settings = await sqlite_settings(tmp_path)
+    homes = [await cluster.home(f"h{number}", "a", **settings) for number in range(2)]
+    compute = await cluster.server("c1")
+    client = await cluster.client(compute)
+    await client.put("s|ann|bob", "1")
+    await client.put("p|bob|0001", "Hi")
+    assert await timeline(client) == [ROW]
+    used = compute.databases.named("a").store.home  # type: ignore[attr-defined]
+    for home in homes:
+        assert home.member is not None
+        if home.member.entry.address == used:
+            await home.close()
+    assert await client.scan("t|ann|", "t|ann}") == [ROW]
+    await client.put("p|bob|0002", "Ho")
+    assert len(await timeline(client)) == 2
+
+
+async def test_a_compute_that_starts_before_its_homes_waits_for_them(cluster: Mapped) -> None:
+    await cluster.begin(P)
+    starting = asyncio.create_task(cluster.server("c1"))
+    await asyncio.sleep(0.3)
+    assert not starting.done()
+    await cluster.home("h1", "a")
+    client = await cluster.client(await starting)
+    await client.put("p|bob|0001", "Hi")
+    assert await client.get("p|bob|0001") == b"Hi"
+
+
+async def test_a_group_without_homes_is_unavailable_and_the_others_are_served(cluster: Mapped) -> None:
+    await cluster.begin(P, S)
+    posts, _ = await cluster.home("h1", "a"), await cluster.home("h2", "b")
+    compute = await cluster.server("c1")
+    client = await cluster.client(compute)
+    await client.put("p|bob|0001", "Hi")
+    await client.put("s|ann|bob", "1")
+    assert await timeline(client) == [ROW]
+    await posts.close()
+    assert await client.scan("t|ann|", "t|ann}") == [ROW]
+    assert await client.get("s|liz|bob") is None
+    async with AsyncClient(client.target, retries=0) as impatient:
+        with pytest.raises(BackingUnavailableError):
+            await impatient.get("p|liz|0001")
+
+
+async def test_a_range_moves_to_another_group_without_a_lost_write(cluster: Mapped) -> None:
+    await cluster.begin(P, S)
+    old, new = await cluster.home("h1", "a"), await cluster.home("h2", "b")
+    compute = await cluster.server("c1")
+    client = await cluster.client(compute)
+    await client.put("s|ann|bob", "1")
+    await client.put("s|ann|zoe", "1")
+    await client.put("p|bob|0001", "Hi")
+    await client.put("p|zoe|0001", "Oh")
+    assert len(await timeline(client)) == 2
+
+    known = moving((await cluster.coordinator.read()).map, b"p|m", b"p}", "b")
+    await cluster.put(known, old, new, compute)
+    for one in (client, await cluster.client(old)):
+        with pytest.raises(NotHomeError) as raised:
+            await one.put("p|zoe|0002", "")
+        assert raised.value.map_version == 2
+    await client.put("p|bob|0002", "Ha")
+    assert len(await timeline(client)) == 3
+    # The copy.
+    await (await cluster.client(new)).put("p|zoe|0001", "Oh")
+    await cluster.put(moved(known, b"p|m", b"p}"), old, new, compute)
+
+    await client.put("p|zoe|0002", "Eh")
+    assert [value for _, value in await timeline(client)] == [b"Hi", b"Oh", b"Ha", b"Eh"]
+    assert new.engine.get(b"p|zoe|0002") == b"Eh"
+    assert old.engine.get(b"p|zoe|0002") is None
+    compute.databases._check()
+
+
+async def test_ranges_that_a_compute_cannot_have_are_refused_with_the_reason(cluster: Mapped) -> None:
+    await cluster.begin(HomeRange(b"", None, "a"))
+    await cluster.home("h1", "a")
+    with pytest.raises(ClusterMapError, match="is not within one table"):
+        await cluster.server("c1")
+
+
+async def test_homes_that_are_read_themselves_compute_over_the_keys_of_all(cluster: Mapped) -> None:
+    await cluster.begin(P, S)
+    one, other = (f"127.0.0.1:{port}" for port in free_ports(2))
+    servers = await asyncio.gather(
+        cluster.server("s1", one, cluster_roles="home compute", cluster_group="a"),
+        cluster.server("s2", other, cluster_roles="home compute", cluster_group="b"),
+    )
+    clients = [await cluster.client(server) for server in servers]
+    await clients[0].put("s|ann|bob", "1")
+    await clients[1].put("p|bob|0001", "Hi")
+    for client in clients:
+        assert await timeline(client) == [ROW]
+    assert servers[0].engine.get(b"p|bob|0001") == b"Hi"
