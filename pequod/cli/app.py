@@ -18,6 +18,7 @@ from pequod.cli import (
     bench_lake,
     bench_server,
     bench_twip,
+    bench_views,
     cluster,
     cluster_demo,
     cluster_move,
@@ -109,7 +110,7 @@ spark.add_typer(spark_workloads.app)
 app.add_typer(spark, name="spark")
 app.add_typer(backfill.app, name="backfill")
 app.add_typer(lake.app, name="lake")
-for benchmarks in (bench_twip, bench_engine, bench_server, bench_compare, bench_lake):
+for benchmarks in (bench_twip, bench_engine, bench_server, bench_compare, bench_lake, bench_views):
     bench.app.add_typer(benchmarks.app)
 app.add_typer(bench.app, name="bench")
 

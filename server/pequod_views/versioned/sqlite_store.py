@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pequod_views.versioned.records import Cells, QuorumError, StoredCell, StoredColumn, merge
 
@@ -26,6 +26,8 @@ WHERE excluded.timestamp > timestamp OR (excluded.timestamp = timestamp AND excl
     AND (value IS NULL OR excluded.value > value))"""
 _KEYS: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ? AND key > ? ORDER BY key LIMIT ?"
 _FORGET: Final = "DELETE FROM cells WHERE tbl = ? AND key = ? AND name = ? AND base_key = ? AND timestamp <= ?"
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS by_value ON cells (tbl, name, value)"
+_FIND: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ? AND name = ? AND base_key = '' AND value = ?"
 _BUSY_S: Final = 5.0
 
 
@@ -34,9 +36,10 @@ class SqliteReplicas:
 
     Args:
         paths: One file for each replica; files are made.
+        synchronous: SQLite's setting of that name. With less than FULL a power cut may take writes back.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], *, synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL") -> None:
         self.replica_count = len(paths)
         #: The numbers of the replicas that are away.
         self.down: set[int] = set()
@@ -44,6 +47,7 @@ class SqliteReplicas:
         self._files = [sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False) for path in paths]
         for file in self._files:
             file.execute("PRAGMA journal_mode = WAL")
+            file.execute(f"PRAGMA synchronous = {synchronous}")
             file.execute(_SCHEMA)
             file.commit()
 
@@ -73,6 +77,15 @@ class SqliteReplicas:
         """Remove cells."""
         rows = [(table, key, *column, cell.timestamp) for column, cell in cells.items()]
         await self._ask(lambda file: _write(file, rows, _FORGET), quorum)
+
+    async def make_index(self) -> None:
+        """Have each replica index its cells by value, in the transaction that writes them."""
+        await self._ask(lambda file: file.execute(_INDEX), self.replica_count)
+
+    async def find(self, table: str, column: str, value: str) -> Sequence[str]:
+        """Return the keys of base records whose cell has a value at some replica, as the index of each has them."""
+        found = await self._ask(lambda file: file.execute(_FIND, (table, column, value)).fetchall(), 1)
+        return sorted({key for rows in found for (key,) in rows})
 
     async def spread(self) -> None:
         """Bring all replicas that are up to one state (anti-entropy)."""
