@@ -14,7 +14,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate views-chaos test-pure test-sanitised test-leaks wheels clean
+        soak-memory soak-server simulate views-chaos cluster-chaos test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,10 @@ STORE ?= slot
 chaos: SECONDS =
 chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times, or for SECONDS, and compare; STORE is sqlite, slot, notify or failover
 	$(BIN)/python -m tests.backing.chaos $(if $(SECONDS),--seconds $(SECONDS),--runs $(RUNS)) --store $(STORE)
+
+cluster-chaos: RUNS = 20
+cluster-chaos: $(INSTALLED) ## kill and stop servers of a cluster RUNS (20) times under sessions that write and read, and compare
+	$(BIN)/python -m tests.cluster_faults.chaos --runs $(RUNS) --seed $(or $(SEED),0)
 
 TARGET ?= postgres
 views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite

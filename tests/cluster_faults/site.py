@@ -1,0 +1,151 @@
+"""Homes beside one SQLite database, computes before them, and their map, as processes that faults happen to."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import connect
+from types import TracebackType
+from typing import Final, Self
+
+from pequod_bench.compare.server import free_port
+from pequod_server.cluster.membership import coordinator_of
+
+from pequod import AsyncClient
+from pequod.client.cluster.connection import ClusterConnection
+from pequod.client.cluster.node import Node
+from pequod.cluster.document import written
+from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
+from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.errors import UnavailableError
+from pequod.freshness import Latest
+from tests.forked import ForkedServer
+from tests.peer.homes import MAPPING, TIMELINE, sqlite
+
+#: The machine may be busy.
+LATEST: Final = Latest(wait_s=30.0)
+
+
+class FaultSite:
+    """Two homes, three computes, and their map in a file or in etcd.
+
+    Args:
+        etcd: The setting of a cluster in etcd without its name; empty for a file.
+        has_group_b: Have a home group of its own, with a database of its own, for the posts from `p|m` on.
+    """
+
+    def __init__(self, folder: Path, etcd: str = "", *, has_group_b: bool = False) -> None:
+        self._folder = folder
+        self.name = f"faults-{secrets.token_hex(4)}"
+        self._etcd = etcd
+        self._file = folder / "cluster.toml"
+        groups = {"h1": "a", "h2": "b" if has_group_b else "a"}
+        self.entries = {
+            **{name: _entry(name, ServerRole.HOME, group) for name, group in groups.items()},
+            **{name: _entry(name, ServerRole.COMPUTE) for name in ("c1", "c2", "c3")},
+        }
+        ranges = [HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "a")]
+        if has_group_b:
+            ranges[:1] = [HomeRange(b"p|", b"p|m", "a"), HomeRange(b"p|m", b"p}", "b")]
+        self.map = ClusterMap(self.name, 2, TIMELINE, home_ranges=tuple(ranges))
+        self.processes: dict[str, ForkedServer] = {}
+
+    async def __aenter__(self) -> Self:
+        (self._folder / "mapping.toml").write_text(MAPPING)
+        self._file.write_text(written(self.state))
+        if self._etcd:
+            coordinator = coordinator_of(f"{self._etcd}/{self.name}")
+            await coordinator.put_map(replace(self.map, version=1))
+            await coordinator.close()
+        for entry in self.entries.values():
+            if entry.group and not self.database(entry.group).exists():
+                await sqlite(self.database(entry.group))
+        for name in self.entries:
+            await asyncio.to_thread(self.start, name)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes.values():
+            process.kill()
+
+    @property
+    def state(self) -> ClusterState:
+        return ClusterState.of(self.map, self.entries.values())
+
+    @property
+    def target(self) -> str:
+        return f"pequod+cluster://{','.join(entry.address for entry in self.entries.values())}"
+
+    def client(self, *, timeout_s: float = 60.0) -> AsyncClient:
+        return AsyncClient(self.target, timeout_s=timeout_s)
+
+    def database(self, group: str) -> Path:
+        return self._folder / f"{group}.db"
+
+    def start(self, name: str) -> None:
+        """Start a server, at the same address each time."""
+        entry = self.entries[name]
+        place = f"{self._etcd}/{self.name}" if self._etcd else f"static:{self._file}"
+        flags = ["--listen", entry.address, "--cluster", place, "--cluster-id", name, "--drain-s", "0.5"]
+        role = str(*entry.roles)
+        if role == "home":
+            flags += ["--backing", f"sqlite:{self.database(entry.group)}", "--backing-mode", "write-through"]
+            flags += ["--backing-mapping", str(self._folder / "mapping.toml")]
+        else:
+            homes = ",".join(one.address for one in self.entries.values() if one.group == "a")
+            flags += ["--backing", f"pequod://{homes}", "--backing-tables", "p,s", "--backing-mode", "write-through"]
+        if self._etcd:
+            flags += ["--cluster-roles", role]
+            flags += ["--cluster-group", entry.group] if entry.group else []
+        self.processes[name] = ForkedServer(*flags)
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            self.processes[name].kill()
+
+    def pause(self, *names: str) -> None:
+        for name in names:
+            self.processes[name].send_signal(signal.SIGSTOP)
+
+    def go_on(self, *names: str) -> None:
+        for name in names:
+            self.processes[name].send_signal(signal.SIGCONT)
+
+    def rows(self, group: str = "a") -> dict[bytes, bytes]:
+        """Return the base data, as the database has them."""
+        with closing(connect(self.database(group))) as connection:
+            posts = connection.execute("SELECT poster, time, body FROM posts").fetchall()
+            subs = connection.execute("SELECT user, poster, since FROM subs").fetchall()
+        found = {f"p|{poster}|{time}".encode(): str(body).encode() for poster, time, body in posts}
+        return found | {f"s|{user}|{poster}".encode(): str(since).encode() for user, poster, since in subs}
+
+
+def _entry(name: str, role: ServerRole, group: str = "") -> ServerEntry:
+    return ServerEntry(name, f"127.0.0.1:{free_port()}", frozenset({role}), group)
+
+
+def owner(client: AsyncClient, key: bytes) -> Node:
+    """Return the node that a read of a key goes to now."""
+    link = client._link
+    assert isinstance(link, ClusterConnection)
+    assert link.routes is not None
+    node = link.routes.reader(key)
+    assert node is not None
+    return node
+
+
+async def put(client: AsyncClient, key: str, value: str = "x") -> None:
+    """Put a key until it is certain that it is there."""
+    async with asyncio.timeout(90):
+        while True:
+            try:
+                await client.put(key, value)
+            except UnavailableError:
+                continue
+            return
