@@ -167,10 +167,10 @@ class Databases:
             kept, assignment = self._prepared(groups)
             moved = list(self.assignment.changes(assignment))
             before = self.all
-            for loader in before:
-                if any(loader in (old, new) for _, old, new in moved):
-                    await held.enter_async_context(loader.one_at_a_time)
-            for loader in before:
+            touched = [loader for loader in before if any(loader in (old, new) for _, old, new in moved)]
+            for loader in touched:
+                await held.enter_async_context(loader.one_at_a_time)
+            for loader in touched:
                 await loader.forget([piece for piece, old, _ in moved if old is loader])
             self._take(kept, assignment)
             for loader in kept:

@@ -369,6 +369,7 @@ class Intake:
         Requires:
             ``one_at_a_time`` is held.
         """
+        assert self.one_at_a_time.locked(), "or the gate would open in the middle of a commit"
         turns = Turns()
         for one in self.owned(ranges):
             while self._engine.forget_some(one.first, one.last):
