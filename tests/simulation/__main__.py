@@ -25,7 +25,8 @@ for seed in range(arguments.seed, arguments.seed + arguments.schedules):
     if report.wrong:
         wrong += 1
         print(
-            f"WRONG: --seed {seed} --schedules 1 --steps {report.steps} --computes {arguments.computes}\n  {report.wrong}",
+            f"WRONG: --seed {seed} --schedules 1 --steps {report.steps} --computes {arguments.computes}\n"
+            f"  {report.wrong}",
             flush=True,
         )
 print(
