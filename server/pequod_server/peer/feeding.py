@@ -11,7 +11,7 @@ A message is built when the stream takes it, so what waits is in the ring alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -103,18 +103,22 @@ class _Columns:
 class PeerFeed:
     """One compute's feed.
 
+    Args:
+        peer: Who is at the other end, for people.
+        sweep: Has the subscriptions cleared that nobody has any more.
+
     Invariants:
         1. What was told, with what the subscriber has left to be told, is all that changed in the subscribed ranges.
     """
 
-    def __init__(self, origin: Origin, peer: str) -> None:
+    def __init__(self, origin: Origin, peer: str, sweep: Callable[[], None]) -> None:
         self._origin = origin
+        self._sweep = sweep
         self._relay = origin.relay
-        #: Who is at the other end, for people.
         self.peer = peer
         self.counters = FeedCounters()
         self._news = asyncio.Event()
-        self.subscriber: Subscriber = self._relay.follow(self._news.set)
+        self.subscriber: Subscriber = self._relay.subscribe(self._news.set)
         #: The number of messages with released ranges, and those who wait for it.
         self._released = 0
         self._moved = asyncio.Event()
@@ -136,7 +140,7 @@ class PeerFeed:
         """Subscribe to what the compute holds, and find the place from which to go on."""
         turns = Turns()
         for one in ranges:
-            self._relay.wants.add(one.first, one.last, self.subscriber.bit)
+            self._relay.want(self.subscriber, one.first, one.last)
             if turns.are_due():
                 await turns.give()
         origin, history = self._origin, self._origin.history
@@ -163,7 +167,7 @@ class PeerFeed:
             raise BadRequestError("released ranges need as many ends as beginnings")
         if request.released_firsts:
             for first, last in zip(request.released_firsts, request.released_lasts, strict=True):
-                self._relay.wants.remove(first, last or None, self.subscriber.bit)
+                self._relay.release(self.subscriber, first, last or None)
             self._released += 1
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
@@ -231,6 +235,7 @@ class PeerFeed:
         subscriber, reply = self.subscriber, pb.PeerFeedReply()
         if subscriber.lost:
             subscriber.lost, reason, self._rest = "", subscriber.lost, None
+            self._sweep()
             self._tell_reload(reply, [_EVERYTHING], reason, self._origin.position)
             return self._with_history(reply)
         columns = _Columns()

@@ -57,10 +57,12 @@ async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Seq
     origin.prepare(ranges)
     relay, clip = origin.relay, Clip(ranges)
     for _ in range(_TRIES_MAX):
+        if subscriber is not None and not relay.has(subscriber):
+            raise BackingUnavailableError("the home", "the feed of this load has ended")
         begin, history = relay.sequence, relay.history
         if subscriber is not None:
             for one in ranges:
-                relay.wants.add(one.first, one.last, subscriber.bit)
+                relay.want(subscriber, one.first, one.last)
         bit = None if subscriber is None else subscriber.bit
         found = await _collect(origin, ranges)
         # In the turn of the last piece.

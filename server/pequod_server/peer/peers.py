@@ -148,7 +148,7 @@ class PeerService:
                 role.need(Right.FEED, one.first, one.last)
         self.origin.wake()
         self.origin.prepare(ranges)
-        feed = PeerFeed(self.origin, context.peer())
+        feed = PeerFeed(self.origin, context.peer(), self._sweep)
         if hello.feed in self.feeds:
             feed.close()
             raise BadRequestError("another feed has this number")

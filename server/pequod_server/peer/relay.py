@@ -175,7 +175,12 @@ class Relay:
                 )
 
     def lose(self, subscriber: Subscriber, reason: str) -> None:
-        """Have a compute read everything again: it wants nothing from here on, until it has loaded it."""
+        """Have a compute read everything again: it wants nothing from here on, until it has loaded it.
+
+        What it wanted is cleared by `sweep_in_steps`.
+        """
+        if not self.has(subscriber):
+            return
         self.overrun_count += 1
         subscriber.lost = reason
         subscriber.told, subscriber.due = self.sequence, None
@@ -186,7 +191,7 @@ class Relay:
 
     # Followers.
 
-    def follow(self, wake: Callable[[], None]) -> Subscriber:
+    def subscribe(self, wake: Callable[[], None]) -> Subscriber:
         """Add a subscriber, which wants nothing yet."""
         bit = self._new_bit()
         subscriber = self.subscribers[bit] = Subscriber(bit, self.sequence, wake)
@@ -194,7 +199,25 @@ class Relay:
 
     def leave(self, subscriber: Subscriber) -> None:
         """Remove a subscriber; what it wanted is cleared by `sweep_in_steps`."""
-        self.subscribers.pop(subscriber.bit, None)
+        if self.has(subscriber):
+            del self.subscribers[subscriber.bit]
+
+    def want(self, subscriber: Subscriber, first: bytes, last: bytes | None) -> None:
+        """Tell a subscriber the changes of a range from now on; one that has left wants nothing.
+
+        The bit of one that has left may be that of another compute by now, which may have other rights.
+        """
+        if self.has(subscriber):
+            self.wants.add(first, last, subscriber.bit)
+
+    def release(self, subscriber: Subscriber, first: bytes, last: bytes | None) -> None:
+        """Tell a subscriber no changes of a range any more."""
+        if self.has(subscriber):
+            self.wants.remove(first, last, subscriber.bit)
+
+    def has(self, subscriber: Subscriber) -> bool:
+        """Return whether a subscriber has not left."""
+        return self.subscribers.get(subscriber.bit) is subscriber
 
     def sweep_in_steps(self) -> Iterator[None]:
         """Clear the subscriptions of subscribers that are gone, in steps; then their bits may be used again."""
