@@ -1,4 +1,4 @@
-"""views install, check, run, status and wait: tables of a database that are kept equal to ranges."""
+"""views install, uninstall, check, run, status and wait: tables of a database that are kept equal to ranges."""
 
 from __future__ import annotations
 
@@ -92,6 +92,37 @@ def install(
             return await install_views(place, client, views.views, recut=recut)
 
     for line in _run(views, database, work):
+        print(line)
+
+
+@app.command(
+    "uninstall",
+    epilog=examples(
+        "pequod views uninstall views.toml",
+        "pequod views uninstall views.toml karma --drop-tables",
+    ),
+)
+def uninstall(
+    file: ViewsFile,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[VIEW]...", help="Views; without any, all that are installed.")
+    ] = None,
+    database: Database = None,
+    drop_tables: Annotated[bool, typer.Option("--drop-tables", help="Drop their tables as well.")] = False,
+) -> None:
+    """Take views out of the database, in one transaction, and print what was done.
+
+    Managers lose their parts at once. Tables stay with the rows that they have, unless you drop them. With the last
+    view everything beside the views goes. Exit code 3 if a view is not installed, or something depends on a table.
+    """
+    views = _views(file)
+
+    async def work(place: Target) -> list[str]:
+        from pequod_views.install import uninstall as uninstall_views
+
+        return await uninstall_views(place, names or (), drops_tables=drop_tables)
+
+    for line in _run(views, database, work) or ["nothing is installed"]:
         print(line)
 
 

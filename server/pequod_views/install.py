@@ -1,4 +1,4 @@
-"""Make the tables of views, and compare them with their definition."""
+"""Make the tables of views, compare them with their definition, and take views out again."""
 
 from __future__ import annotations
 
@@ -51,6 +51,38 @@ async def install(
             await ledger.cut(transaction, view, bounds)
             why = "is new" if before is None else "is cut anew" if before == view.fingerprint else "has changed"
             done.append(f"{view.name}: {why}; its range has {len(bounds) + 1} parts")
+    return done
+
+
+async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: bool = False) -> list[str]:
+    """Take views out of a database, in one transaction; return a line for each thing that was done.
+
+    Managers lose the parts at once: a transaction of theirs that comes later is undone. With the last view everything
+    beside the views goes, too.
+
+    Args:
+        names: Views; none: all that are installed.
+        drops_tables: Drop the tables as well; otherwise they stay with the rows that they have.
+
+    Raises:
+        TargetRefusedError: A view is not installed, or other things in the database depend on what would go.
+        TargetAwayError: The database does not answer.
+    """
+    ledger, done = PartLedger(target), list[str]()
+    async with target.transaction() as transaction:
+        there = await ledger.installed(transaction)
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise TargetRefusedError(target.name, f"not installed: {', '.join(missing)}")
+        for name in names or there:
+            await ledger.remove(transaction, name)
+            if drops_tables:
+                await transaction.fetch(f"DROP TABLE IF EXISTS {quoted(there[name])}")
+            done.append(f"{name}: {'dropped' if drops_tables else 'kept'} the table {there[name]}")
+        if there and not await ledger.installed(transaction):
+            for statement in ledger.removal_statements():
+                await transaction.fetch(statement)
+            done.append("no view is left; removed what was beside them")
     return done
 
 

@@ -158,6 +158,22 @@ class PartLedger:
         rows = await transaction.fetch(f"SELECT fingerprint FROM {self._views} WHERE view = $1", view.name)
         return rows[0][0] if rows else None
 
+    async def installed(self, transaction: TargetTransaction) -> dict[str, str]:
+        """Return the tables of the views that are installed, by view; nothing if the ledger is not installed."""
+        if not await transaction.table_columns(self._views):
+            return {}
+        return dict(await transaction.fetch(f"SELECT view, table_name FROM {self._views} ORDER BY view"))
+
+    async def remove(self, transaction: TargetTransaction, view: str) -> None:
+        """Forget a view; holders of its parts are fenced off."""
+        for table in (self._parts, self._views, self._log):
+            await transaction.fetch(f"DELETE FROM {table} WHERE view = $1", view)
+
+    def removal_statements(self) -> list[str]:
+        """Return the statements that remove what `statements` makes."""
+        tables = (self._managers, self._parts, self._log, self._views)
+        return [*(f"DROP TABLE {table}" for table in tables), *self._target.dialect.removal]
+
     async def beat(self, name: str, serves: str, views: dict[str, DurableView], lease_s: float) -> Standing:
         """Say that a manager lives, renew the leases of its parts, and return how things stand.
 

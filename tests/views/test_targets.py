@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pequod_views import DurableView, TargetAwayError, TargetRefusedError, ViewFileError, open_target
-from pequod_views.install import check, install
+from pequod_views.install import check, install, uninstall
 from pequod_views.kinds import KINDS
 from pequod_views.ledger import PartLedger
 from pequod_views.metrics import ManagerCollector
@@ -107,6 +107,48 @@ async def test_install_is_done_once_and_again_after_a_change(site: Site, client:
     assert len(await site.rows(narrow)) == 31
     target = open_target(site.database)
     assert await install(target, client, [narrow], recut=True) == ["v: is cut anew; its range has 3 parts"]
+    await target.close()
+
+
+async def test_views_are_taken_out_one_by_one_while_a_manager_runs(site: Site, client: AsyncClient) -> None:
+    views = [view_of(keys="p|<who>", value="body"), DurableView.parse({"name": "w", "keys": "q|<who>", "value": "n"})]
+    await client.multi_put({"p|ann": "1", "q|bob": "2"})
+    await installed(site, client, *views)
+    target = open_target(site.database)
+    async with managing(site, client, views) as manager:
+        await equal(site, client, *views)
+        assert await uninstall(target, ["v"]) == ["v: kept the table v"]
+        await until(lambda: len(manager.followers) == 1)
+        await client.multi_put({"p|ann": "3", "q|bob": "4"})
+        await equal(site, client, views[1])
+        assert await site.fetch("SELECT body FROM v") == [("1",)], "nobody keeps it any more"
+        with pytest.raises(TargetRefusedError, match="not installed: v"):
+            await uninstall(target, ["w", "v"])
+        assert await uninstall(target, drops_tables=True) == [
+            "w: dropped the table w",
+            "no view is left; removed what was beside them",
+        ]
+        await until(lambda: manager.target_trouble != "")
+    assert await problems(site, views[1]) == ["nothing is installed; run `pequod views install`"]
+    assert await uninstall(target) == []
+    # As if it had never been there; a table that was kept is taken up.
+    assert await installed(site, client, *views) == [
+        "w: made the table w", "v: is new; its range has 1 parts", "w: is new; its range has 1 parts",
+    ]  # fmt: skip
+    async with managing(site, client, views):
+        await equal(site, client, *views)
+    await target.close()
+
+
+async def test_what_depends_on_a_table_keeps_it(postgres_site: PostgresSite, client: AsyncClient) -> None:
+    view = view_of(keys="p|<who>", value="body")
+    await installed(postgres_site, client, view)
+    await postgres_site.fetch("CREATE VIEW mine AS SELECT body FROM v")
+    target = open_target(postgres_site.database)
+    with pytest.raises(TargetRefusedError, match="depend on it"):
+        await uninstall(target, drops_tables=True)
+    assert await problems(postgres_site, view) == []
+    await postgres_site.fetch("DROP VIEW mine")
     await target.close()
 
 

@@ -1,4 +1,4 @@
-"""`pequod views`: install, check, run, status and wait."""
+"""`pequod views`: install, uninstall, check, run, status and wait."""
 
 from __future__ import annotations
 
@@ -79,6 +79,18 @@ def test_a_table_from_install_to_status(file: Path, target: str) -> None:
     assert "Traceback" not in err
     # The part was handed over.
     assert json.loads(views("status", file, "--json").stdout)["state"] == "free"
+
+
+def test_uninstall_leaves_the_table_or_drops_it(file: Path) -> None:
+    assert views("uninstall", file).stdout == "nothing is installed\n"
+    views("install", file)
+    assert views("uninstall", file, "other").exit_code == 3
+    last = "no view is left; removed what was beside them\n"
+    assert views("uninstall", file).stdout == f"karma: kept the table karma\n{last}"
+    views("install", file)
+    assert views("uninstall", file, "karma", "--drop-tables").stdout == f"karma: dropped the table karma\n{last}"
+    with closing(sqlite3.connect(file.parent / "live.db")) as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
 
 
 def test_wait_needs_a_token_and_a_view_of_the_file(file: Path) -> None:

@@ -12,7 +12,7 @@ import asyncpg
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetRefusedError
 from pequod_views.targets.target import TargetDialect, quoted
-from pequod_views.targets.waiting_sql import FUNCTIONS
+from pequod_views.targets.waiting_sql import FUNCTIONS, FUNCTIONS_REMOVAL
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -50,6 +50,8 @@ _DIALECT: Final = TargetDialect(
     column_type=lambda kind: kind.postgres,
     before=("CREATE SCHEMA IF NOT EXISTS pequod_views",),
     after=FUNCTIONS,
+    # A schema in which a person has put other things is refused, and with it the whole transaction.
+    removal=(*FUNCTIONS_REMOVAL, "DROP SCHEMA pequod_views"),
 )
 
 

@@ -43,6 +43,7 @@ _DIALECT: Final = TargetDialect(
     column_type=lambda kind: kind.sqlite,
     before=(),
     after=(),
+    removal=(),
 )
 
 

@@ -33,6 +33,8 @@ class TargetDialect:
     #: Statements that make what the tables of the ledger and the functions for readers need, before and after them.
     before: tuple[str, ...]
     after: tuple[str, ...]
+    #: Statements that remove these again, once the tables of the ledger are gone.
+    removal: tuple[str, ...]
 
 
 class TargetTransaction(Protocol):

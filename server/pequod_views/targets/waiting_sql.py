@@ -82,3 +82,6 @@ BEGIN
 END $$"""
 
 FUNCTIONS: Final = (_ENTRIES.strip(), _HAS_REACHED.strip(), _WAIT_FOR.strip())
+FUNCTIONS_REMOVAL: Final = tuple(
+    f"DROP FUNCTION IF EXISTS pequod_views.{name}" for name in ("wait_for", "has_reached", "token_entries")
+)
