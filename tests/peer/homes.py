@@ -30,7 +30,7 @@ value = "since"
 """
 TABLES = """
 CREATE TABLE posts (poster TEXT NOT NULL, time TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (poster, time));
-CREATE TABLE subs (user TEXT NOT NULL, poster TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY (user, poster));
+CREATE TABLE subs ("user" TEXT NOT NULL, poster TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY ("user", poster));
 """
 TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 OWNED = (b"p", b"s")
