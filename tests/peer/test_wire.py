@@ -19,7 +19,7 @@ from pequod_server.backing.peer_channel import PeerCredentials
 
 from pequod.client import AsyncClient
 from pequod.errors import BackedKeyError, PermissionDeniedError, SchemaError
-from tests.peer.homes import LATEST, TIMELINE, Running, fake, running
+from tests.peer.homes import LATEST, TIMELINE, Running, fake, running, until
 
 ACCESS = """
 [roles.compute]
@@ -202,6 +202,29 @@ async def test_a_compute_sees_no_more_than_its_role_allows(tmp_path: Path) -> No
             assert await compute.client.get("p|bob|1", freshness=LATEST) == b"a"
             with pytest.raises(PermissionDeniedError, match="feed"):
                 await compute.client.get("p|cat|1")
+
+
+async def test_a_compute_that_loses_a_right_goes_on_with_what_it_may_see(tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    token = f'[tokens.compute]\nrole = "compute"\nsha256 = "{sha256(b"compute").hexdigest()}"\n'
+    access.write_text(ACCESS + token)
+    database = fake()
+    async with running(database, access_file=access) as home:
+        store = PequodStore([home.address], [b"p", b"s"], connect=PeerCredentials(token="compute").connect)
+        async with running(store) as compute:
+            database.commit({b"p|bob|0001": b"a", b"p|cat|0001": b"a", b"s|ann|bob": b"1"})
+            assert await compute.client.get("p|bob|0001", freshness=LATEST) == b"a"
+            assert await compute.client.get("s|ann|bob") == b"1"
+            access.write_text((ACCESS + token).replace('"p|bob|"', '"p|cat|"'))
+            home.server.reload()
+            assert compute.server.loader is not None
+            counters = compute.server.loader.counters
+            await until(lambda: counters.reloads == 1)
+            database.commit({b"s|ann|bob": b"2"})
+            assert await compute.client.get("s|ann|bob", freshness=LATEST) == b"2"
+            assert await compute.client.get("p|cat|0001", freshness=LATEST) == b"a"
+            with pytest.raises(PermissionDeniedError):
+                await compute.client.get("p|bob|0001")
 
 
 async def test_a_feed_ends_when_its_role_loses_the_right(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.errors import BackingUnavailableError, PequodError, SchemaError
+from pequod.errors import BackingUnavailableError, PequodError, PermissionDeniedError, SchemaError
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.health import Backoff, Health
@@ -102,6 +102,8 @@ class PequodStore:
         self._known: Known | None = None
         self._history: History | None = None
         self._held = Subscriptions()
+        #: Why everything has to be read again; empty if it has not.
+        self._lost = ""
         self._standby: asyncio.Task[None] | None = None
         #: Times that the feed went to another home.
         self.move_count = 0
@@ -306,6 +308,9 @@ class PequodStore:
                     async for event in events:
                         failures = 0
                         yield event
+            except PermissionDeniedError as error:
+                # It may hold ranges that it had a right on before: those it may still have are loaded again.
+                reason = self._lost = str(error)
             except PequodError as error:
                 reason = str(error)
             self._turn += 1
@@ -323,11 +328,10 @@ class PequodStore:
         """Yield the events of one connection; what it stands for is set when it stands."""
         self._epoch += 1
         session = PeerSession(self._connect(address), address, self._epoch, self._clock, self._silence_s)
-        known = self._known
-        held = [] if known is None else list(self._held.ranges_of(_HELD))
-        made = PeerEvents(
-            self._epoch << _STAMP_BITS, self._everything(), None if known is None else known.place.position
-        )
+        known, lost = self._known, self._lost
+        held = [] if known is None or lost else list(self._held.ranges_of(_HELD))
+        position = None if known is None else known.place.position
+        made = PeerEvents(self._epoch << _STAMP_BITS, self._everything(), position, lost)
         try:
             async for reply in session.replies(known, held):
                 for event in made.of(reply):
@@ -337,6 +341,7 @@ class PequodStore:
                             self._held = Subscriptions()
                     yield event
                     self._note(event)
+                self._lost = ""
                 if self._session is None:
                     self._session = session
                     self._stands.set()

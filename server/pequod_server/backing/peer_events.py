@@ -25,9 +25,12 @@ class PeerEvents:
     Args:
         stamp: Of the number 0 of this connection; those of later connections are above all of earlier ones.
         everything: What is read again if the home says no less than everything.
+        position: Where the compute is; None: nowhere yet.
+        lost: Why everything is read again, whatever the home says; empty if it is not.
     """
 
-    def __init__(self, stamp: int, everything: tuple[KeyRange, ...], position: int | None) -> None:
+    def __init__(self, stamp: int, everything: tuple[KeyRange, ...], position: int | None, lost: str = "") -> None:
+        self._lost = lost
         self._stamp = stamp
         self._everything = everything
         #: The last position that an event had; None before the first.
@@ -47,7 +50,10 @@ class PeerEvents:
         if self._position is None:
             # The feed stands; its commits come behind the place from which it goes on.
             self._position = reply.position if self._since is None else self._since
-            yield Progress(self._position, history=history)
+            if self._lost:
+                yield Reload(self._position, self._everything, self._lost, history)
+            else:
+                yield Progress(self._position, history=history)
         elif history is not None:
             yield Progress(self._position, history=history)
         if reply.counts:
