@@ -137,20 +137,19 @@ def started_site(shape: ClusterShape, graph: Graph) -> Iterator[ClusterSite]:
         ranges = tuple(HomeRange(b"%b|" % name.encode(), b"%b}" % name.encode(), _GROUP) for name in _OWNED)
         state = ClusterState.of(ClusterMap("demo", 1, PUSH_JOIN, home_ranges=ranges), entries)
         place = _place(stack, folder, state, shape)
-        behind = f"pequod://{','.join(one.address for one in homes)}"
         servers = []
-        # A compute listens once it has reached a home.
+        # A compute listens once it has reached a home, which the map names.
         for some in (homes, [one for one in entries if one not in homes]):
             for entry in some:
-                arguments = ["--cluster", place, "--cluster-id", entry.id, "--backing-mode", "write-through"]
+                arguments = ["--cluster", place, "--cluster-id", entry.id]
+                if shape.is_on_etcd:
+                    # A map in a file says it already.
+                    arguments += ["--cluster-roles", *entry.roles]
+                    arguments += ["--cluster-group", entry.group] if entry.group else []
                 if entry in homes:
                     arguments += ["--backing", backing, "--backing-mapping", str(mapping)]
-                    # A map in a file says it already.
-                    arguments += ["--cluster-roles", "home", "--cluster-group", _GROUP] if shape.is_on_etcd else []
+                    arguments += ["--backing-mode", "write-through"]
                     arguments += ["--backing-feed-name", entry.id] if shape.is_on_postgres else []
-                else:
-                    arguments += ["--backing", behind, "--backing-tables", ",".join(_OWNED)]
-                    arguments += ["--cluster-roles", "compute"] if shape.is_on_etcd else []
                 said = stack.enter_context((folder / f"{entry.id}.log").open("w+b"))
                 server = SiteServer(entry, arguments, said)
                 stack.callback(server.stop)

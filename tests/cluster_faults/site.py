@@ -97,9 +97,6 @@ class FaultSite:
         if role == "home":
             flags += ["--backing", f"sqlite:{self.database(entry.group)}", "--backing-mode", "write-through"]
             flags += ["--backing-mapping", str(self._folder / "mapping.toml")]
-        else:
-            homes = ",".join(one.address for one in self.entries.values() if one.group == "a")
-            flags += ["--backing", f"pequod://{homes}", "--backing-tables", "p,s", "--backing-mode", "write-through"]
         if self._etcd:
             flags += ["--cluster-roles", role]
             flags += ["--cluster-group", entry.group] if entry.group else []
@@ -124,6 +121,11 @@ class FaultSite:
             subs = connection.execute("SELECT user, poster, since FROM subs").fetchall()
         found = {f"p|{poster}|{time}".encode(): str(body).encode() for poster, time, body in posts}
         return found | {f"s|{user}|{poster}".encode(): str(since).encode() for user, poster, since in subs}
+
+    def all_rows(self) -> dict[bytes, bytes]:
+        """Return the base data of all home groups."""
+        groups = {entry.group for entry in self.entries.values() if entry.group}
+        return {key: value for group in sorted(groups) for key, value in self.rows(group).items()}
 
 
 def _entry(name: str, role: ServerRole, group: str = "") -> ServerEntry:
