@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from pequod_server import ServerConfig
-from pequod_server.settings import load
+from pequod_server.cluster.membership import first_entry
+from pequod_server.settings import load, variable
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -90,3 +91,21 @@ def test_the_container_serves_its_settings_on_the_exposed_port() -> None:
         word for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", text, re.MULTILINE) for word in json.loads(line)
     ]
     assert command == ["pequod", "serve"]
+
+
+def test_the_settings_of_the_cluster_file_are_there_and_go_together() -> None:
+    text = (ROOT / "docs/deploy/cluster.compose.yaml").read_text()
+    names = {variable(name): name for name in ServerConfig.model_fields}
+    parts = text.split("\nx-")[1:]
+    common = {
+        part.partition(":")[0]: dict(re.findall(r'^  (PEQUOD_\w+): "?(.*?)"?$', part, re.MULTILINE)) for part in parts
+    }
+    servers = re.findall(r"^    environment: \{<<: \*(\w+), (PEQUOD_.*)\}$", text, re.MULTILINE)
+    assert len(servers) == 4
+    for kind, own in servers:
+        settings = common[kind] | dict(re.findall(r'(PEQUOD_\w+): "?([^",]+)"?', own))
+        config = ServerConfig(**{names[name]: value for name, value in settings.items()})
+        assert bool(config.backing) == (kind == "home")
+        entry = first_entry(config)
+        assert entry.id == f"{entry.address.partition(':')[0]}-7744"
+        assert sorted(entry.roles) == [kind]

@@ -33,7 +33,7 @@ from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
-from pequod_server.peer.peers import add_peer_service, make_peer_service
+from pequod_server.peer.peers import PeerService, add_peer_service, make_peer_service
 from pequod_server.wire.connections import SLACK, Connections
 from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
@@ -122,23 +122,23 @@ class PequodServer:
         )
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
-        # A server of several databases is a home of none of them.
-        tables = backed_tables(groups[0].store) if len(groups) == 1 else []
         #: What computes ask of this server.
-        self.peers = make_peer_service(
-            config,
-            self.engine,
-            self.databases,
-            tables,
-            self.service.server_id,
-            self._admission,
-            None if self.member is None else self.member.rules,
-        )
+        self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
         self.instruments.add(self._peer_collector)
+        if self.member is not None:
+            self.instruments.follow(self.member)
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: What the start waits for, in words.
         self._waits_for = "the joins"
+
+    def _peers(self, groups: Sequence[HomeGroup]) -> PeerService:
+        # A server of several databases is a home of none of them.
+        tables = backed_tables(groups[0].store) if len(groups) == 1 else []
+        rules = None if self.member is None else self.member.rules
+        return make_peer_service(
+            self._config, self.engine, self.databases, tables, self.service.server_id, self._admission, rules
+        )
 
     async def start(self, *, joins_from: str = "joins") -> int:
         """Install the joins of the configuration, listen, and return the port.

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pequod import Client
 from pequod.cluster.document import TEMPLATE, read
+from pequod.errors import NotHomeError
 from tests.cluster.conftest import Etcd, free_ports
 
 COMMAND = [sys.executable, "-m", "pequod.cli"]
@@ -183,6 +185,33 @@ def test_a_paused_server_is_gone_for_the_others_and_comes_back(servers: Servers)
     while not _has(servers, "s2"):
         pass
     assert servers.status()["s2"]["state"] == "ready"
+
+
+def test_a_range_moves_to_another_group_with_all_its_rows(servers: Servers) -> None:
+    place = servers.place
+    servers.run("init", place)
+    assert servers.run("add-home", place, "a", "p") == "version 2\n  home range ['p|', 'p}'): group a\n"
+    assert "each key has one home group" in servers.run("add-home", place, "b", "p", code=3)
+    old = servers.start("h1", "--cluster-roles", "home", "--cluster-group", "a")
+    assert "group b has no home that is ready" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
+    new = servers.start("h2", "--cluster-roles", "home", "--cluster-group", "b")
+    compute = servers.start("c1")
+    rows = {f"p|{letter}|{number:04}": str(number) for letter in "lmz" for number in range(700)}
+    with Client(compute) as client:
+        client.multi_put(rows)
+        assert client.count("p|", "p}") == 2100
+    printed = servers.run("move", place, "p|m", "p}", "--to", "b")
+    assert "1,400 rows copied and compared, a to b" in printed
+    assert "the range belongs to b" in printed
+    with Client(compute) as client, Client(old) as before, Client(new) as after:
+        assert dict(client.scan("p|", "p}")) == {key.encode(): value.encode() for key, value in rows.items()}
+        client.put("p|z|9999", "new")
+        assert after.get("p|z|9999") == b"new"
+        assert client.get("p|z|9999") == b"new"
+        with pytest.raises(NotHomeError):
+            before.put("p|z|0001", "")
+    assert "it is in b already" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
+    assert {name: one["state"] for name, one in servers.status().items()} == dict.fromkeys(["c1", "h1", "h2"], "ready")
 
 
 def _has(servers: Servers, name: str) -> bool:

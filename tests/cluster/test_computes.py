@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 from pequod_server import PequodServer
 from pequod_server.backing import SqliteStore, parse_mappings
 from pequod_server.cluster.etcd import EtcdCoordinator
@@ -141,6 +142,25 @@ async def test_a_group_without_homes_is_unavailable_and_the_others_are_served(cl
     async with AsyncClient(client.target, retries=0) as impatient:
         with pytest.raises(BackingUnavailableError):
             await impatient.get("p|liz|0001")
+
+
+async def test_a_compute_is_not_ready_while_none_of_its_homes_answers(cluster: Mapped) -> None:
+    await cluster.begin(P, S)
+    homes = [await cluster.home("h1", "a"), await cluster.home("h2", "b")]
+    compute = await cluster.server("c1", metrics="127.0.0.1:0")
+    async with ClientSession() as session:
+
+        async def ready() -> tuple[int, str]:
+            async with session.get(f"{compute.instruments.url}/readyz") as reply:
+                return reply.status, await reply.text()
+
+        assert await ready() == (200, "ready\n")
+        await homes[0].close()
+        assert (await ready())[0] == 200
+        await homes[1].close()
+        while (found := await ready())[0] == 200:  # noqa: ASYNC110 - it is asked as a balancer asks
+            await asyncio.sleep(0.02)
+        assert found == (503, "not ready: no home group answers: a, b\n")
 
 
 async def test_a_range_moves_to_another_group_without_a_lost_write(cluster: Mapped) -> None:

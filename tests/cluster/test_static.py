@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from aiohttp import ClientSession
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
@@ -197,6 +198,23 @@ async def test_a_client_hears_that_a_server_drains_before_it_is_refused(path: Pa
             await anext(states)
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
         await stopping
+
+
+async def test_metrics_tell_the_map_that_a_server_goes_by_and_who_is_there(path: Path) -> None:
+    async with serving(path, metrics="127.0.0.1:0") as (server, _), ClientSession() as session:
+        async with session.get(f"{server.instruments.url}/metrics") as reply:
+            lines = (await reply.text()).splitlines()
+        page = (ROOT / "docs/cluster.md").read_text()
+        for line in (
+            'pequod_cluster_member{group="",id="c1",roles="compute",state="ready",zone="north"} 1.0',
+            "pequod_cluster_map_version 1.0",
+            "pequod_cluster_map_taken_in_version 1.0",
+            'pequod_cluster_servers{role="compute",state="ready"} 2.0',
+        ):
+            assert line in lines
+            assert f"`{re.split('[{ ]', line)[0]}`" in page
+        async with session.get(f"{server.instruments.url}/readyz") as reply:
+            assert reply.status == 200
 
 
 async def test_a_server_without_a_cluster_says_so() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from grpc import aio
 
 from pequod.engine import Engine
+from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.database.questions import LevelCounters
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 log = logging.getLogger("pequod.server")
+
+
+def down_homes(databases: Databases) -> tuple[str, ...]:
+    """Return the home groups of the cluster's map, if none of them answers."""
+    homes = [loader for loader in databases.all if loader.name]
+    is_cut_off = bool(homes) and all(loader.status.state != "ok" for loader in homes)
+    return tuple(loader.name for loader in homes) if is_cut_off else ()
 
 
 class Instruments:
@@ -51,7 +59,7 @@ class Instruments:
             from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
 
             self._metrics.registry.register(LoaderCollector(databases))
-            self._web = WebServer(self._metrics.scrape, is_ready)
+            self._web = WebServer(self._metrics.scrape, is_ready, lambda: down_homes(databases))
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)
         if config.traces:
@@ -77,6 +85,13 @@ class Instruments:
         """Show further figures among the metrics, if there are metrics."""
         if self._metrics is not None:
             self._metrics.registry.register(make())
+
+    def follow(self, member: Member) -> None:
+        """Show this server in its cluster among the metrics."""
+        if self._metrics is not None:
+            from pequod_server.ops.cluster_metrics import ClusterCollector  # noqa: PLC0415 - as in the constructor
+
+            self._metrics.registry.register(ClusterCollector(member))
 
     def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch of Execute."""

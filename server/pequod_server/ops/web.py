@@ -29,9 +29,14 @@ _faults.addFilter(_is_fault)
 
 
 class WebServer:
-    """Serves metrics and health until it is stopped."""
+    """Serves metrics and health until it is stopped.
 
-    def __init__(self, scrape: Scrape, is_ready: Callable[[], bool]) -> None:
+    Args:
+        down: Returns the home groups that a compute needs, if none of them answers.
+    """
+
+    def __init__(self, scrape: Scrape, is_ready: Callable[[], bool], down: Callable[[], tuple[str, ...]]) -> None:
+        self._down = down
         self._scrape = scrape
         self._is_ready = is_ready
         application = web.Application()
@@ -69,5 +74,7 @@ class WebServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         if self._is_ready():
+            if down := self._down():
+                return web.Response(status=503, text=f"not ready: no home group answers: {', '.join(down)}\n")
             return web.Response(text="ready\n")
         return web.Response(status=503, text="not ready: starting or stopping\n")
