@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,11 @@ from sqlite3 import connect
 from types import TracebackType
 from typing import Final, Self
 
+import asyncpg
+import psycopg2
 from pequod_bench.compare.server import free_port
+from pequod_server.backing.mapping import parse_mappings
+from pequod_server.backing.postgres import PostgresStore
 from pequod_server.cluster.membership import coordinator_of
 
 from pequod import AsyncClient
@@ -21,10 +26,10 @@ from pequod.client.cluster.node import Node
 from pequod.cluster.document import written
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod.errors import UnavailableError
+from pequod.errors import BackingUnavailableError, UnavailableError
 from pequod.freshness import Latest
 from tests.forked import ForkedServer
-from tests.peer.homes import MAPPING, TIMELINE, sqlite
+from tests.peer.homes import MAPPING, TABLES, TIMELINE, sqlite
 
 #: The machine may be busy.
 LATEST: Final = Latest(wait_s=30.0)
@@ -35,10 +40,12 @@ class FaultSite:
 
     Args:
         etcd: The setting of a cluster in etcd without its name; empty for a file.
+        dsn: A PostgreSQL in place of the SQLite database.
         has_group_b: Have a home group of its own, with a database of its own, for the posts from `p|m` on.
     """
 
-    def __init__(self, folder: Path, etcd: str = "", *, has_group_b: bool = False) -> None:
+    def __init__(self, folder: Path, etcd: str = "", *, dsn: str = "", has_group_b: bool = False) -> None:
+        self._dsn = dsn
         self._folder = folder
         self.name = f"faults-{secrets.token_hex(4)}"
         self._etcd = etcd
@@ -61,8 +68,11 @@ class FaultSite:
             coordinator = coordinator_of(f"{self._etcd}/{self.name}")
             await coordinator.put_map(replace(self.map, version=1))
             await coordinator.close()
-        for entry in self.entries.values():
-            if entry.group and not self.database(entry.group).exists():
+        homes = [entry for entry in self.entries.values() if entry.group]
+        if self._dsn:
+            await _install(self._dsn, [entry.id for entry in homes])
+        for entry in homes:
+            if not self._dsn and not self.database(entry.group).exists():
                 await sqlite(self.database(entry.group))
         for name in self.entries:
             await asyncio.to_thread(self.start, name)
@@ -95,8 +105,8 @@ class FaultSite:
         flags = ["--listen", entry.address, "--cluster", place, "--cluster-id", name, "--drain-s", "0.5"]
         role = str(*entry.roles)
         if role == "home":
-            flags += ["--backing", f"sqlite:{self.database(entry.group)}", "--backing-mode", "write-through"]
-            flags += ["--backing-mapping", str(self._folder / "mapping.toml")]
+            flags += ["--backing", self._dsn or f"sqlite:{self.database(entry.group)}", "--backing-feed-name", name]
+            flags += ["--backing-mode", "write-through", "--backing-mapping", str(self._folder / "mapping.toml")]
         if self._etcd:
             flags += ["--cluster-roles", role]
             flags += ["--cluster-group", entry.group] if entry.group else []
@@ -116,9 +126,12 @@ class FaultSite:
 
     def rows(self, group: str = "a") -> dict[bytes, bytes]:
         """Return the base data, as the database has them."""
-        with closing(connect(self.database(group))) as connection:
-            posts = connection.execute("SELECT poster, time, body FROM posts").fetchall()
-            subs = connection.execute("SELECT user, poster, since FROM subs").fetchall()
+        opened = psycopg2.connect(self._dsn) if self._dsn else connect(self.database(group))
+        with closing(opened), closing(opened.cursor()) as cursor:
+            cursor.execute("SELECT poster, time, body FROM posts")
+            posts = cursor.fetchall()
+            cursor.execute('SELECT "user", poster, since FROM subs')
+            subs = cursor.fetchall()
         found = {f"p|{poster}|{time}".encode(): str(body).encode() for poster, time, body in posts}
         return found | {f"s|{user}|{poster}".encode(): str(since).encode() for user, poster, since in subs}
 
@@ -126,6 +139,17 @@ class FaultSite:
         """Return the base data of all home groups."""
         groups = {entry.group for entry in self.entries.values() if entry.group}
         return {key: value for group in sorted(groups) for key, value in self.rows(group).items()}
+
+
+async def _install(dsn: str, feed_names: Sequence[str]) -> None:
+    """Make the tables in a PostgreSQL, and a feed for each home."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(TABLES.replace("user TEXT", '"user" TEXT').replace("(user,", '("user",'))
+    await connection.close()
+    for name in feed_names:
+        store = PostgresStore(dsn, parse_mappings(MAPPING), feed_name=name)
+        await store.install()
+        await store.close()
 
 
 def _entry(name: str, role: ServerRole, group: str = "") -> ServerEntry:
@@ -148,6 +172,7 @@ async def put(client: AsyncClient, key: str, value: str = "x") -> None:
         while True:
             try:
                 await client.put(key, value)
-            except UnavailableError:
+            except (UnavailableError, BackingUnavailableError):
+                await asyncio.sleep(0.01)
                 continue
             return

@@ -14,7 +14,14 @@ from pequod import AsyncClient
 from pequod.client.cluster.connection import ClusterConnection
 from pequod.cluster.map import HomeRange
 from pequod.cluster.servers import ServerEntry
-from pequod.errors import BackingUnavailableError, CoordinatorUnavailableError, PequodError, StaleError
+from pequod.errors import (
+    BackingUnavailableError,
+    CoordinatorUnavailableError,
+    PequodError,
+    StaleError,
+    UnavailableError,
+)
+from tests.backing.conftest import Postgres
 from tests.cluster.conftest import Etcd
 from tests.cluster_client.site import MapServer, until
 from tests.cluster_faults.site import LATEST, FaultSite, owner, put
@@ -99,6 +106,27 @@ async def test_all_homes_of_a_group_killed(site: FaultSite, client: AsyncClient)
     await asyncio.to_thread(site.start, "h2")
     await put(client, "p|bob|0301", "back")
     await check(site, client)
+
+
+async def test_the_primary_killed(tmp_path: Path, dsn: str, postgres: Postgres) -> None:
+    """Loaded ranges are served; writes fail, and none that was answered is lost; afterwards the feeds go on."""
+    async with FaultSite(tmp_path, dsn=dsn) as site, site.client() as client:
+        await fill(client)
+        await check(site, client)
+        before = await client.scan(prefix="t|u1|")
+        certain = []
+        await asyncio.to_thread(postgres.stop, kill=True)
+        try:
+            assert await client.scan(prefix="t|u1|") == before
+            with pytest.raises((BackingUnavailableError, UnavailableError)):
+                await client.put("p|bob|0700", "lost?")
+        finally:
+            await asyncio.to_thread(postgres.start)
+        for time in range(701, 720):
+            await put(client, f"p|bob|{time:04}", "back")
+            certain.append(b"p|bob|%04d" % time)
+        await check(site, client)
+        assert site.rows().keys() >= set(certain)
 
 
 async def test_compute_cut_off_from_its_homes(site: FaultSite, client: AsyncClient) -> None:
