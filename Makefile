@@ -13,7 +13,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
-        bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
+        figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         soak-memory soak-server simulate views-chaos cluster-chaos test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
@@ -146,6 +146,9 @@ soak-memory: $(INSTALLED) ## press a server with a limit of memory for SECONDS (
 fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds $(SECONDS)
+
+figures: $(INSTALLED) ## take all figures that Pequod is held to, in some 22 minutes on two quiet cores
+	$(BIN)/python -m pequod_bench.figures --out build/figures.md
 
 bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the client
 	$(BIN)/pequod bench micro

@@ -91,6 +91,12 @@ class Hot:
     log: dict[tuple[int, bytes], bytes | None]
     log_bytes: int
     dependants: dict[Any, None]
+    has_dependants: bool
+    upstreams: dict[Any, None]
+    has_upstreams: bool
+    updaters: list[Any]
+    has_updaters: bool
+    aggregate_states: dict[bytes, Any]
     is_fresh: bool
     stale_since_s: float
     is_whole: bool
@@ -149,12 +155,14 @@ class Kernel:
         tail_width: int,
         ending: tuple[bytes | None, ...],
         copied_cut: int,
+        entry_bytes: int,
+        tail_bytes: int,
     ) -> None: ...
 
 def collect(
     context: Hot,
     selected: SortedRows,
-    known: int,
+    prefix: bytes,
     begin: bytes,
     end: bytes | None,
     lower: bytes,
@@ -162,7 +170,7 @@ def collect(
     first: bytes,
     last: bytes | None,
     rows_max: int,
-) -> tuple[int, int, int] | None: ...
+) -> int | None: ...
 def apply_log(context: Hot) -> bool: ...
 
 class Ends:

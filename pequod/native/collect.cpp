@@ -17,8 +17,6 @@ PyTypeObject* kernel_type = nullptr;
 namespace {
 
 Kernel* kernel_of(PyObject* object) { return reinterpret_cast<Kernel*>(object); }
-// What the ledger counts: `ENTRY` and `BYTES` of pequod/engine/memory/ledger.py.
-constexpr long long ENTRY_BYTES = 17, BYTES_BYTES = 41;
 // How many groups are looked up ahead, so that what they lie in is fetched meanwhile.
 constexpr size_t AHEAD = 32;
 
@@ -232,29 +230,62 @@ int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bou
     return 1;
 }
 
-// collect(context, selected, known, begin, end, lower, upper, first, last, room): see the Python function of this name.
+// Enter into the ledger what a context gained.
+void enter(Kernel* kernel, Hot* hot, long long count, long long own_bytes, long long updater_bytes) {
+    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
+    hot->row_bytes += own_bytes;
+    ledger->row_bytes += own_bytes;
+    ledger->entry_count += count;
+    ledger->updater_bytes += updater_bytes;
+}
+
+// Let a new context wait at the check's prefix and at those that it selects. The check's is the first of its places,
+// where logs look for it.
+bool wait_everywhere(Kernel* kernel, Hot* hot, Piece check, const Selected& selected, long long* grown_bytes) {
+    const FrameKey key = {check, hash_of(check)};
+    return reserve_held(hot, selected.count + 1) &&
+           wait_at_all(reinterpret_cast<Frames*>(kernel->checks), &key, 1, hot, grown_bytes) &&
+           wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, grown_bytes);
+}
+
+// Give rows to a context that has none, and enter them into the ledger: the mean of two tails stands for all, as in
+// `Materialised.take_rows`. There is room for them.
+void take_rows(Kernel* kernel, Hot* hot, Made* made, long long updater_bytes) {
+    long long own_bytes = 0;
+    const size_t count = std::exchange(made->size, 0);
+    if (count) {
+        const size_t ends_bytes = piece_of(made->entries[0].key).size + piece_of(made->entries[count - 1].key).size;
+        own_bytes = (kernel->tail_bytes + static_cast<long long>(ends_bytes / 2)) * static_cast<long long>(count);
+        Leaf& leaf = rows_of(hot)->last;
+        std::memcpy(leaf.entries, made->entries, count * sizeof(Entry));
+        leaf.size = uint32_t(count);
+    }
+    enter(kernel, hot, static_cast<long long>(count), own_bytes, updater_bytes);
+}
+
+// collect(context, selected, prefix, begin, end, lower, upper, first, last, room): see the Python function of this name.
 PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("collect", count, 10)) return nullptr;
-    PyObject *context = arguments[0], *selecting = arguments[1], *begin = arguments[3], *end = arguments[4];
-    const Py_ssize_t known = PyLong_AsSsize_t(arguments[2]), room = PyLong_AsSsize_t(arguments[9]);
+    PyObject *context = arguments[0], *selecting = arguments[1], *prefix = arguments[2], *begin = arguments[3], *end = arguments[4];
+    const Py_ssize_t room = PyLong_AsSsize_t(arguments[9]);
     if (PyErr_Occurred()) return nullptr;
     if (!check_all(is_hot(context) && hot_of(context)->is_sound() && is_kernel(hot_of(context)->kernel) &&
-                       is_rows(selecting) && known >= 0 && room >= 0 && PyBytes_CheckExact(begin) && is_bound(end) &&
-                       PyBytes_CheckExact(arguments[5]) && is_bound(arguments[6]) &&
+                       is_rows(selecting) && PyBytes_CheckExact(prefix) && room >= 0 && PyBytes_CheckExact(begin) &&
+                       is_bound(end) && PyBytes_CheckExact(arguments[5]) && is_bound(arguments[6]) &&
                        PyBytes_CheckExact(arguments[7]) && is_bound(arguments[8]),
                    "collect takes a context with a kernel, rows and bounds")) {
         return nullptr;
     }
-    const Kernel* kernel = kernel_of(hot_of(context)->kernel);
+    Hot* hot = hot_of(context);
+    Kernel* kernel = kernel_of(hot->kernel);
     const Cutting cutting(kernel);
     const Bounds bounds = {piece_of(arguments[5]), arguments[6], piece_of(arguments[7]), arguments[8]};
-    SortedRows* rows = rows_of(hot_of(context));
-    if (rows->last.size || !is_sound(kernel)) Py_RETURN_NONE;
+    if (rows_of(hot)->last.size || !is_sound(kernel)) Py_RETURN_NONE;
     SortedRows* keys = reinterpret_cast<SortedRows*>(selecting);
     const Place stop = end == Py_None ? Place{keys->older_size, keys->last.size} : lower_bound(keys, piece_of(end));
     Selected selected;
     Made made;
-    if (!select_prefixes(cutting, keys, lower_bound(keys, piece_of(begin)), stop, size_t(known), &selected)) {
+    if (!select_prefixes(cutting, keys, lower_bound(keys, piece_of(begin)), stop, piece_of(prefix).size, &selected)) {
         return nullptr;
     }
     const int is_made = make_rows_of(kernel, cutting, bounds, selected, size_t(room), &made);
@@ -262,24 +293,17 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!is_made) Py_RETURN_NONE;
     made.sort();
     long long grown_bytes = 0;
-    if (made.size && !rows->last.make_room(made.size)) return nullptr;
-    if (!wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot_of(context),
-                     &grown_bytes)) {
-        return nullptr;
-    }
-    size_t ends_bytes = 0;
-    if (made.size) {
-        ends_bytes = piece_of(made.entries[0].key).size + piece_of(made.entries[made.size - 1].key).size;
-        std::memcpy(rows->last.entries, made.entries, made.size * sizeof(Entry));
-        rows->last.size = uint32_t(std::exchange(made.size, 0));
-    }
-    return Py_BuildValue("(InL)", rows->last.size, Py_ssize_t(ends_bytes / 2), grown_bytes);
+    if (made.size && !rows_of(hot)->last.make_room(made.size)) return nullptr;
+    if (!wait_everywhere(kernel, hot, piece_of(prefix), selected, &grown_bytes)) return nullptr;
+    const size_t row_count = made.size;
+    take_rows(kernel, hot, &made, grown_bytes);
+    return PyLong_FromSize_t(row_count);
 }
 
 // How many bytes of the check's keys a context knows: its frame among the checks says it. False: it has none.
 bool find_known(const Kernel* kernel, const Hot* hot, size_t* known) {
     for (uint32_t at = 0; at < hot->held_count; ++at) {
-        const Waiting* waiting = hot->held[at].waiting;
+        const Waiting* waiting = waiting_places.at(hot->held[at]);
         if (reinterpret_cast<PyObject*>(waiting->frames) != kernel->checks) continue;
         *known = waiting->key().size;
         return true;
@@ -326,22 +350,11 @@ int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, 
     return 1;
 }
 
-// Enter into the ledger what a context gained; it is weighed sooner by what is not entries.
-void enter(Kernel* kernel, Hot* hot, long long count, long long own_bytes, long long updater_bytes) {
-    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
-    hot->row_bytes += own_bytes;
-    ledger->row_bytes += own_bytes;
-    ledger->entry_count += count;
-    ledger->updater_bytes += updater_bytes;
-    ledger->entry_count_max -= (own_bytes + updater_bytes) / ENTRY_BYTES;
-    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
-}
-
 // Apply the log of a context: its rows, its frames and the ledger. As `refresh`.
 int apply_log(Hot* hot) {
     Kernel* kernel = kernel_of(hot->kernel);
     // Several ranges are Python's to look through.
-    if (!is_sound(kernel) || !hot->is_sound() || !hot->is_open() || !PyDict_CheckExact(hot->log)) return 0;
+    if (!is_sound(kernel) || !hot->is_sound() || !hot->is_open() || !hot->log) return 0;
     const Cutting cutting(kernel);
     Selected selected;
     const int is_selected = select_logged(kernel, cutting, hot, &selected);
@@ -359,9 +372,13 @@ int apply_log(Hot* hot) {
         if (done == Put::FAILED) break;
         if (done == Put::REPLACED) continue;
         ++gained;
-        gained_bytes += BYTES_BYTES + static_cast<long long>(piece_of(made.entries[at].key).size);
+        gained_bytes += kernel->tail_bytes + static_cast<long long>(piece_of(made.entries[at].key).size);
     }
     enter(kernel, hot, gained, gained_bytes, grown_bytes);
+    // It is weighed sooner by what is not entries.
+    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
+    ledger->entry_count_max -= (gained_bytes + grown_bytes) / kernel->entry_bytes;
+    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
     return PyErr_Occurred() ? -1 : 1;
 }
 
@@ -378,13 +395,14 @@ PyObject* apply_log_of(PyObject*, PyObject* context) {
 
 int refresh(Hot* hot, double now) {
     if (!is_kernel(hot->kernel) || !kernel_of(hot->kernel)->is_quiet) return 0;
-    if (hot->is_fresh || !(now <= hot->expires_s) || !hot->log || !PyDict_CheckExact(hot->log) || !PyDict_GET_SIZE(hot->log)) {
+    if (hot->is_fresh || !(now <= hot->expires_s) || !hot->log || !PyDict_GET_SIZE(hot->log)) {
         return 0;
     }
     const int is_applied = apply_log(hot);
     if (is_applied <= 0) return is_applied;
     reinterpret_cast<Counters*>(hot->counters)->log_applied += PyDict_GET_SIZE(hot->log);
-    PyDict_Clear(hot->log);
+    // The next entry makes a new one: most timelines have none for long.
+    Py_CLEAR(hot->log);
     reinterpret_cast<HotLedger*>(kernel_of(hot->kernel)->ledger)->log_bytes -= std::exchange(hot->log_bytes, 0);
     hot->is_fresh = 1;
     hot->ready_until_s = hot->expires_s;
@@ -396,16 +414,17 @@ namespace {
 PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
     PyObject *selecting, *copied, *checks, *copies, *ledger, *before, *after, *ending;
     Py_ssize_t bound_width, tail_width;
-    long long copied_cut;
+    long long copied_cut, entry_bytes, tail_bytes;
     static const char* keywords[] = {"selecting", "copied", "checks", "copies", "ledger", "before", "bound_width",
-                                     "after", "tail_width", "ending", "copied_cut", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!O!SnSnO!L", const_cast<char**>(keywords), table_type,
+                                     "after", "tail_width", "ending", "copied_cut", "entry_bytes",
+                                     "tail_bytes", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!O!SnSnO!LLL", const_cast<char**>(keywords), table_type,
                                      &selecting, table_type, &copied, frames_type, &checks, frames_type, &copies,
                                      ledger_type, &ledger, &before, &bound_width, &after, &tail_width, &PyTuple_Type,
-                                     &ending, &copied_cut)) {
+                                     &ending, &copied_cut, &entry_bytes, &tail_bytes)) {
         return nullptr;
     }
-    if (!check_all(is_template(ending) && tail_width >= 0, "an ending is bytes, and None for what is bound")) return nullptr;
+    if (!check_all(is_template(ending) && tail_width >= 0 && entry_bytes > 0, "an ending is bytes, and None for what is bound")) return nullptr;
     PyObject* self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
     Kernel* kernel = kernel_of(self);
@@ -418,6 +437,8 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
     kernel->bound_width = bound_width;
     kernel->tail_width = tail_width;
     kernel->copied_cut = copied_cut;
+    kernel->entry_bytes = entry_bytes;
+    kernel->tail_bytes = tail_bytes;
     return self;
 }
 

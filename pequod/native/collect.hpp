@@ -25,6 +25,9 @@ struct Kernel {
     Py_ssize_t tail_width;
     // The copied table's cut by which selected prefixes are those of groups.
     long long copied_cut;
+    // What the ledger counts for an entry, and for a tail beside its bytes.
+    long long entry_bytes;
+    long long tail_bytes;
     // Whether clients write both tables, and nobody follows the rows.
     char is_quiet;
 

@@ -159,7 +159,7 @@ PyObject* hot_frames_held(PyObject* self, PyObject*) {
     Hot* hot = hot_of(self);
     PyObject* found = PyList_New(hot->held_count);
     for (uint32_t at = 0; found && at < hot->held_count; ++at) {
-        PyList_SET_ITEM(found, at, Py_NewRef(reinterpret_cast<PyObject*>(hot->held[at].waiting)));
+        PyList_SET_ITEM(found, at, Py_NewRef(reinterpret_cast<PyObject*>(waiting_places.at(hot->held[at]))));
     }
     return found;
 }
@@ -181,8 +181,6 @@ PyMemberDef hot_members[] = {
     HOT(first, T_OBJECT_EX, 0),
     HOT(last, T_OBJECT_EX, 0),
     HOT(counters, T_OBJECT_EX, 0),
-    HOT(log, T_OBJECT_EX, 0),
-    HOT(dependants, T_OBJECT_EX, 0),
     HOT(kernel, T_OBJECT, 0),
     HOT(expires_s, T_DOUBLE, 0),
     HOT(row_bytes, T_LONGLONG, 0),
@@ -197,6 +195,55 @@ PyMemberDef hot_members[] = {
 };
 #undef HOT
 
+// A dictionary or a list that is made when it is asked for, as most contexts never have anything in it.
+struct Lazy {
+    Py_ssize_t offset;
+    bool is_list;
+};
+
+PyObject*& lazy_at(PyObject* self, const void* lazy) {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + static_cast<const Lazy*>(lazy)->offset);
+}
+
+PyObject* get_lazy(PyObject* self, void* lazy) {
+    PyObject*& held = lazy_at(self, lazy);
+    if (!held) held = static_cast<const Lazy*>(lazy)->is_list ? PyList_New(0) : PyDict_New();
+    return Py_XNewRef(held);
+}
+
+int set_lazy(PyObject* self, PyObject* value, void* lazy) {
+    const bool is_list = static_cast<const Lazy*>(lazy)->is_list;
+    if (!value || !(is_list ? PyList_CheckExact(value) : PyDict_CheckExact(value))) {
+        PyErr_SetString(PyExc_TypeError, is_list ? "it is a list" : "it is a dictionary");
+        return -1;
+    }
+    Py_XSETREF(lazy_at(self, lazy), Py_NewRef(value));
+    return 0;
+}
+
+// Whether there is anything in it, for which it is not made.
+PyObject* has_lazy(PyObject* self, void* lazy) {
+    PyObject* held = lazy_at(self, lazy);
+    const bool is_list = static_cast<const Lazy*>(lazy)->is_list;
+    return PyBool_FromLong(held && (is_list ? PyList_GET_SIZE(held) : PyDict_GET_SIZE(held)));
+}
+
+Lazy lazy_log = {offsetof(Hot, log), false}, lazy_dependants = {offsetof(Hot, dependants), false},
+     lazy_upstreams = {offsetof(Hot, upstreams), false}, lazy_states = {offsetof(Hot, aggregate_states), false},
+     lazy_updaters = {offsetof(Hot, updaters), true};
+
+PyGetSetDef hot_getters[] = {
+    {"log", get_lazy, set_lazy, "Changes that are not applied yet.", &lazy_log},
+    {"dependants", get_lazy, set_lazy, "The contexts that were computed from this one.", &lazy_dependants},
+    {"has_dependants", has_lazy, nullptr, "Whether there are any.", &lazy_dependants},
+    {"upstreams", get_lazy, set_lazy, "The contexts from which this one was computed.", &lazy_upstreams},
+    {"has_upstreams", has_lazy, nullptr, "Whether there are any.", &lazy_upstreams},
+    {"aggregate_states", get_lazy, set_lazy, "States of aggregates by tail.", &lazy_states},
+    {"updaters", get_lazy, set_lazy, "Where it waits, beside native frames.", &lazy_updaters},
+    {"has_updaters", has_lazy, nullptr, "Whether there are any.", &lazy_updaters},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
 PyType_Slot hot_slots[] = {
     {Py_tp_doc, const_cast<char*>("The hot part of a context.")},
     {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
@@ -205,6 +252,7 @@ PyType_Slot hot_slots[] = {
     {Py_tp_clear, reinterpret_cast<void*>(hot_clear)},
     {Py_tp_methods, hot_methods},
     {Py_tp_members, hot_members},
+    {Py_tp_getset, hot_getters},
     {0, nullptr},
 };
 

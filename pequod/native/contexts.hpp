@@ -23,15 +23,6 @@ struct Numbers {
     long long number;
 };
 
-struct Waiting;
-
-// Where a context waits: an entry of its own, and where it stands among those who wait there. Packed, since a timeline
-// has one for each poster that its user follows.
-struct __attribute__((packed)) Held {
-    Waiting* waiting;
-    uint32_t at;
-};
-
 // What a read of a context, or a write into it, looks at: `Hot`, the base of `Materialised`. What writes look at
 // comes first, in one cache line.
 //
@@ -52,9 +43,14 @@ struct Hot {
     PyObject* end;
     PyObject* first;
     PyObject* last;
-    // Changes that are not applied yet, and the contexts that were computed from this one: dictionaries.
+    // Changes that are not applied yet, the contexts that were computed from this one, and those from which this one was
+    // computed; states of aggregates: dictionaries, null as long as they are empty and Python has not asked for them.
     PyObject* log;
     PyObject* dependants;
+    PyObject* upstreams;
+    PyObject* aggregate_states;
+    // Where it waits as Python has it: a list, null as above.
+    PyObject* updaters;
     // How its log is applied natively; null or None: it is not.
     PyObject* kernel;
     double expires_s;
@@ -62,15 +58,18 @@ struct Hot {
     long long log_bytes;
     double stale_since_s;
     char is_fresh;
-    // Where it waits; each reference is owned, while those who wait are borrowed: they let go before they end.
-    Held* held;
+    // Where it waits, by numbers, in any order; each stands for a reference that is owned, while those who wait are
+    // borrowed: they let go before they end.
+    uint32_t* held;
     uint32_t held_count;
     uint32_t held_room;
+    // Its own number while it waits anywhere; 0: it has none.
+    uint32_t number;
 
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants, &kernel}) {
+        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants, &upstreams, &aggregate_states, &updaters, &kernel}) {
             if (const int result = function(member)) return result;
         }
         return 0;

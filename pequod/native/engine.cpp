@@ -60,9 +60,9 @@ struct ToldAll {
 // Nothing beside the contexts themselves is concerned if a change is noted in their logs.
 bool are_notable(const HotEngine* engine, const Waiting* waiting) {
     for (uint32_t at = 0; at < waiting->count; ++at) {
-        const Hot* hot = waiting->holds[at].context;
-        if (!hot->log || !PyDict_CheckExact(hot->log) || PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;
-        if (!hot->dependants || !PyDict_CheckExact(hot->dependants) || PyDict_GET_SIZE(hot->dependants)) return false;
+        const Hot* hot = waiting->context(at);
+        if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;
+        if (hot->dependants && PyDict_GET_SIZE(hot->dependants)) return false;
     }
     return true;
 }
@@ -109,7 +109,8 @@ void find_told(const HotEngine* engine, PyObject* readers, const Change& change,
 // Note a change in the log of a context, as `Context.note` does, and let it go stale. An error is set on failure.
 bool note(HotEngine* engine, Hot* hot, int depth, const Change& change) {
     static PyObject* present = PyBytes_FromStringAndSize("", 0);
-    PyObject* entry = present ? Py_BuildValue("(iO)", depth, change.key) : nullptr;
+    if (!hot->log) hot->log = PyDict_New();
+    PyObject* entry = present && hot->log ? Py_BuildValue("(iO)", depth, change.key) : nullptr;
     if (!entry) return false;
     const Py_ssize_t before = PyDict_GET_SIZE(hot->log);
     const bool is_noted = PyDict_SetDefault(hot->log, entry, change.old ? present : Py_None);
@@ -130,7 +131,7 @@ bool note(HotEngine* engine, Hot* hot, int depth, const Change& change) {
 
 bool note_all(HotEngine* engine, const Told& told, const Change& change) {
     for (uint32_t at = 0; at < told.waiting->count; ++at) {
-        if (!note(engine, told.waiting->holds[at].context, told.route->depth, change)) return false;
+        if (!note(engine, told.waiting->context(at), told.route->depth, change)) return false;
     }
     return true;
 }

@@ -8,6 +8,8 @@ namespace pequod {
 
 PyTypeObject* waiting_type = nullptr;
 PyTypeObject* frames_type = nullptr;
+Register<Hot> waiting_contexts;
+Register<Waiting> waiting_places;
 
 namespace {
 
@@ -44,7 +46,8 @@ Waiting* find(const Frames* frames, size_t hash, Piece key) {
 Waiting* make_frame(Frames* frames, const FrameKey& key, long long* grown_bytes) {
     if (Waiting* found = find(frames, key.hash, key.bytes)) return found;
     Waiting* made = waiting_of(waiting_type->tp_alloc(waiting_type, Py_ssize_t(key.bytes.size)));
-    FramePlace* place = made ? frames->table.room_for(key.hash, key.bytes) : nullptr;
+    if (made) made->number = waiting_places.enter(made);
+    FramePlace* place = made && made->number ? frames->table.room_for(key.hash, key.bytes) : nullptr;
     if (!place) {
         Py_XDECREF(made);
         return nullptr;
@@ -67,53 +70,66 @@ long long discard(Waiting* waiting) {
     return -gone_bytes;
 }
 
-// Where a context stands among those who wait, or -1. The shorter of both lists is looked through.
-int64_t hold_of(const Waiting* waiting, const Hot* hot) {
-    if (waiting->count < hot->held_count) {
-        for (uint32_t at = 0; at < waiting->count; ++at) {
-            if (waiting->holds[at].context == hot) return at;
-        }
-    } else {
-        for (uint32_t at = 0; at < hot->held_count; ++at) {
-            if (hot->held[at].waiting == waiting) return hot->held[at].at;
+// Where the number of a context stands among those who wait, or would.
+uint32_t stand_of(const Waiting* waiting, uint32_t number) {
+    uint32_t low = 0, high = waiting->count;
+    // Of contexts that came in turn the latest has the highest number.
+    if (high && waiting->numbers[high - 1] < number) return high;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (waiting->numbers[middle] < number) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    return -1;
+    return low;
 }
 
+bool does_wait(const Waiting* waiting, uint32_t number) {
+    const uint32_t at = stand_of(waiting, number);
+    return number && at < waiting->count && waiting->numbers[at] == number;
+}
+
+// Let a context wait that has a number, and does not wait here.
 bool wait_at(Waiting* waiting, Hot* hot) {
-    if (!make_room(&waiting->holds, waiting->count, &waiting->room) ||
+    if (!make_room(&waiting->numbers, waiting->count, &waiting->room) ||
         !make_room(&hot->held, hot->held_count, &hot->held_room)) {
         return false;
     }
     Py_INCREF(waiting);
-    waiting->holds[waiting->count] = {hot, hot->held_count};
-    hot->held[hot->held_count++] = {waiting, waiting->count++};
+    const uint32_t at = stand_of(waiting, hot->number);
+    std::memmove(waiting->numbers + at + 1, waiting->numbers + at, (waiting->count - at) * sizeof(uint32_t));
+    waiting->numbers[at] = hot->number;
+    ++waiting->count;
+    hot->held[hot->held_count++] = waiting->number;
     return true;
 }
 
-// Take a context out of those who wait; its own list is the caller's to change.
-void take_out_hold(Waiting* waiting, uint32_t at) {
-    waiting->holds[at] = waiting->holds[--waiting->count];
-    if (at < waiting->count) {
-        const Hold& moved = waiting->holds[at];
-        moved.context->held[moved.at].at = at;
-    }
-}
-
-// Let a context no longer wait at one frame; return by how many bytes that changes what the ledger has.
-long long leave(Waiting* waiting, Hot* hot, uint32_t at) {
-    const uint32_t mine = waiting->holds[at].at;
-    take_out_hold(waiting, at);
-    hot->held[mine] = hot->held[--hot->held_count];
-    if (mine < hot->held_count) {
-        const Held& moved = hot->held[mine];
-        moved.waiting->holds[moved.at].at = mine;
-    }
+// Take a context out of those who wait; its own list is the caller's to change. Return by how many bytes that changes
+// what the ledger has. The reference to those who wait is given up.
+long long take_out(Waiting* waiting, uint32_t number) {
+    const uint32_t at = stand_of(waiting, number);
+    --waiting->count;
+    std::memmove(waiting->numbers + at, waiting->numbers + at + 1, (waiting->count - at) * sizeof(uint32_t));
     long long grown_bytes = waiting->frames ? -waiting->frames->hold_bytes : 0;
     if (!waiting->count) grown_bytes += discard(waiting);
     Py_DECREF(waiting);
     return grown_bytes;
+}
+
+// Let a context no longer wait at one frame; return by how many bytes that changes what the ledger has.
+long long leave(Waiting* waiting, Hot* hot) {
+    uint32_t at = hot->held_count - 1;
+    while (hot->held[at] != waiting->number) --at;
+    hot->held[at] = hot->held[--hot->held_count];
+    return take_out(waiting, hot->number);
+}
+
+// Give a context a number if it has none.
+bool enter(Hot* hot) {
+    if (!hot->number) hot->number = waiting_contexts.enter(hot);
+    return hot->number;
 }
 
 }  // namespace
@@ -125,16 +141,13 @@ Waiting* find_frame(const Frames* frames, Piece key) {
 long long let_go(Hot* hot) {
     long long grown_bytes = 0;
     for (uint32_t at = 0; at < hot->held_count; ++at) {
-        if (at + 8 < hot->held_count) __builtin_prefetch(hot->held[at + 8].waiting);
-        Waiting* waiting = hot->held[at].waiting;
-        take_out_hold(waiting, hot->held[at].at);
-        if (waiting->frames) grown_bytes -= waiting->frames->hold_bytes;
-        if (!waiting->count) grown_bytes += discard(waiting);
-        Py_DECREF(waiting);
+        if (at + 8 < hot->held_count) __builtin_prefetch(waiting_places.at(hot->held[at + 8]));
+        grown_bytes += take_out(waiting_places.at(hot->held[at]), hot->number);
     }
     PyMem_Free(hot->held);
     hot->held = nullptr;
     hot->held_count = hot->held_room = 0;
+    if (hot->number) waiting_contexts.leave(std::exchange(hot->number, 0));
     return grown_bytes;
 }
 
@@ -151,7 +164,7 @@ void look_ahead(const Frames* frames, const FrameKey* keys, size_t count) {
         __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]) + offsetof(Waiting, key_start) + keys[at].bytes.size - 1);
     }
     for (size_t at = 0; at < count; ++at) {
-        if (guessed[at]) __builtin_prefetch(reinterpret_cast<char*>(guessed[at]->holds + guessed[at]->count), 1);
+        if (guessed[at] && guessed[at]->count) __builtin_prefetch(guessed[at]->numbers + guessed[at]->count - 1, 1);
     }
 }
 
@@ -159,17 +172,32 @@ void look_ahead(const Frames* frames, const FrameKey* keys, size_t count) {
 bool is_new(const Frames* frames, const Hot* hot) {
     if (hot->held_count > 4) return false;
     for (uint32_t at = 0; at < hot->held_count; ++at) {
-        if (hot->held[at].waiting->frames == frames) return false;
+        if (waiting_places.at(hot->held[at])->frames == frames) return false;
     }
     return true;
 }
 
 }  // namespace
 
+bool reserve_held(Hot* hot, size_t count) {
+    if (hot->held_count || count <= hot->held_room) return true;
+    uint32_t* grown = count < UINT32_MAX / 2
+                          ? static_cast<uint32_t*>(PyMem_Realloc(hot->held, count * sizeof(uint32_t)))
+                          : nullptr;
+    if (!grown) {
+        PyErr_NoMemory();
+        return false;
+    }
+    hot->held = grown;
+    hot->held_room = uint32_t(count);
+    return true;
+}
+
 bool wait_at_all(Frames* frames, const FrameKey* keys, size_t count, Hot* hot, long long* grown_bytes) {
     // Of a new context that waits at ascending keys it need not be asked whether it waits there already.
     const bool may_skip = is_new(frames, hot);
     bool is_ascending = true;
+    if (!enter(hot) || !reserve_held(hot, count)) return false;
     for (size_t start = 0; start < count; start += AHEAD) {
         const size_t stop = count - start < AHEAD ? count : start + AHEAD;
         look_ahead(frames, keys + start, stop - start);
@@ -177,7 +205,7 @@ bool wait_at_all(Frames* frames, const FrameKey* keys, size_t count, Hot* hot, l
             is_ascending = is_ascending && (!at || compare(keys[at - 1].bytes, keys[at].bytes) < 0);
             Waiting* waiting = make_frame(frames, keys[at], grown_bytes);
             if (!waiting) return false;
-            if (!(may_skip && is_ascending) && hold_of(waiting, hot) >= 0) continue;
+            if (!(may_skip && is_ascending) && does_wait(waiting, hot->number)) continue;
             if (!wait_at(waiting, hot)) {
                 if (!waiting->count) *grown_bytes += discard(waiting);
                 return false;
@@ -189,13 +217,14 @@ bool wait_at_all(Frames* frames, const FrameKey* keys, size_t count, Hot* hot, l
 }
 
 bool hand_over(Hot* from, Hot* to, long long* grown_bytes) {
+    if (from->held_count && !enter(to)) return false;
     while (from->held_count) {
-        const Held last = from->held[from->held_count - 1];
-        if (hold_of(last.waiting, to) < 0) {
-            if (!wait_at(last.waiting, to)) return false;
-            *grown_bytes += last.waiting->frames ? last.waiting->frames->hold_bytes : 0;
+        Waiting* waiting = waiting_places.at(from->held[from->held_count - 1]);
+        if (!does_wait(waiting, to->number)) {
+            if (!wait_at(waiting, to)) return false;
+            *grown_bytes += waiting->frames ? waiting->frames->hold_bytes : 0;
         }
-        *grown_bytes += leave(last.waiting, from, from->held[from->held_count - 1].at);
+        *grown_bytes += leave(waiting, from);
     }
     return true;
 }
@@ -244,8 +273,8 @@ PyObject* frames_remove(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     }
     if (!is_frame_key(arguments[0])) return nullptr;
     Waiting* waiting = find(frames_of(self), hash_of(piece_of(arguments[0])), piece_of(arguments[0]));
-    const int64_t at = waiting ? hold_of(waiting, hot_of(arguments[1])) : -1;
-    return PyLong_FromLongLong(at < 0 ? 0 : leave(waiting, hot_of(arguments[1]), uint32_t(at)));
+    const bool is_here = waiting && does_wait(waiting, hot_of(arguments[1])->number);
+    return PyLong_FromLongLong(is_here ? leave(waiting, hot_of(arguments[1])) : 0);
 }
 
 // values(): all who wait, by frame.
@@ -286,11 +315,11 @@ void frames_dealloc(PyObject* self) {
 }
 
 // contexts: a new dictionary of those who wait, as `Updaters.contexts`; for what is not hot.
-PyObject* waiting_contexts(PyObject* self, void*) {
+PyObject* waiting_contexts_of(PyObject* self, void*) {
     Waiting* waiting = waiting_of(self);
     PyObject* found = PyDict_New();
     for (uint32_t at = 0; found && at < waiting->count; ++at) {
-        if (PyDict_SetItem(found, reinterpret_cast<PyObject*>(waiting->holds[at].context), Py_None) < 0) Py_CLEAR(found);
+        if (PyDict_SetItem(found, reinterpret_cast<PyObject*>(waiting->context(at)), Py_None) < 0) Py_CLEAR(found);
     }
     return found;
 }
@@ -301,19 +330,27 @@ void waiting_dealloc(PyObject* self) {
     Waiting* waiting = waiting_of(self);
     PyTypeObject* type = Py_TYPE(self);
     // Nobody waits here: each context that does holds a reference.
-    PyMem_Free(waiting->holds);
+    PyMem_Free(waiting->numbers);
+    if (waiting->number) waiting_places.leave(waiting->number);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-// _check(): that both sides know each other's place.
+bool does_hold(const Hot* hot, uint32_t number) {
+    for (uint32_t at = 0; at < hot->held_count; ++at) {
+        if (hot->held[at] == number) return true;
+    }
+    return false;
+}
+
+// _check(): that both sides know each other, and that numbers ascend.
 PyObject* waiting_check(PyObject* self, PyObject*) {
-    Waiting* waiting = waiting_of(self);
+    const Waiting* waiting = waiting_of(self);
     for (uint32_t at = 0; at < waiting->count; ++at) {
-        const Hold& hold = waiting->holds[at];
-        if (hold.at >= hold.context->held_count || hold.context->held[hold.at].waiting != waiting ||
-            hold.context->held[hold.at].at != at) {
-            PyErr_SetString(PyExc_AssertionError, "each side knows its place in the other's list");
+        const Hot* hot = waiting->context(at);
+        if (hot->number != waiting->numbers[at] || !does_hold(hot, waiting->number) ||
+            (at && waiting->numbers[at - 1] >= waiting->numbers[at])) {
+            PyErr_SetString(PyExc_AssertionError, "both sides know each other, and numbers ascend");
             return nullptr;
         }
     }
@@ -357,7 +394,7 @@ PyObject* waiting_key(PyObject* self, void*) {
 
 PyGetSetDef waiting_getters[] = {
     {"key", waiting_key, nullptr, "The frame key.", nullptr},
-    {"contexts", waiting_contexts, nullptr, "Those who wait, with None each.", nullptr},
+    {"contexts", waiting_contexts_of, nullptr, "Those who wait, with None each.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

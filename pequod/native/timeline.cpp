@@ -156,12 +156,13 @@ int write_into(Hot* hot, PyObject* tail, PyObject* value) {
 void look_ahead(const Waiting* waiting, uint32_t at) {
     const auto rows_at = [waiting](uint32_t place) -> const SortedRows* {
         if (place >= waiting->count) return nullptr;
-        const Hot* hot = waiting->holds[place].context;
+        const Hot* hot = waiting->context(place);
         return is_rows(hot->rows) ? reinterpret_cast<const SortedRows*>(hot->rows) : nullptr;
     };
-    if (at + 20 < waiting->count) __builtin_prefetch(waiting->holds[at + 20].context);
+    if (at + 28 < waiting->count) __builtin_prefetch(waiting_contexts.place(waiting->numbers[at + 28]));
+    if (at + 20 < waiting->count) __builtin_prefetch(waiting->context(at + 20));
     if (at + 14 < waiting->count) {
-        const Hot* hot = waiting->holds[at + 14].context;
+        const Hot* hot = waiting->context(at + 14);
         __builtin_prefetch(hot->rows, 1);
         __builtin_prefetch(hot->lower);
     }
@@ -192,7 +193,7 @@ Py_ssize_t write_to_all(const Waiting* waiting, PyObject* tail, PyObject* value)
     Py_ssize_t gained = 0;
     for (uint32_t at = 0; at < waiting->count; ++at) {
         look_ahead(waiting, at);
-        const int done = write_into(waiting->holds[at].context, tail, value);
+        const int done = write_into(waiting->context(at), tail, value);
         if (done < 0) return -1;
         gained += done;
     }

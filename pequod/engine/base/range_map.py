@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -32,6 +32,9 @@ class Stretch:
         self.last = last
 
 
+#: So many stretches get their places at the latest: half a millisecond.
+FRESH_MAX: Final = 256
+
 StretchT = TypeVar("StretchT", bound=Stretch)
 
 
@@ -42,13 +45,26 @@ class RangeMap(Generic[StretchT]):
         1. Stretches are not empty, in order and disjoint.
     """
 
-    __slots__ = ("_by_first",)
+    __slots__ = ("_fresh", "_placed")
 
     def __init__(self) -> None:
-        self._by_first: SortedDict[bytes, StretchT] = SortedDict()
+        self._placed: SortedDict[bytes, StretchT] = SortedDict()
+        #: Stretches that get their places before any is looked for: reads of timelines do not look for each other's.
+        self._fresh: list[StretchT] = []
+
+    @property
+    def _by_first(self) -> SortedDict[bytes, StretchT]:
+        if self._fresh:
+            self._place()
+        return self._placed
+
+    def _place(self) -> None:
+        for stretch in self._fresh:
+            self._placed[stretch.first] = stretch
+        self._fresh.clear()
 
     def __len__(self) -> int:
-        return len(self._by_first)
+        return len(self._placed) + len(self._fresh)
 
     def __iter__(self) -> Iterator[StretchT]:
         return iter(self._by_first.values())
@@ -60,9 +76,11 @@ class RangeMap(Generic[StretchT]):
             The stretch is not empty and overlaps no other.
 
         Cost:
-            O(log stretches).
+            O(log stretches), when one is looked for.
         """
-        self._by_first[added.first] = added
+        self._fresh.append(added)
+        if len(self._fresh) > FRESH_MAX:
+            self._place()
 
     def remove(self, first: bytes) -> None:
         """Remove the stretch that begins at ``first``."""

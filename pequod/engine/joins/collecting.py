@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context, Frames
 from pequod.engine.joins.timeline import Timeline
-from pequod.engine.memory.ledger import BYTES, Ledger
+from pequod.engine.memory.ledger import BYTES, ENTRY, Ledger
 from pequod.engine.native import NativeKernel, core
 from pequod.language.narrowing import relative
 from pequod.language.spec import DELIMITER
@@ -53,6 +53,8 @@ def make_kernel(
         tail_width=kernel.splice.width,
         ending=kernel.fixed_ending,
         copied_cut=cut,
+        entry_bytes=ENTRY,
+        tail_bytes=BYTES,
     )
     return made
 
@@ -75,29 +77,25 @@ def collect(context: Context, first: bytes, last: bytes, rows_max: int) -> int |
     env, plan = context.environment, context.plan
     if core is None or context.kernel is None or plan.log_kernel is None:
         return None
-    prefix = plan.log_kernel.selecting(env)
+    kernel = plan.log_kernel
+    prefix = kernel.selecting(env)
     selected = context.join.source_tables[0].group(prefix)
-    bounds = relative(context.prefix, first, last)
-    (from_checks, _), (from_copies, is_steady) = [step.containing.narrow(env, first, last) for step in plan.steps]
-    if selected is None or bounds is None or from_checks is None or from_copies is None or not is_steady:
+    if selected is None:
         return None
-    found: tuple[int, int, int] | None = core.collect(
-        context,
-        selected,
-        len(prefix),
-        prefix + from_checks.first,
-        None if from_checks.last is None else prefix + from_checks.last,
-        *bounds,
-        *from_copies,
-        rows_max,
-    )
-    if found is None:
-        return None
-    count, tail_bytes, grown_bytes = found
-    context.gain_rows(count, (BYTES + tail_bytes) * count)
-    context.ledger.change_updaters(grown_bytes)
-    context.frames[0].add_all([prefix], context)
-    return count
+    within: tuple[bytes | None, ...]
+    if last == context.end:
+        # As logs have it: nothing bounds what is selected, and tails begin with what is copied of keys.
+        lower = first[len(context.prefix) :]
+        within = prefix, None, lower, None, lower[: kernel.splice.width], None
+    else:
+        bounds = relative(context.prefix, first, last)
+        (from_checks, _), (from_copies, is_steady) = [step.containing.narrow(env, first, last) for step in plan.steps]
+        if bounds is None or from_checks is None or from_copies is None or not is_steady:
+            return None
+        end = None if from_checks.last is None else prefix + from_checks.last
+        within = prefix + from_checks.first, end, *bounds, *from_copies
+    found: int | None = core.collect(context, selected, prefix, *within, rows_max)
+    return found
 
 
 def bring_up(kernel: Timeline, context: Context) -> None:

@@ -81,11 +81,17 @@ class Context(Materialised):
         "join",
         "plan",
         "ticket",
-        "updaters",
         "updaters_gone",
-        "upstreams",
         "view_last",
     )
+
+    #: Changes of sources that are not applied yet.
+    log: Log
+    #: Contexts of other joins whose rows were read to compute these rows, and the reverse.
+    upstreams: dict[Context, None]
+    dependants: dict[Context, None]
+    #: Updaters that hold this context, to release them; some may have been released since.
+    updaters: list[Updaters]
 
     def __init__(
         self,
@@ -111,7 +117,6 @@ class Context(Materialised):
         self.expires_s = inf
         #: The same if it is fresh, none while it is stale: see `Reader.answer`.
         self.ready_until_s = inf
-        self.log: Log = {}
         #: The bytes of the log in the ledger.
         self.log_bytes = 0
         self.is_fresh = True
@@ -119,11 +124,6 @@ class Context(Materialised):
         self.stale_since_s = 0.0
         #: Whether it is not dead.
         self.is_live = True
-        #: Contexts of other joins whose rows were read to compute these rows, and the reverse.
-        self.upstreams: dict[Context, None] = {}
-        self.dependants: dict[Context, None] = {}
-        #: Updaters that hold this context, to release them; some may have been released since.
-        self.updaters: list[Updaters] = []
         self.updaters_gone = 0
         #: The number of the latest read that used it.
         self.last_used = 0
@@ -185,10 +185,11 @@ class Context(Materialised):
         """
         rows = other.rows.everything()
         self.rows.merge(list(rows.keys), list(rows.values))
-        self.aggregate_states |= other.aggregate_states
+        if other.state_bytes:
+            self.aggregate_states |= other.aggregate_states
         self.row_bytes += other.row_bytes
         self.state_bytes += other.state_bytes
-        for updaters in other.updaters:
+        for updaters in other.updaters if other.has_updaters else ():
             updaters.hand_over(other, self)
         self.ledger.change_updaters(other.hand_over(self))
 
@@ -196,15 +197,18 @@ class Context(Materialised):
         """Fresh or stale to dead: answer nothing, wait for nothing, hold nothing; views may know it for a while."""
         self.is_live = self.is_fresh = False
         self.expires_s = self.ready_until_s = -inf
-        for updaters in self.updaters:
-            updaters.release(self)
+        if self.has_updaters:
+            for updaters in self.updaters:
+                updaters.release(self)
+            self.updaters = []
         self.ledger.change_updaters(self.let_go())
-        for upstream in self.upstreams:
-            upstream.dependants.pop(self, None)
+        if self.has_upstreams:
+            for upstream in self.upstreams:
+                upstream.dependants.pop(self, None)
         self.clear_rows()
-        self.ledger.change_logs(-self.log_bytes)
-        self.log = {}
-        self.updaters = []
+        if self.log_bytes:
+            self.ledger.change_logs(-self.log_bytes)
+            self.log = {}
 
     def rank(self) -> Rank | None:
         """Return the place in the order of eviction: its dependants were used no later than it.
@@ -220,7 +224,7 @@ class Context(Materialised):
                 return HELD
             priority = max(priority, context.join.priority)
             last_used = max(last_used, context.last_used)
-            for dependant in context.dependants:
+            for dependant in context.dependants if context.has_dependants else ():
                 if dependant not in seen:
                     seen[dependant] = None
                     todo.append(dependant)
@@ -234,7 +238,7 @@ class Context(Materialised):
     @property
     def updaters_count(self) -> int:
         """At how many frame keys it waits."""
-        return len(self.updaters) - self.updaters_gone + self.held_count
+        return self.held_count + (len(self.updaters) - self.updaters_gone if self.has_updaters else 0)
 
     def lose_updaters(self) -> None:
         """Note that some updaters of this context were released; drop them from the list when they are many.

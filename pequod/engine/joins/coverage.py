@@ -95,7 +95,8 @@ class Coverage(RangeMap[StatusRange]):
         self._insert(first, last, context)
 
     def _insert(self, first: bytes, last: bytes, context: Context) -> None:
-        status = StatusRange(first, last, context)
+        # Its own object does for both.
+        status = StatusRange(first, context.end if last == context.end else last, context)
         self.insert(status)
         context.add_range(status)
 

@@ -11,7 +11,7 @@ no allocation. Every change here is entered into the ledger.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ class Hot:
     """What reads of a context look at, and writes into it; see `Materialised` and `Context`."""
 
     __slots__ = (
+        "aggregate_states",
         "counters",
         "dependants",
         "end",
@@ -44,11 +45,36 @@ class Hot:
         "row_bytes",
         "rows",
         "stale_since_s",
+        "updaters",
         "upper",
+        "upstreams",
     )
 
     #: At how many native frames it waits.
     held_count = 0
+
+    def __init__(self) -> None:
+        # Natively an empty one of these takes no memory until it is asked for, which `has_` does not do.
+        self.aggregate_states: Sized = {}
+        self.log: Sized = {}
+        self.upstreams: Sized = {}
+        self.dependants: Sized = {}
+        self.updaters: Sized = []
+
+    @property
+    def has_dependants(self) -> bool:
+        """Return whether other contexts were computed from this one."""
+        return bool(self.dependants)
+
+    @property
+    def has_upstreams(self) -> bool:
+        """Return whether this one was computed from other contexts."""
+        return bool(self.upstreams)
+
+    @property
+    def has_updaters(self) -> bool:
+        """Return whether it waits, or waited, at frames that are not native."""
+        return bool(self.updaters)
 
     def let_go(self) -> int:
         """Let go of all native frames; return by how many bytes that changes what the ledger has of them."""
@@ -77,14 +103,13 @@ class Materialised(Hot):
         3. Every row lies in one of them.
     """
 
-    __slots__ = (
-        "aggregate_states",
-        "ledger",
-        "ranges",
-        "state_bytes",
-    )
+    __slots__ = ("ledger", "ranges", "state_bytes")
+
+    #: Tail -> state; only where output keys may have several contributions.
+    aggregate_states: dict[bytes, State]
 
     def __init__(self, ledger: Ledger, prefix: bytes, end: bytes) -> None:
+        super().__init__()
         self.ledger = ledger
         #: The output key up to the first slot that is not fixed.
         self.prefix = prefix
@@ -92,9 +117,7 @@ class Materialised(Hot):
         self.end = end
         #: Values by tail.
         self.rows = SortedRows()
-        #: Tail -> state; only where output keys may have several contributions.
-        self.aggregate_states: dict[bytes, State] = {}
-        self.ranges: list[Stretch] = []
+        self.ranges: tuple[Stretch, ...] = ()
         self.first = self.last = b""
         self.lower: bytes = b""
         #: None: up to the end of the prefix's range.
@@ -225,10 +248,12 @@ class Materialised(Hot):
     def clear_rows(self) -> None:
         """Remove all rows and aggregate states."""
         self.ledger.change_rows(-len(self.rows), -self.row_bytes)
-        self.ledger.change_states(-self.state_bytes)
-        self.row_bytes = self.state_bytes = 0
+        self.row_bytes = 0
         self.rows = SortedRows()
-        self.aggregate_states = {}
+        if self.state_bytes:
+            self.ledger.change_states(-self.state_bytes)
+            self.state_bytes = 0
+            self.aggregate_states = {}
 
     def aim(self, first: bytes, last: bytes) -> None:
         """Set the hull to a range whose rows are being made, for `covers`; it is not materialised yet."""
@@ -238,16 +263,16 @@ class Materialised(Hot):
     def add_range(self, added: Stretch) -> None:
         """Note a new status range of this context."""
         at = bisect_right(self.ranges, added.first, key=_range_first)
-        self.ranges.insert(at, added)
+        self.ranges = (*self.ranges[:at], added, *self.ranges[at:])
         self.resize()
 
     def remove_range(self, removed: Stretch) -> None:
         """Remove a status range that is merged with another."""
-        self.ranges.remove(removed)
+        self.ranges = tuple([one for one in self.ranges if one is not removed])
 
     def clear_ranges(self) -> None:
         """Remove all status ranges: without the reference cycle, a context needs no garbage collector."""
-        self.ranges = []
+        self.ranges = ()
 
     def resize(self) -> None:
         """Bring the hull up to date with the status ranges."""

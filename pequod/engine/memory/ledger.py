@@ -31,14 +31,14 @@ GROUP: Final = 150 if _IS_NATIVE else 330
 #: A loaded part of a backed table.
 PART: Final = 560
 #: A context with one status range and no rows, with its places in dictionaries; a further status range.
-CONTEXT: Final = 1400 if _IS_NATIVE else 1500
+CONTEXT: Final = 1200 if _IS_NATIVE else 1500
 RANGE: Final = 260
 #: A frame key with its updaters, and each context among them; each of its extras.
 UPDATERS: Final = 470
 HOLD: Final = 48
 #: The same of native frames.
 NATIVE_UPDATERS: Final = 155
-NATIVE_HOLD: Final = 30
+NATIVE_HOLD: Final = 9
 EXTRAS: Final = 330
 #: An entry of a log: its key is a separate object.
 LOG_ENTRY: Final = 170 + BYTES

@@ -271,7 +271,7 @@ class Reader:
 
         Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge.
         """
-        points = [context for context in contexts if context.plan.is_point and not context.dependants]
+        points = [context for context in contexts if context.plan.is_point and not context.has_dependants]
         if plan.is_point:
             return False
         for context in points:
@@ -370,7 +370,7 @@ class Reader:
         """
         context.last_used = read.number
         while context.is_live and not context.is_fresh:
-            if context.upstreams and (stale := [each for each in context.upstreams if not each.is_fresh]):
+            if context.has_upstreams and (stale := [each for each in context.upstreams if not each.is_fresh]):
                 lacking = [upstream for upstream in stale if not self.refresh(upstream, read) and upstream.is_live]
                 if lacking and context.is_live:
                     return False

@@ -172,15 +172,16 @@ class Scans:
                 join.counters.hits += 1
                 reads.number = timeline.last_used = reads.number + 1
                 if last == timeline.end:
-                    self._hits.remember(View(related.table, first, last, (timeline,), timeline))
+                    self._hits.remember(View(related.table, first, timeline.end, (timeline,), timeline))
                 return timeline.slice(first, last, limit)
             read = reads.begin(now)
             if prefix is not None and timeline is None:
                 timeline = self._fill_timeline(join, prefix, first, last, read)
                 if timeline is not None:
-                    if last == timeline.end:
-                        self._hits.remember(View(related.table, first, last, (timeline,), timeline))
-                    return timeline.slice(first, last, limit)
+                    if last != timeline.end:
+                        return timeline.slice(first, last, limit)
+                    self._hits.remember(View(related.table, timeline.first, timeline.end, (timeline,), timeline))
+                    return timeline.rows.since(prefix, first, limit)
         else:
             read = reads.begin(now)
         rows = self._scan_level_one(related, first, last, limit, reverse=reverse, read=read)
@@ -207,13 +208,16 @@ class Scans:
         """
         if not (join.is_quiet and join.is_push):
             return None
-        plan, environment, known = join.plan_for(first, last)
-        if (
-            plan.log_kernel is None
-            or known != prefix
-            or last > plan.end_of(prefix)
-            or not join.coverage.is_gap(first, last)
-        ):
+        opened = join.open_plan(prefix, first, last)
+        if opened is None:
+            plan, environment, known = join.plan_for(first, last)
+            if known != prefix or last > plan.end_of(prefix):
+                return None
+        else:
+            plan, environment = opened
+        # Of contexts of one level no other has a part of this one's range.
+        is_gap = len(join.plans) == 1 or join.coverage.is_gap(first, last)
+        if plan.log_kernel is None or not is_gap:
             return None
         context = join.make_context(plan, environment, prefix)
         row_count = collect(context, first, last, execution.ROWS_AT_A_TIME)

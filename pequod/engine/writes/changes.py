@@ -274,7 +274,8 @@ class Writer:
                 watches = join_of(stale).watches
                 if watches.count:
                     watches.note_stale(stale)
-                todo += stale.dependants
+                if stale.has_dependants:
+                    todo += stale.dependants
 
     def drop(self, context: Context, reason: Reason) -> None:
         """Drop a context, and every context that was computed from it.
@@ -308,7 +309,8 @@ class Writer:
             if dropped.view_last is not None:
                 self._hits.forget(dropped.view_last)
             dropped.die()
-            todo += dropped.dependants
+            if dropped.has_dependants:
+                todo += dropped.dependants
 
 
 def _as_seen(

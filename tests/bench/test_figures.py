@@ -1,0 +1,82 @@
+"""The figures that Pequod is held to: the table says what runs found, and what could not be measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pequod_bench import figures
+from pequod_bench.figures import COMMANDS, Command
+
+
+def outcomes(*seconds: float) -> list[dict[str, float]]:
+    return [{"seconds": value, "server_cpu_seconds": value / 2} for value in seconds]
+
+
+def line(title: str, *seconds: float) -> dict[str, object]:
+    return {"title": title, "points": [{"x": 25 * at, "outcomes": outcomes(value)} for at, value in enumerate(seconds)]}
+
+
+COMPARED = {
+    "twip": [{"name": "pequod", "outcomes": outcomes(1, 2)}, {"name": "redis", "outcomes": outcomes(3, 7)}],
+    "materialisation": [line("full materialisation", 1, 1, 1), line("dynamic materialisation", 0.5, 0.9, 1.2)],
+    "newp": [line("interleaved", 1, 1, 1, 1), line("separate", 2, 2, 2, 2)],
+    "ycsb": [
+        {
+            "letter": "A",
+            "stores": [{"name": "redis", "outcomes": outcomes(1)}, {"name": "pequod", "outcomes": outcomes(2)}],
+        }
+    ],
+}
+RESULTS: dict[str, figures.Runs | str] = {
+    "twip": [{"server_cpu_us_per_tick": 2.0, "ticks_per_s": 200_000, "correct": True}],
+    "pure": "failed: no luck",
+    "compare": [COMPARED],
+    "scale": [
+        {
+            "points": [
+                {"users": users, "check_us": cost, "fan_out_entry_us": 1.0, "pause_ms_max": 7}
+                for users, cost in [(1000, 1.0), (100_000, 1.2)]
+            ]
+        }
+    ],
+    "clients": [{"forms": [{"name": "gRPC, unary Get", "client_cpu_us": 100.0, "server_cpu_us": 240.0}]}],
+}
+
+
+def test_the_table_says_what_is_met_and_what_is_missed() -> None:
+    rows = {row.split(" | ")[0].removeprefix("| "): row for row in figures.table(RESULTS, "reference").splitlines()}
+    assert rows["server CPU a tick, 20,000 users"].endswith("| 2.00 µs | met |")
+    assert rows["ticks/s, one server and one client process"].endswith("| 200,000 | missed |")
+    assert rows["Redis's runtime by ours"].endswith("| 3.25 (3.00 to 3.50); server CPU 3.25 | met |")
+    assert rows["dynamic ahead of full materialisation up to"].endswith("| 25 %; behind at 50 % | missed |")
+    assert rows["interleaved ahead of separate up to"].endswith("| 75 % | met |")
+    assert rows["YCSB by Redis's operations/s"].endswith("| A 0.50 | missed |")
+    assert rows["100,000 users by 1,000, 10 M entries: a check"].endswith("| 1.20 (1.00, 1.20 µs) | met |")
+    assert rows["longest pause of the collector there"].endswith("| 7.0 ms | missed |")
+    assert rows["one unary Get, client and server CPU"].endswith("| 340 µs (100 + 240) | met |")
+
+
+def test_what_was_not_measured_is_said_in_its_place() -> None:
+    text = figures.table(RESULTS, "reference")
+    assert "| the same in pure Python | right | not measured: failed: no luck |  |" in text
+    assert "| memcached's | at least 3 | not measured |  |" in text
+
+
+def test_a_command_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "twip", Command([], ["twip", "--users", "no number"]))
+    found = figures.run("twip", "smoke")
+    assert isinstance(found, str)
+    assert found.startswith("failed: ")
+
+
+def test_the_small_size_takes_figures_of_each_command_on_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("compare", "scale", "pure"):
+        monkeypatch.delitem(COMMANDS, name)
+    monkeypatch.setattr(figures, "FIGURES", [figure for figure in figures.FIGURES if figure.command in COMMANDS])
+    out = tmp_path / "figures.md"
+    figures.main(["--smoke", "--out", str(out)])
+    assert capsys.readouterr().out == out.read_text()
+    assert "not measured" not in out.read_text()
+    assert json.loads(out.with_suffix(".json").read_text())["twip"][0]["correct"]
