@@ -152,27 +152,33 @@ int write_into(Hot* hot, PyObject* tail, PyObject* value) {
     return done == Put::FAILED ? -1 : done == Put::NEW;
 }
 
-// Fetch what writes into the contexts behind one will look at, each a step before it is used.
-void look_ahead(const Waiting* waiting, uint32_t at) {
-    const auto rows_at = [waiting](uint32_t place) -> const SortedRows* {
-        if (place >= waiting->count) return nullptr;
-        const Hot* hot = waiting->context(place);
-        return is_rows(hot->rows) ? reinterpret_cast<const SortedRows*>(hot->rows) : nullptr;
-    };
-    if (at + 28 < waiting->count) __builtin_prefetch(waiting_contexts.place(waiting->numbers[at + 28]));
-    if (at + 20 < waiting->count) __builtin_prefetch(waiting->context(at + 20));
-    if (at + 14 < waiting->count) {
-        const Hot* hot = waiting->context(at + 14);
+// For how many contexts what a write looks at is fetched at once.
+constexpr uint32_t AHEAD = 32;
+
+const SortedRows* rows_at(const Waiting* waiting, uint32_t at) {
+    PyObject* rows = waiting->context(at)->rows;
+    return is_rows(rows) && reinterpret_cast<const SortedRows*>(rows)->last.size ? reinterpret_cast<const SortedRows*>(rows)
+                                                                               : nullptr;
+}
+
+// Fetch what writes into some contexts will look at, one thing of each after the other.
+void look_ahead(const Waiting* waiting, uint32_t start, uint32_t stop) {
+    for (uint32_t at = start; at < stop; ++at) __builtin_prefetch(waiting_contexts.place(waiting->numbers[at]));
+    for (uint32_t at = start; at < stop; ++at) __builtin_prefetch(waiting->context(at));
+    for (uint32_t at = start; at < stop; ++at) {
+        const Hot* hot = waiting->context(at);
         __builtin_prefetch(hot->rows, 1);
         __builtin_prefetch(hot->lower);
     }
-    const SortedRows* rows = rows_at(at + 9);
-    if (rows && rows->last.size) {
-        __builtin_prefetch(rows->last.entries + rows->last.size - 1, 1);
-        __builtin_prefetch(rows->last.entries + rows->last.size, 1);
+    for (uint32_t at = start; at < stop; ++at) {
+        if (const SortedRows* rows = rows_at(waiting, at)) {
+            __builtin_prefetch(rows->last.entries + rows->last.size - 1, 1);
+            __builtin_prefetch(rows->last.entries + rows->last.size, 1);
+        }
     }
-    rows = rows_at(at + 4);
-    if (rows && rows->last.size) __builtin_prefetch(rows->last.entries[rows->last.size - 1].key);
+    for (uint32_t at = start; at < stop; ++at) {
+        if (const SortedRows* rows = rows_at(waiting, at)) __builtin_prefetch(rows->last.entries[rows->last.size - 1].key);
+    }
 }
 
 PyObject* write_into_dictionary(PyObject* contexts, PyObject* tail, PyObject* value) {
@@ -192,7 +198,7 @@ PyObject* write_into_dictionary(PyObject* contexts, PyObject* tail, PyObject* va
 Py_ssize_t write_to_all(const Waiting* waiting, PyObject* tail, PyObject* value) {
     Py_ssize_t gained = 0;
     for (uint32_t at = 0; at < waiting->count; ++at) {
-        look_ahead(waiting, at);
+        if (at % AHEAD == 0) look_ahead(waiting, at, at + AHEAD < waiting->count ? at + AHEAD : waiting->count);
         const int done = write_into(waiting->context(at), tail, value);
         if (done < 0) return -1;
         gained += done;
