@@ -8,16 +8,16 @@ coordinator may die at each request, before it is sent or while it is under way;
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pequod_views.versioned import NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell, StoredColumn
+from pequod_views.versioned import NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell
 from pequod_views.versioned.algorithms import Request, collect, forget, get_view, heal, propagate
 from pequod_views.versioned.records import Forget, Get, Put, merge
 from pequod_views.versioned.rows import (
+    SweptRows,
     Update,
     VersionedView,
     base_column,
@@ -28,56 +28,21 @@ from pequod_views.versioned.rows import (
     undone,
 )
 
-Record = dict[StoredColumn, StoredCell]
-Replica = dict[tuple[str, str], Record]
-Steps = Generator[Any, Any, Any]
+from tests.views.versioned.processes import (
+    Call,
+    CoordinatorDiedError,
+    Lock,
+    Message,
+    Process,
+    Record,
+    Replica,
+    Steps,
+)
+
 #: Far beyond what any schedule takes: pointers that run in a circle would be followed for ever.
 _EVENTS_MAX = 1_000_000
-
-
-class CoordinatorDiedError(Exception):
-    """A coordinator ended; its locks are free then."""
-
-
-@dataclass(frozen=True)
-class Lock:
-    """A process asks for the lock of a base record, and has no other."""
-
-    key: str
-    exclusive: bool
-
-
-@dataclass
-class Message:
-    """A request on its way to one replica."""
-
-    replica: int
-    request: Request
-    #: None: nobody waits for an answer.
-    call: Call | None
-
-
-@dataclass
-class Call:
-    """A request of a process, and what came back so far."""
-
-    process: Process
-    request: Request
-    left: int
-    answers: list[Record] = field(default_factory=list)
-    is_over: bool = False
-
-
-@dataclass(eq=False)
-class Process:
-    """A coordinator's work on one thing."""
-
-    #: Set at once, by work that knows its process.
-    steps: Steps = field(init=False)
-    waits_for: Lock | None = None
-    holds: Lock | None = None
-    #: The process may die.
-    is_mortal: bool = True
+#: With three messages of ten lost, a sweep that changes nothing more comes long before.
+_SWEEPS_MAX = 20
 
 
 class Simulation:
@@ -161,17 +126,30 @@ class Simulation:
                     merge(replica.setdefault(place, {}), record)
 
     def finish(self) -> None:
-        """Finish all rows that are half made, as readers of all keys do."""
-        self._start(partial(self._tidy, collects=False), is_mortal=False)
-        self.run()
+        """Finish all rows that are half made, as readers of all keys do, again and again.
+
+        A repair whose messages are lost is made anew, and a late message of the first attempt may undo its end.
+        """
+        for _ in range(_SWEEPS_MAX):
+            self._start(partial(self._tidy, collects=False), is_mortal=False)
+            self.run()
+            if not any(swept.unfinished for swept in self._swept()):
+                return
+        raise AssertionError("rows stay unfinished")
 
     def sweep(self) -> None:
-        """Complete, finish and collect everything."""
+        """Complete, finish and collect everything, again and again: what is finished may be stale then."""
         self._start(self._complete, is_mortal=False)
         self.run()
-        for _ in range(2):
+        for _ in range(_SWEEPS_MAX):
             self._start(self._tidy, is_mortal=False)
             self.run()
+            if not any(swept.unfinished or swept.stale for swept in self._swept()):
+                return
+        raise AssertionError("there is always something to sweep")
+
+    def _swept(self) -> list[SweptRows]:
+        return [swept_rows(key, cells) for key, cells in self.records(self.view.name).items()]
 
     def forget(self) -> None:
         """Remove the rows that were collected. What a removal misses comes back, for the next.
@@ -179,7 +157,7 @@ class Simulation:
         Requires:
             No message is under way.
         """
-        while any(swept_rows(key, cells).collected for key, cells in self.records(self.view.name).items()):
+        while any(swept.collected for swept in self._swept()):
             self._start(partial(self._tidy, forgets=True), is_mortal=False)
             self.run()
             self.spread()

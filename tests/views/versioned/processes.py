@@ -1,0 +1,59 @@
+"""Processes of the simulated store, and their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pequod_views.versioned import StoredCell, StoredColumn
+from pequod_views.versioned.algorithms import Request
+
+Record = dict[StoredColumn, StoredCell]
+Replica = dict[tuple[str, str], Record]
+Steps = Generator[Any, Any, Any]
+
+
+class CoordinatorDiedError(Exception):
+    """A coordinator ended; its locks are free then."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A process asks for the lock of a base record, and has no other."""
+
+    key: str
+    exclusive: bool
+
+
+@dataclass
+class Message:
+    """A request on its way to one replica."""
+
+    replica: int
+    request: Request
+    #: None: nobody waits for an answer.
+    call: Call | None
+
+
+@dataclass
+class Call:
+    """A request of a process, and what came back so far."""
+
+    process: Process
+    request: Request
+    left: int
+    answers: list[Record] = field(default_factory=list)
+    is_over: bool = False
+
+
+@dataclass(eq=False)
+class Process:
+    """A coordinator's work on one thing."""
+
+    #: Set at once, by work that knows its process.
+    steps: Steps = field(init=False)
+    waits_for: Lock | None = None
+    holds: Lock | None = None
+    #: The process may die.
+    is_mortal: bool = True
