@@ -118,8 +118,9 @@ cluster-chaos: $(INSTALLED) ## kill and stop servers of a cluster RUNS (20) time
 	$(BIN)/python -m tests.cluster_faults.chaos --runs $(RUNS) --seed $(or $(SEED),0)
 
 TARGET ?= postgres
-views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite
-	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET)
+BEHIND ?= nothing
+views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite, BEHIND the server nothing or sqlite
+	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET) --behind $(BEHIND)
 
 views-schedules: SCHEDULES = 1000000
 views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: an hour on two cores

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.backing.conftest import Postgres, started
+from tests.views.chaos.behind import flags_of_sqlite
 from tests.views.chaos.run import Run, Stage
 from tests.views.sites import PostgresSite, Site, SqliteSite
 
@@ -18,7 +19,7 @@ async def main(arguments: argparse.Namespace, folder: Path, site: Site) -> int:
     wrong = 0
     if isinstance(site, PostgresSite):
         await site.clear()
-    stage = Stage(site, folder)
+    stage = Stage(site, folder, await flags_of_sqlite(folder) if arguments.behind == "sqlite" else ())
     try:
         await stage.start()
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
@@ -43,6 +44,7 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=200, help="how many (200)")
     parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
     parser.add_argument("--target", choices=["postgres", "sqlite"], default="postgres", help="the database (postgres)")
+    parser.add_argument("--behind", choices=["nothing", "sqlite"], default="nothing", help="the server (nothing)")
     arguments = parser.parse_args()
     # So that the processes end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -62,20 +62,21 @@ def _manage(arguments: tuple[str, ...], log: str) -> None:
 
 
 class KilledServer:
-    """A server on one port, however often it is killed; its data die with it."""
+    """A server on one port, however often it is killed; its data die with it, unless flags name a database."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.target = f"127.0.0.1:{free.getsockname()[1]}"
-        self._server = ForkedServer("--listen", self.target)
+        self._flags = ("--listen", self.target, *flags)
+        self._server = ForkedServer(*self._flags)
 
     async def restart(self) -> None:
         await asyncio.to_thread(self._restart)
 
     def _restart(self) -> None:
         self._server.kill()
-        self._server = ForkedServer("--listen", self.target)
+        self._server = ForkedServer(*self._flags)
 
     def kill(self) -> None:
         self._server.kill()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pequod_views import DurableView, ViewFile, parse_views
 
 from pequod import AsyncClient
 from pequod.errors import PequodError
+from tests.views.chaos.behind import pairs_of_sqlite
 from tests.views.chaos.processes import KilledServer, ManagerProcess
 from tests.views.sites import PostgresSite, Site, check_log, equal, installed
 
@@ -65,11 +67,17 @@ class Report:
 
 
 class Stage:
-    """A server, two managers and a database, for run after run."""
+    """A server, two managers and a database, for run after run.
 
-    def __init__(self, site: Site, folder: Path) -> None:
+    Args:
+        flags: Of the server, such as for a database behind it; without one it is filled again when it was killed.
+    """
+
+    def __init__(self, site: Site, folder: Path, flags: Sequence[str] = ()) -> None:
         self.site = site
-        self.server = KilledServer()
+        self.is_backed = bool(flags)
+        self.folder = folder
+        self.server = KilledServer(*flags)
         self.file = folder / "views.toml"
         self.file.write_text(FILE.format(server=self.server.target, database=site.database, joins=JOINS))
         self.views: ViewFile = parse_views(self.file.read_text())
@@ -132,7 +140,8 @@ class Run:
         elif roll < 0.93:
             self._count("servers killed")
             await self._stage.server.restart()
-            await self._stage.fill(self._rng)
+            if not self._stage.is_backed:
+                await self._stage.fill(self._rng)
         elif isinstance(self._stage.site, PostgresSite):
             if roll < 0.96 and not any(task.get_name() == "database" for task in self._background):
                 self._later("databases killed", self._restart_database(self._stage.site), "database")
@@ -202,6 +211,9 @@ class Run:
             await equal(stage.site, stage.client, *views, wait_s=40)
             for view in views:
                 self.report.steps += await check_log(stage.site, view)
+            if stage.is_backed:
+                found = await stage.site.fetch("SELECT side, number, body FROM pairs ORDER BY side, number")
+                assert list(map(tuple, found)) == pairs_of_sqlite(stage.folder), "the database has other rows"
         except AssertionError as error:
             self.report.wrongs.append(str(error))
         self.report.wrongs += [f"a manager has ended: {one.log}" for one in stage.managers if not one.is_running]
