@@ -75,6 +75,10 @@ def _goes_by(member: Member, version: int) -> bool:
     return member.entry.map_version == version
 
 
+def _stands(server: PequodServer) -> bool:
+    return all(loader.status.state == "ok" for loader in server.databases.all)
+
+
 async def timeline(client: AsyncClient) -> list[tuple[bytes, bytes]]:
     return list(await client.scan("t|ann|", "t|ann}", freshness=LATEST))
 
@@ -207,6 +211,9 @@ async def test_homes_that_are_read_themselves_compute_over_the_keys_of_all(clust
         cluster.server("s1", one, cluster_roles="home compute", cluster_group="a"),
         cluster.server("s2", other, cluster_roles="home compute", cluster_group="b"),
     )
+    # Each began before the other one answered.
+    for server in servers:
+        await eventually(partial(_stands, server))
     clients = [await cluster.client(server) for server in servers]
     await clients[0].put("s|ann|bob", "1")
     await clients[1].put("p|bob|0001", "Hi")
