@@ -255,9 +255,8 @@ class Databases:
         One MissingError of ``ask`` names the ranges that all of it lacks.
 
         Raises:
-            BackingUnavailableError: A database does not answer.
             BackingStaleError: A feed is older than it may be, and a range depends on its database.
-            UnassignedKeyError: A range that is lacking is of no database.
+            BackingUnavailableError, UnassignedKeyError: As `load`.
         """
 
         async def ready() -> None:
@@ -295,7 +294,11 @@ class Databases:
     @property
     def are_stale(self) -> bool:
         """Whether the feed of some database is older than it may be."""
-        return any(loader.is_stale for loader in self.all)
+        # A loop: a generator would take as long again, for each batch of commands.
+        for loader in self.all:  # noqa: SIM110
+            if loader.is_stale:
+                return True
+        return False
 
     def stale_error(self, first: bytes, last: bytes | None) -> BackingStaleError | None:
         """Return the error of a read of the range if it may show rows that are older than they may be."""
@@ -307,9 +310,7 @@ class Databases:
         """Load ranges, each piece from its database, at the same time.
 
         Raises:
-            BackingUnavailableError: A database does not answer.
-            SchemaError: One no longer has what its mapping needs.
-            LimitExceededError: There is no memory for a range.
+            BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
         pieces: dict[Loader, list[Range]] = {}

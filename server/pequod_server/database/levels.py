@@ -90,11 +90,13 @@ class Levels:
     @property
     def age_ms(self) -> int | None:
         """Everything that was committed longer ago than this is there; None if that is not known of some database."""
-        if not self._databases.all:
-            return 0
-        ages = [self._of(loader).age_ms for loader in self._databases.all]
-        known = [age_ms for age_ms in ages if age_ms is not None]
-        return max(known) if len(known) == len(ages) else None
+        greatest = 0
+        for loader in self._databases.all:
+            age_ms = self._of(loader).age_ms
+            if age_ms is None:
+                return None
+            greatest = max(age_ms, greatest)
+        return greatest
 
     def tail(self) -> bytes:
         """Return token and age as fields of an ExecuteReply.
@@ -253,17 +255,20 @@ class Levels:
         if not self._databases.all:
             return self._has_own(token)
         self._refuse_strange(token)
-        return all(self._of(loader).has(token) for loader in self._databases.all)
+        # As in `Databases.are_stale`.
+        for loader in self._databases.all:  # noqa: SIM110
+            if not self._of(loader).has(token):
+                return False
+        return True
 
     def _refuse_strange(self, token: Token) -> None:
         """Raise TokenLostError if a token names a state that is of no database here, as far as that is known."""
-        known: set[bytes] = set()
-        for loader in self._databases.all:
-            if loader.followed.history is None:
-                return
-            known.add(loader.followed.history.database)
         for database, timeline in token.positions:
-            if database not in known:
+            for loader in self._databases.all:
+                history = loader.followed.history
+                if history is None or history.database == database:
+                    break
+            else:
                 raise TokenLostError(
                     "it is of a server without a database" if timeline == NO_TIMELINE else "it is of another database"
                 )
