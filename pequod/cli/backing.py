@@ -15,6 +15,7 @@ from pequod.cli.text import argument_bytes
 
 if TYPE_CHECKING:
     from pequod_server.backing import Mapping, SqliteStore
+    from pequod_server.backing.lake import LakeStore
     from pequod_server.backing.postgres import PostgresStore
 
 _HELP: Final = """Check, show, install and take out what ties key patterns to the tables of a database.
@@ -28,15 +29,17 @@ The mapping is a file in TOML:
     value = "body"
     where = "NOT hidden"
 
-DATABASE is sqlite:PATH or postgresql://USER:PASSWORD@HOST/NAME.
+DATABASE is sqlite:PATH or postgresql://USER:PASSWORD@HOST/NAME, for `check` also lake:DIR: a lake needs no installing.
 """
 _POSTGRES: Final = ("postgresql://", "postgres://")
+_LAKE: Final = "lake:"
 T = TypeVar("T")
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
 MappingFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mapping, in TOML.")]
 Database = Annotated[str, typer.Argument(metavar="DATABASE", help="sqlite:PATH or postgresql://...")]
+CheckedDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help="sqlite:PATH, postgresql://... or lake:DIR.")]
 Feed = Annotated[str, typer.Option("--feed", metavar="slot|notify", help="How changes come from PostgreSQL.")]
 FeedName = Annotated[
     str, typer.Option("--feed-name", metavar="NAME", help="The publication and its slot, or the channel.")
@@ -48,14 +51,15 @@ FeedName = Annotated[
     epilog=examples(
         "pequod backing check twip.toml sqlite:twip.db",
         "pequod backing check twip.toml postgresql://twip@localhost/twip --feed notify",
+        "pequod backing check twip.toml lake:/data/lake",
     ),
 )
-def check(file: MappingFile, database: Database, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
+def check(file: MappingFile, database: CheckedDatabase, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
     """Compare a mapping with the real schema and with the installed triggers, and print advice.
 
     Exit code 3 if anything does not fit, with all of it; 4 if the database does not answer.
     """
-    store = _store(file, database, feed, feed_name)
+    store = _lake(file, database) if database.startswith(_LAKE) else _store(file, database, feed, feed_name)
     for line in _run(store, store.check()):
         print(f"advice: {line}")
     for mapping in store.mappings:
@@ -198,6 +202,14 @@ def _mappings(file: Path) -> tuple[Mapping, ...]:
         fail(ExitCode.USAGE, str(error))
 
 
+def _lake(file: Path, database: str) -> LakeStore:
+    try:
+        from pequod_server.backing.lake import LakeStore
+    except ImportError as error:
+        fail(ExitCode.USAGE, f"lakes need {error.name}: pip install 'pequod[lake]'")
+    return LakeStore(database.removeprefix(_LAKE), _mappings(file))
+
+
 def _store(file: Path, database: str, feed: str, feed_name: str) -> SqliteStore | PostgresStore:
     return _open(database, _mappings(file), feed, feed_name)
 
@@ -236,7 +248,7 @@ def _need_asyncpg() -> None:
         fail(ExitCode.REFUSED, f"PostgreSQL needs {error.name}: pip install 'pequod[backing]'")
 
 
-def _run(store: SqliteStore | PostgresStore, work: Coroutine[Any, Any, T]) -> T:
+def _run(store: SqliteStore | PostgresStore | LakeStore, work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     from pequod_server.backing import BackingUnavailableError

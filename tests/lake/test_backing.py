@@ -14,7 +14,9 @@ from pequod_lake.ingest import Ingestor
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import Changes, Event, KeyRange, Progress, Reload, SchemaError, parse_mappings
 from pequod_server.backing.lake import LakeStore
+from typer.testing import CliRunner, Result
 
+from pequod.cli.app import app
 from pequod.client import AsyncClient
 from pequod.errors import PackError
 
@@ -221,3 +223,20 @@ table = "nothing"
         True
     ] * 4
     await store.close()
+
+
+def test_backing_check_compares_a_mapping_with_a_lake(tmp_path: Path) -> None:
+    mapping, folder = tmp_path / "twip.toml", tmp_path / "lake"
+    mapping.write_text(MAPPING)
+
+    def check() -> Result:
+        return CliRunner().invoke(app, ["backing", "check", str(mapping), f"lake:{folder}"])
+
+    assert check().exit_code == 4
+    Lake.create(folder, SCHEMA).close()
+    outcome = check()
+    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, "ok: s|<user>|<poster> <- follows")
+    mapping.write_text(MAPPING.replace('value = "body"', 'value = "text"'))
+    outcome = check()
+    assert outcome.exit_code == 3
+    assert "text" in outcome.stderr
