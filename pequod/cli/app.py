@@ -13,6 +13,7 @@ from pequod.cli import (
     backfill,
     backing,
     bench,
+    bench_cluster,
     bench_compare,
     bench_engine,
     bench_lake,
@@ -110,7 +111,7 @@ spark.add_typer(spark_workloads.app)
 app.add_typer(spark, name="spark")
 app.add_typer(backfill.app, name="backfill")
 app.add_typer(lake.app, name="lake")
-for benchmarks in (bench_twip, bench_engine, bench_server, bench_compare, bench_lake, bench_views):
+for benchmarks in (bench_twip, bench_engine, bench_server, bench_cluster, bench_compare, bench_lake, bench_views):
     bench.app.add_typer(benchmarks.app)
 app.add_typer(bench.app, name="bench")
 

@@ -1,0 +1,72 @@
+"""bench cluster: Twip on homes and computes, and what larger clusters would do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from pequod.cli.bench import ClientLoop, Graph, Json, Loop, Seed, Smoke, Ticks, TweetBytes, Users, progress_bars, show
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.teaching import examples
+
+app: Final = typer.Typer()
+
+
+@app.command(
+    "cluster",
+    short_help="Twip on homes and computes; what 12 to 48 computes would do.",
+    epilog=examples(
+        "pequod bench cluster                                       (two minutes)",
+        "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
+    ),
+)
+def cluster(
+    graph: Graph = "synthetic",
+    users: Users = 2_000,
+    ticks: Ticks = 200_000,
+    seed: Seed = 1,
+    tweet_bytes: TweetBytes = 140,
+    computes: Annotated[
+        str, typer.Option("--computes", metavar="N,N,...", help="The sizes of the clusters, one after another.")
+    ] = "1,2,4",
+    homes: Annotated[
+        int, typer.Option("--homes", min=1, max=2, help="One home for all base data, or one a table.")
+    ] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message.")] = 256,
+    window: Annotated[int, typer.Option("--window", min=1, help="Messages under way at once.")] = 4,
+    client_loop: ClientLoop = Loop.UVLOOP,
+    smoke: Smoke = False,
+    json: Json = False,
+) -> None:
+    """Run Twip on clusters of several sizes: homes have the base data, computes the timelines.
+
+    Each role's CPU follows from the accounts of its processes. They give prices of a tick, of a change that is
+    delivered and of a write, and these the throughput of 12 to 48 computes with a core each, as in figure 10 of the
+    paper. A size that was run is predicted from the others, which shows the error.
+
+    Afterwards every timeline is compared with a computation in the client.
+    """
+    from pequod_bench.cluster_twip import run
+    from pequod_bench.twip import TwipSettings
+
+    try:
+        sizes = [int(size) for size in computes.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        fail(ExitCode.USAGE, f"--computes {computes!r}: write numbers with commas between, such as 1,2,4")
+    if smoke:
+        users, ticks, sizes = 100, 2_000, [1, 2]
+    settings = TwipSettings(
+        graph=graph,
+        users=users,
+        ticks=ticks,
+        seed=seed,
+        tweet_bytes=tweet_bytes,
+        batch=batch,
+        window=window,
+        client_loop=client_loop.value,
+    )
+    report = run(settings, sizes, homes, progress_bars(json))
+    show(report, json, report.difference)
