@@ -27,7 +27,7 @@ from pequod_bench.stream import CHECK, POST, SUBSCRIBE, TwipStream
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ClusterWork:
     """What a run asks of the servers of a cluster."""
 
     computes: int
@@ -53,7 +53,7 @@ class Work:
 class Account:
     """What the servers of one run took."""
 
-    work: Work
+    work: ClusterWork
     #: CPU seconds of all computes and of all homes.
     compute_cpu_s: float
     home_cpu_s: float
@@ -94,7 +94,7 @@ def _owner_numbers(user_count: int, computes: int) -> Ids:
     return np.array([int(owners(group, servers)[0][1:]) - 1 for group in groups], dtype=np.int64)
 
 
-def work(stream: TwipStream, computes: int) -> Work:
+def work(stream: TwipStream, computes: int) -> ClusterWork:
     """Count what a run asks of each server, if timelines are spread over a number of computes.
 
     Cost:
@@ -117,7 +117,7 @@ def work(stream: TwipStream, computes: int) -> Work:
     changes += np.bincount(owner[subscribers[is_active[subscribers]]], minlength=computes)
     rows = np.bincount(owner[users[kept]], weights=post_counts[posters[kept]], minlength=computes)
     heard_by = hears.sum(axis=1)
-    return Work(
+    return ClusterWork(
         computes,
         stream.tick_count,
         np.bincount(owner[stream.users[is_check]], minlength=computes),

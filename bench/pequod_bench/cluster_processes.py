@@ -65,9 +65,7 @@ def started_cluster(homes: int, computes: int, joins: str, tables: Sequence[byte
         started = []
         for entry in entries:
             flags = ("--listen", entry.address, "--cluster", f"static:{file}", "--cluster-id", entry.id)
-            roles = ("--cluster-roles", ",".join(sorted(entry.roles)))
-            group = ("--cluster-group", entry.group) if entry.group else ()
-            started.append(stack.enter_context(started_server(*flags, *roles, *group)))
+            started.append(stack.enter_context(started_server(*flags)))
         yield StartedCluster(
             "pequod+cluster://" + ",".join(address for address, _ in started[homes:]),
             tuple(started[:homes]),

@@ -74,7 +74,7 @@ class ClusterRun:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterReport:
+class ClusterTwipReport:
     """The runs, the prices that follow, and what larger clusters would do."""
 
     graph: str
@@ -100,10 +100,8 @@ class ClusterReport:
         table = Table(
             title=f"Twip on {self.graph}: {self.ticks:,} ticks, {self.homes} homes", title_justify="left", box=None
         )
-        for column in (
-            "computes", "ticks/s here", "compute µs a tick", "predicted", "busiest", "home µs a tick", "client µs",
-            "computes MiB", "homes MiB", "correct",
-        ):  # fmt: skip
+        columns = ("computes", "ticks/s", "µs a tick", "foretold", "busiest", "home µs", "client µs", "MiB", "exact")
+        for column in columns:
             table.add_column(column, justify="right")
         for run in self.runs:
             guess = "" if run.predicted_cpu_us_per_tick is None else f"{run.predicted_cpu_us_per_tick:.2f}"
@@ -115,8 +113,7 @@ class ClusterReport:
                 f"{run.imbalance:.2f}x",
                 f"{run.home_cpu_us_per_tick:.2f}",
                 f"{run.client_cpu_us_per_tick:.2f}",
-                f"{run.compute_mib:,.0f}",
-                f"{run.home_mib:,.0f}",
+                f"{run.home_mib:,.0f} + {run.compute_mib:,.0f}",
                 "yes" if run.correct else "NO",
             )
         console.print(table)
@@ -129,7 +126,7 @@ class ClusterReport:
         )
         base = self.predictions[0]
         table = Table(title="By these prices, with a core for each compute", title_justify="left", box=None)
-        for column in ("computes", "ticks/s", "speed-up", "perfect", "cores of homes", "copies of base data"):
+        for column in ("computes", "ticks/s", "speed-up", "perfect", "cores of homes", "copies of posts"):
             table.add_column(column, justify="right")
         for one in self.predictions:
             table.add_row(
@@ -144,7 +141,7 @@ class ClusterReport:
         console.print(f"the paper's figure 10: {PAPER_SPEEDUP:.1f}x from {PREDICTED[0]} to {PREDICTED[-1]} computes")
 
 
-def run(settings: TwipSettings, sizes: Sequence[int], homes: int, bars: ProgressBars) -> ClusterReport:
+def run(settings: TwipSettings, sizes: Sequence[int], homes: int, bars: ProgressBars) -> ClusterTwipReport:
     """Run Twip on a cluster of each size.
 
     Raises:
@@ -156,41 +153,47 @@ def run(settings: TwipSettings, sizes: Sequence[int], homes: int, bars: Progress
     stream = prepared.stream
     runs, accounts = [], []
     for computes in sizes:
-        with (
-            started_cluster(homes, computes, JOINS[settings.mode], _TABLES) as cluster,
-            asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner,
-        ):
-            found = runner.run(_run(prepared, cluster, bars))
-        with bars.working("verifying"):
-            verdict, _ = verify(prepared, found.replies, found.timelines)
-            asked = work(stream, computes)
-        home_s, compute_s = _spent(found.homes), _spent(found.computes)
-        accounts.append(Account(asked, sum(compute_s), sum(home_s)))
-        ticks = stream.tick_count
-        runs.append(
-            ClusterRun(
-                computes,
-                found.seconds,
-                ticks / found.seconds,
-                sum(home_s) / ticks * 1e6,
-                sum(compute_s) / ticks * 1e6,
-                max(compute_s) * computes / max(sum(compute_s), 1e-9),
-                found.client_cpu_s / ticks * 1e6,
-                sum(after.rss_bytes for _, after in found.homes) / 2**20,
-                sum(after.rss_bytes for _, after in found.computes) / 2**20,
-                None,
-                not isinstance(verdict, Differs),
-                verdict.reason if isinstance(verdict, Differs) else "",
-            )
-        )
+        one, account = _run_size(prepared, computes, homes, bars)
+        runs.append(one)
+        accounts.append(account)
     is_enough = len(set(sizes)) > 1
     prices = fitted(accounts) if is_enough else None
     predictions = () if prices is None else tuple(predicted(stream, computes, prices) for computes in PREDICTED)
-    return ClusterReport(
+    return ClusterTwipReport(
         stream.graph.name, stream.graph.user_count, stream.tick_count, homes,
         tuple(replace(one, predicted_cpu_us_per_tick=_left_out(accounts, number)) for number, one in enumerate(runs)),
         prices, predictions,
     )  # fmt: skip
+
+
+def _run_size(prepared: Prepared, computes: int, homes: int, bars: ProgressBars) -> tuple[ClusterRun, Account]:
+    """Run on a cluster of one size; return what it took, for people and for the prices."""
+    settings, stream = prepared.settings, prepared.stream
+    with (
+        started_cluster(homes, computes, JOINS[settings.mode], _TABLES) as cluster,
+        asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner,
+    ):
+        found = runner.run(_run(prepared, cluster, bars))
+    with bars.working("verifying"):
+        verdict, _ = verify(prepared, found.replies, found.timelines)
+        asked = work(stream, computes)
+    home_s, compute_s = _spent(found.homes), _spent(found.computes)
+    ticks = stream.tick_count
+    one = ClusterRun(
+        computes=computes,
+        seconds=found.seconds,
+        ticks_per_s=ticks / found.seconds,
+        home_cpu_us_per_tick=sum(home_s) / ticks * 1e6,
+        compute_cpu_us_per_tick=sum(compute_s) / ticks * 1e6,
+        imbalance=max(compute_s) * computes / max(sum(compute_s), 1e-9),
+        client_cpu_us_per_tick=found.client_cpu_s / ticks * 1e6,
+        home_mib=sum(after.rss_bytes for _, after in found.homes) / 2**20,
+        compute_mib=sum(after.rss_bytes for _, after in found.computes) / 2**20,
+        predicted_cpu_us_per_tick=None,
+        correct=not isinstance(verdict, Differs),
+        difference=verdict.reason if isinstance(verdict, Differs) else "",
+    )
+    return one, Account(asked, sum(compute_s), sum(home_s))
 
 
 def _left_out(accounts: Sequence[Account], number: int) -> float | None:
