@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pequod_server.backing import Mapping, SqliteStore
     from pequod_server.backing.lake import LakeStore
     from pequod_server.backing.postgres import PostgresStore
+    from pequod_server.backing.sql import Dialect, Query
 
 _HELP: Final = """Check, show, install and take out what ties key patterns to the tables of a database.
 
@@ -71,6 +72,8 @@ def check(file: MappingFile, database: CheckedDatabase, feed: Feed = "slot", fee
     epilog=examples(
         "pequod backing sql twip.toml 'p|bob|' 'p|bob}'",
         "pequod backing sql twip.toml 'p|bob|0000000100' 'p|bob|0000000200' --dialect sqlite",
+        "pequod backing sql twip.toml 'by_title|Hi|' 'by_title|Hi}' --join '"
+        "by_title|<title>|<id> = copy article|<id> with title = <title>'",
     ),
 )
 def sql(
@@ -80,10 +83,11 @@ def sql(
     dialect: Annotated[
         str, typer.Option(metavar="postgresql|sqlite", help="The database that the statements are for.")
     ] = "postgresql",
+    join: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="A join: show what a read of its range loads first.")
+    ] = None,
 ) -> None:
     """Print the statement that loads a range, and its parameters, for each mapping that has keys there."""
-    from pequod_server.backing import KeyRange
-    from pequod_server.backing.sql import Dialect, boxes_of, select
     from pequod_server.backing.sqlite_dialect import SqliteDialect
 
     chosen: Dialect
@@ -96,15 +100,40 @@ def sql(
         chosen = PostgresDialect()
     else:
         fail(ExitCode.USAGE, f"{dialect!r} is no dialect; there are postgresql and sqlite")
-    one = KeyRange(argument_bytes(first), argument_bytes(last))
-    queries = [select(chosen, mapping, boxes_of(mapping, [one])) for mapping in _mappings(file)]
-    found = [query for query in queries if query is not None]
+    found = _queries(chosen, _mappings(file), argument_bytes(first), argument_bytes(last), join or [])
     if not found:
         fail(ExitCode.ABSENT, "no mapping has keys in this range")
     for query in found:
         print(f"{query.text};")
         for number, parameter in enumerate(query.parameters, 1):
             print(f"-- ${number} = {parameter!r}")
+
+
+def _queries(
+    dialect: Dialect, mappings: Sequence[Mapping], first: bytes, last: bytes, joins: Sequence[str]
+) -> list[Query]:
+    """Return the statements that a read of a range needs first, if the joins are installed."""
+    from pequod_grammar import parse
+    from pequod_server.backing import KeyRange
+    from pequod_server.backing.searches import by_columns, columns_of
+    from pequod_server.backing.sql import boxes_of, select
+
+    from pequod.engine import Engine, MissingError
+
+    tables = {mapping.pattern.literal_prefix.partition(b"|")[0] for mapping in mappings}
+    engine = Engine(backed=tables, can_search=lambda search: columns_of(mappings, search) is not None)
+    engine.add_joins(parse(";\n".join(joins)) if joins else [])
+    try:
+        engine.scan(first, last)
+    except MissingError as error:
+        ranges = [KeyRange(*one) for one in error.ranges]
+        queries = [select(dialect, mapping, boxes_of(mapping, ranges)) for mapping in mappings]
+        queries += [
+            select(dialect, columns.mapping, columns.boxes(some), columns.slots)
+            for columns, some in by_columns(mappings, error.searches)
+        ]
+        return [query for query in queries if query is not None]
+    return []
 
 
 @app.command(

@@ -31,13 +31,13 @@ from pequod.language.errors import (
     InvalidPieceError,
     JoinError,
     LimitExceededError,
-    MissingError,
     NotBackfillableError,
     NotWatchableError,
     PequodError,
     Span,
     UnknownJoinError,
 )
+from pequod.language.missing import Lacking, MissingError, Search, SearchRange
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import (
     JoinSpec,
@@ -72,6 +72,7 @@ __all__ = [
     "JoinInfo",
     "JoinSpec",
     "JoinStatistics",
+    "Lacking",
     "Ledger",
     "LimitExceededError",
     "LoadCounts",
@@ -93,6 +94,8 @@ __all__ = [
     "RangeExplanation",
     "Reason",
     "Rows",
+    "Search",
+    "SearchRange",
     "Slot",
     "Snapshot",
     "Source",

@@ -55,7 +55,7 @@ from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import LOG_MAX, Writer
-from pequod.language.errors import MissingError
+from pequod.language.missing import MissingError, Search, SearchRange
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER, JoinSpec
 
@@ -99,6 +99,7 @@ class Engine(HotEngine):
 
     Args:
         backed: The names of the backed tables, without the delimiter.
+        can_search: Returns whether the database behind them can be asked by other columns than those of its keys.
         memory_limit: The greatest number of bytes of all data. Above it, data that can be made again are evicted, the
             least recently used first; puts and reads that still do not fit are refused.
         priorities: By the names of joins and backed tables, 0 for names that are not given: lower ones are evicted
@@ -111,6 +112,7 @@ class Engine(HotEngine):
         key_bytes_max: int = 4096,
         value_bytes_max: int = 1 << 20,
         backed: Iterable[bytes] = (),
+        can_search: Callable[[Search], bool] = lambda _: False,
         memory_limit: int = UNLIMITED,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
@@ -133,7 +135,7 @@ class Engine(HotEngine):
         self._writer = Writer(self._memory, self._hits, self._story)
         self._now_s = 0.0
         self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, LOG_MAX
-        self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {})
+        self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
         self._reader = Reader(self._writer, self._memory)
         self._scans = Scans(
             self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
@@ -263,6 +265,34 @@ class Engine(HotEngine):
         """
         return self._backed.forget_some(first, last)
 
+    def load_found(self, searched: SearchRange, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Load some of the rows that a search of the database gave; `note_searched` or `abandon_search` ends it.
+
+        Until then, no other search begins, no change is applied, and no range is forgotten.
+
+        Args:
+            searched: Rows that it does not show are ignored.
+            rows: Of the same moment as all other loaded rows.
+
+        Raises:
+            LimitExceededError: There is no memory for it; the search is to be abandoned.
+        """
+        self.revision += self._backed.load_found(searched, rows)
+        if self.ledger.limit_bytes < UNLIMITED:
+            self._backed.make_room(self.revision)
+
+    def note_searched(self, searched: SearchRange) -> None:
+        """Note that all rows of a search are loaded: reads of this range of plain keys need no more."""
+        self._backed.note_searched(searched, self._reads.begin())
+
+    def abandon_search(self, searched: SearchRange) -> None:
+        """Forget what was loaded of a search that has not come to its end; nothing changes if it has."""
+        self._backed.abandon_search(searched)
+
+    def release_found(self, searched: SearchRange) -> None:
+        """Do for a search what `release` does for a range."""
+        self._backed.release_found(searched)
+
     def release(self, first: bytes, last: bytes | None) -> None:
         """Note that the read for which a range was loaded has been given up: its rows may be evicted like others.
 
@@ -290,6 +320,14 @@ class Engine(HotEngine):
         """
         part = self._backed.part_of(key)
         return None if part is None else part.range
+
+    def is_followed(self, key: bytes) -> bool:
+        """Return whether a change of a key of a backed table may matter: it is loaded, or its table is searched.
+
+        Cost:
+            As `part_of`.
+        """
+        return self._backed.is_followed(key)
 
     def is_loaded(self, key: bytes) -> bool:
         """Return whether a key of a backed table is loaded.
@@ -351,8 +389,8 @@ class Engine(HotEngine):
         return self._backed.absent(first, last)
 
     def base_rows(self) -> Rows:
-        """Return all base rows, of clients and of backed tables, in key order."""
-        return self._store.slice(b"", None)
+        """Return all base rows, of clients and of the loaded ranges of backed tables, in key order."""
+        return self._backed.without_found(self._store.slice(b"", None))
 
     @property
     def loaded_range_count(self) -> int:
@@ -753,5 +791,6 @@ class Engine(HotEngine):
         self._memory._check()
         self._catalog._check_ledger()
         assert self.ledger.part_count == self._backed.part_count
+        self._backed._check()
         self._hits._check()
         self._story._check()

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pequod.engine.native import core
-from pequod.language.ranges import Range
+from pequod.language.missing import Lacking
 
 
 class Read:
@@ -30,7 +30,7 @@ class Read:
         #: The caller's time: contexts that expired before it do not answer.
         self.now = now
         #: Missing ranges of backed tables that the call needs, in the order in which it met them.
-        self.missing: dict[Range, None] = {}
+        self.missing: dict[Lacking, None] = {}
         #: `Writer.serial` at the beginning of the call or of its last attempt; see `Writer.is_steady`.
         self.serial = 0
 
@@ -39,7 +39,7 @@ class Read:
         self.missing.clear()
         self.serial = serial
 
-    def lack(self, ranges: Iterable[Range]) -> None:
+    def lack(self, ranges: Iterable[Lacking]) -> None:
         """Note ranges that are not loaded."""
         self.missing.update(dict.fromkeys(ranges))
 

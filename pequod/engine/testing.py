@@ -197,7 +197,7 @@ def _holding(condition: Condition, slots: dict[str, bytes], record: dict[str, ob
             fields = _field(record, path)
             if is_each:
                 fields = fields[0] if fields and isinstance(fields[0], list) else []
-            forms = [form for form in (_form(field, slot) for field in fields) if form is not None]
+            forms = [form for form in (form(field, slot) for field in fields) if form is not None]
             return [{**slots, slot.name: form} for form in forms if slots.get(slot.name, form) == form]
         case _:
             assert_never(condition)
@@ -238,7 +238,7 @@ def _text(field: object) -> bytes | None:
     return text
 
 
-def _form(field: object, slot: Slot) -> bytes | None:
+def form(field: object, slot: Slot) -> bytes | None:
     """Return a field as a slot has it, None if it has no form for the slot."""
     number = field if isinstance(field, int | float) and not isinstance(field, bool) else None
     if number is not None and number == int(number) and abs(number) <= 2**64:

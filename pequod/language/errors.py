@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from pequod.escapes import shown
-from pequod.language.ranges import Range
 
 #: The longest text of a key in a message: a server's refusal must fit into the metadata of a gRPC reply, 8 KiB.
 _SENTENCE_MAX: Final = 600
@@ -118,19 +117,6 @@ class BackedKeyError(PequodError):
             "database, or run the server with backing_mode write-through"
         )
         self.key = key
-
-
-class MissingError(Exception):
-    """A read needs ranges of backed tables that are not loaded: `Engine.load` them all, and read again.
-
-    Not a refusal, and so no `PequodError`: only code that gave the engine backed tables sees it. The repeated read may
-    need further ranges, which were not known before; no chain of joins needs more rounds than it has sources.
-    """
-
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
-        super().__init__(f"{len(ranges)} ranges are not loaded, the first of them {ranges[0]}")
-        #: In order; they neither overlap nor touch each other.
-        self.ranges = ranges
 
 
 class NotWatchableError(PequodError):

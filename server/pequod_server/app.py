@@ -24,7 +24,7 @@ from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.databases import HomeGroup
-from pequod_server.database.from_config import backed_tables, make_databases, make_store
+from pequod_server.database.from_config import backed_tables, make_databases, make_store, searching
 from pequod_server.database.loader import Loader
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, message_bytes_max, messages_bytes_max
@@ -77,13 +77,13 @@ class PequodServer:
         groups: Sequence[HomeGroup] = (),
     ) -> None:
         self._config = config
-        if not groups:
-            store = store or make_store(config)
-            groups = [] if store is None else [HomeGroup("", store)]
+        if not groups and (store := store or make_store(config)) is not None:
+            groups = [HomeGroup("", store)]
         self.engine = engine or Engine(
             key_bytes_max=config.key_bytes_max,
             value_bytes_max=config.value_bytes_max,
             backed=[name for group in groups if group.ranges is None for name in backed_tables(group.store)],
+            can_search=searching(groups),
             priorities=priorities(config.memory_priorities),
         )
         # An engine that was made elsewhere keeps the limit that it came with.
@@ -99,13 +99,12 @@ class PequodServer:
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases)
         #: Whether calls are taken.
         self.is_ready = False
-        connections = Connections(config.connections_max)
         interceptors: list[aio.ServerInterceptor] = [
             RequestReader(self._admission),
             self.instruments.interceptor,
             Endings(),
             self._calls,
-            connections,
+            Connections(config.connections_max),
         ]
         if self.guard is not None:
             interceptors.append(self.guard)

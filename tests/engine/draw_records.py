@@ -8,6 +8,7 @@ from random import Random
 import orjson
 
 from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
+from pequod.language.missing import search_of
 from pequod.language.spec import (
     FORM_WIDTH,
     Bind,
@@ -22,6 +23,7 @@ from pequod.language.spec import (
     Path,
     SomeFields,
 )
+from pequod.language.views import plain_join
 from tests.engine.draw import VALUES, draw_join
 
 TEXTS = ["a", "b", "ab", "a!", "~", "1", "01", "", "a|b", "é"]
@@ -83,6 +85,16 @@ def draw_record_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
             # What a field binds is usually shown.
             spec = replace(spec, output=_showing(random, spec.output, random.choice(bound)))
         if spec.has_records:
+            return spec
+
+
+def draw_searching_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
+    """Draw a join with a source that a database can be asked for by fields, mostly by the first plain slot."""
+    while True:
+        spec = draw_record_join(random, snapshots=snapshots)
+        searches = [search_of(view) for view in plain_join(spec)[1] if view is not None and view.is_indexed]
+        leading = [next(search.plain.slots()).name in dict(search.fields) for search in searches]
+        if searches and (any(leading) or random.random() < 0.1):
             return spec
 
 

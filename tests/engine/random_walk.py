@@ -30,6 +30,7 @@ from pequod.engine import (
     Operator,
     Pattern,
     Push,
+    SearchRange,
     Slot,
     Snapshot,
     Source,
@@ -40,9 +41,10 @@ from pequod.engine.memory.ledger import UNLIMITED
 from pequod.engine.reads import execution
 from pequod.engine.testing import NaiveModel, select
 from pequod.engine.writes import changes
+from tests.engine import searching
 from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range
-from tests.engine.draw_records import draw_record_join, draw_value
+from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
 
 T = TypeVar("T")
 
@@ -67,6 +69,8 @@ class Walker:
 
     def __init__(self) -> None:
         self.backed: tuple[bytes, ...] = ()
+        #: Draws what the database gives beside what it is searched for.
+        self.extras = Random(0)
         self.engine = Engine()
         self.model = NaiveModel()
         self.now = 0.0
@@ -105,6 +109,11 @@ class Walker:
         self.backed = tables
         self.engine = Engine(backed=tables)
 
+    def _back_searched(self, *tables: bytes) -> None:
+        """The same with a database that can be asked by some fields."""
+        self.backed = tables
+        self.engine = Engine(backed=tables, can_search=searching.can_search)
+
     def _is_backed(self, key: bytes) -> bool:
         name, delimiter, _ = key.partition(b"|")
         return bool(delimiter) and name in self.backed
@@ -115,6 +124,11 @@ class Walker:
 
     def _load_from_model(self, first: bytes, last: bytes | None) -> None:
         self.engine.load(first, last, [row for row in self.model.base.items() if self._is_backed(row[0])])
+
+    def _search(self, found: SearchRange) -> None:
+        first, last = found.search.keys
+        rows = [row for row in self.model.base.items() if self._is_backed(row[0]) and first <= row[0] < last]
+        searching.answer(self.engine, found, rows, self.extras)
 
     def _forget(self, first: bytes, last: bytes | None) -> None:
         self.engine.forget(first, last)
@@ -129,6 +143,8 @@ class Walker:
                     if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
                         raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
                     self._load_from_model(first, last)
+                for found in error.searches:
+                    self._search(found)
                 self.engine._check()
         raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
 
@@ -437,7 +453,13 @@ def draw_fit_join(random: Random) -> JoinSpec:
 
 
 def walk(
-    seed: int, step_count: int, *, backed: bool = False, backfills: bool = False, records: bool = False
+    seed: int,
+    step_count: int,
+    *,
+    backed: bool = False,
+    backfills: bool = False,
+    records: bool = False,
+    searched: bool = False,
 ) -> list[Step] | None:
     """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
     random = Random(seed)
@@ -447,13 +469,16 @@ def walk(
         walker = Walker()
         walker.is_backfilling = backfills
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
-        if records:
+        if searched:
+            script = [Step("add", (draw_searching_join(random, snapshots=snapshots),)) for _ in script]
+        elif records:
             script = [Step("add", (draw_record_join(random, snapshots=snapshots),)) for _ in script]
             script += [Step("add", (draw_join(random),)) for _ in range(random.choice([0, 0, 1]))]
         elif backfills:
             script = [Step("add", (draw_fit_join(random),)) for _ in range(random.choice([1, 1, 2]))]
         if backed:
-            script.insert(0, Step("back", tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
+            kind = "back_searched" if searched else "back"
+            script.insert(0, Step(kind, tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
         if limits:
             script.append(Step("limit", (draw_limit(random),)))
         try:
@@ -523,11 +548,19 @@ def main() -> int:
     parser.add_argument("--backed", action="store_true", help="with a database behind some tables")
     parser.add_argument("--backfills", action="store_true", help="with joins that can be backfilled, and backfills")
     parser.add_argument("--records", action="store_true", help="with joins over the fields of records")
+    parser.add_argument("--searched", action="store_true", help="with a database that can be asked by fields")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     seed = options.seed
     while time.monotonic() < end:
-        script = walk(seed, options.steps, backed=options.backed, backfills=options.backfills, records=options.records)
+        script = walk(
+            seed,
+            options.steps,
+            backed=options.backed or options.searched,
+            backfills=options.backfills,
+            records=options.records or options.searched,
+            searched=options.searched,
+        )
         if script is not None:
             print(f"seed {seed}:", *map(describe, script), sep="\n")
             replay(script)

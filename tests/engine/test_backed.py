@@ -5,7 +5,7 @@ from pequod_grammar import parse
 
 from pequod.engine import BackedKeyError, Engine, JoinError, MissingError, Range, prefix_end
 from pequod.engine.base.presence import PART_ROWS_MAX, Presence
-from pequod.engine.writes.backed import FORGOTTEN_MAX
+from pequod.engine.writes.forgetter import FORGOTTEN_MAX
 from tests.engine.joins import TIMELINE
 
 pytestmark = pytest.mark.usefixtures("kernel")

@@ -226,3 +226,9 @@ def test_random_walks_over_records_of_a_database_agree() -> None:
     for seed in range(300):
         script = walk(seed, 40, records=True, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --records --backed --seed {seed} --steps 40"
+
+
+def test_random_walks_over_records_that_a_database_is_searched_for_agree() -> None:
+    for seed in range(150):
+        script = walk(seed, 40, records=True, backed=True, searched=True)
+        assert script is None, f"python -m tests.engine.random_walk --searched --seed {seed} --steps 40"

@@ -10,7 +10,8 @@ it but the time of reads. Rows that joins compute are not in it.
 
 from __future__ import annotations
 
-from typing import Final
+from bisect import bisect_left
+from typing import Final, Protocol
 
 from pequod.engine.base.rows import Rows
 from pequod.engine.base.table import Cut, Table
@@ -18,6 +19,7 @@ from pequod.engine.memory.eviction import PINNED, Evictor, Rank, Ticket
 from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
+from pequod.language.missing import SearchRange
 from pequod.language.ranges import Range
 from pequod.language.records import Lens, Record, Shown, parse_record
 from pequod.language.spec import Slot
@@ -51,6 +53,13 @@ class RecordParser:
         return record
 
 
+class Gaps(Protocol):
+    """Knows which ranges of plain keys a database has to be searched for."""
+
+    def gaps(self, first: bytes, last: bytes, read_number: int) -> list[SearchRange]:
+        """Return the parts of a range that have to be searched for a read."""
+
+
 class Index:
     """What a source with records sees in one table.
 
@@ -68,6 +77,7 @@ class Index:
         "misfits",
         "range",
         "rows",
+        "searched",
         "table",
         "ticket",
     )
@@ -80,6 +90,8 @@ class Index:
         #: The range of the source's own keys.
         self.range = Range(*keys_of(view.source.pattern))
         self.rows: Table | None = None
+        #: What the database can be asked for beside ranges of its keys; None: nothing, or there is no database.
+        self.searched: Gaps | None = None
         self._counted_bytes = 0
         self.ticket: Ticket | None = None
         #: The number of the latest read that used it.
@@ -143,6 +155,18 @@ class Index:
         self._weigh()
         self.memory.enter(self, (_PRIORITY, read_number, 0))
         return rows
+
+    def seen(self, first: bytes, last: bytes) -> Rows:
+        """Return the plain rows of a range that the present rows of the table show.
+
+        Cost:
+            O(log n + rows found); O(rows of the table) if the index is not made.
+        """
+        if self.rows is not None:
+            return self.rows.slice(first, last)
+        shown = self.show(self.table.slice(*self.range))
+        start, stop = bisect_left(shown.keys, first), bisect_left(shown.keys, last)
+        return Rows(shown.keys[start:stop], shown.values[start:stop])
 
     def change(self, before: Shown, after: Shown) -> None:
         """Change the plain rows of one row of the table, if there are any here."""

@@ -31,7 +31,7 @@ class Site(Frames):
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         super().__init__(
             join.ledger,
-            is_ordered=join.source_tables[step.depth].presence is not None and join.views[step.depth] is None,
+            is_ordered=join.has_ranges(step.depth),
             is_plain=not (step.extras or step.verify),
         )
         self.join = join
@@ -185,6 +185,13 @@ class InstalledJoin(CompiledJoin):
         self.rivals: list[InstalledJoin] = []
         #: Whether it is computed on every read: because it is declared so, or because a source is.
         self.is_pull = isinstance(spec.maintenance, Pull)
+
+    def has_ranges(self, depth: int) -> bool:
+        """Return whether ranges of a source's keys, plain ones if it sees records, may be loaded and forgotten."""
+        index = self.indexes[depth]
+        if index is not None:
+            return index.searched is not None
+        return self.source_tables[depth].presence is not None
 
     def follow(self, *, is_followed: bool) -> None:
         """Set whether changes of rows go to watches or to other joins."""

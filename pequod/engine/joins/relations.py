@@ -15,6 +15,7 @@ from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.projections import Projection, Reader
+from pequod.engine.joins.searched import Searched
 from pequod.engine.joins.watches import Watch, WatchIndex
 from pequod.engine.native import core
 
@@ -38,7 +39,7 @@ class Relations(HotRelations):
         2. A backed table has no outputs.
     """
 
-    __slots__ = ("outputs", "watches")
+    __slots__ = ("outputs", "searched", "watches")
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -46,6 +47,8 @@ class Relations(HotRelations):
         self.outputs: list[InstalledJoin] = []
         #: What reads this table: the sites of each join and source, those that look at values in projections.
         self.readers: list[Reader] = []
+        #: The searched ranges of the indexes among them that a database can be asked for.
+        self.searched: list[Searched] = []
         #: The watches over the table's keys, stored or computed.
         self.watches = WatchIndex(table)
         self.is_owned = False
@@ -57,12 +60,6 @@ class Relations(HotRelations):
         self.is_watched = self.watches.count > 0
         for join in self.outputs:
             join.follow(is_followed=self.is_watched or bool(join.downstreams))
-
-    def drop_indexes(self) -> None:
-        """Drop the indexes over the table's records, since rows go without being changed."""
-        for reader in self.readers:
-            if isinstance(reader, Projection):
-                reader.index.drop()
 
     def _check(self) -> None:
         for reader in self.readers:

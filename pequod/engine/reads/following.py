@@ -17,8 +17,8 @@ from pequod.engine.joins.watches import Change, Watch
 from pequod.engine.read import Read
 from pequod.engine.reads.scans import Scans
 from pequod.engine.writes.catalog import Catalog
-from pequod.language.errors import LimitExceededError, MissingError, NotWatchableError
-from pequod.language.ranges import Range, united
+from pequod.language.errors import LimitExceededError, NotWatchableError
+from pequod.language.missing import Lacking, MissingError
 from pequod.language.spec import Snapshot
 
 
@@ -62,14 +62,14 @@ class Following:
         joins = self._catalog.over(watch.first, watch.last) if lost else []
         for join in joins:
             refuse_unwatchable(join)
-        missing: list[Range] = []
+        missing: list[Lacking] = []
         for first, last in lost:
             try:
                 self._scans.bring_up(self._catalog.over(first, last), first, last, read)
             except MissingError as error:
-                missing += error.ranges
+                missing += error.lacking
         if missing:
-            raise MissingError(united(missing))
+            raise MissingError(missing)
         if lost and not watch.stale and loss_count == watch.loss_count:
             settle_lost(watch, joins, self._store.backed)
 

@@ -36,7 +36,7 @@ from pequod.engine.read import Read
 from pequod.engine.reads import execution
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
-from pequod.engine.reads.plain import read_indexed, read_shown
+from pequod.engine.reads.plain import is_searched, read_indexed, read_shown
 from pequod.engine.writes.changes import Writer
 from pequod.language.ranges import Range, prefix_end
 
@@ -117,13 +117,15 @@ class SourceReader:
         memory.hold(len(tails) * (COMPUTING + len(tails[-1])))
         return len(tails) + execution.ROWS_AT_A_TIME
 
-    def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> None:
+    def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> bool:
         start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
         assert stop is not None, "a table name has an end"
         read = self._read
-        if start < stop and not presence.holds(start, stop, read.number):
-            read.lack(presence.gaps(start, stop, read.number))
-            self.is_lacking = True
+        if start >= stop or presence.holds(start, stop, read.number):
+            return True
+        read.lack(presence.gaps(start, stop, read.number))
+        self.is_lacking = True
+        return False
 
     def depend_on(self, context: Context) -> None:
         """Note that rows of ``context`` were read."""
@@ -149,24 +151,27 @@ class RecordReader(SourceReader):
         index = self._join.indexes[source]
         if index is None:
             return super().read(source, prefix, first, last)
-        if not first and last == b"\0":
+        searched = index.searched
+        if not first and last == b"\0" and searched is None:
             value = self.get(source, prefix)
             return Rows([], []) if value is None else Rows([prefix], [value])
         if index.lens.view.is_indexed and not self._join.upstreams[source]:
-            presence = index.table.presence
-            if presence is not None:
-                self._look_for(presence, b"", *index.range)
-                if self.is_lacking:
+            if (presence := index.table.presence) is not None:
+                is_all = searched is None or (prefix == index.table.prefix and not first and last is None)
+                if (is_all and not self._look_for(presence, b"", *index.range)) or (
+                    searched is not None and not is_searched(searched, prefix, first, last, self._read)
+                ):
+                    self.is_lacking = True
                     return Rows([], [])
             rows = read_indexed(index, prefix, first, last, self._read.number)
             if rows is not None:
                 return rows
-        return read_shown(index, prefix, first, last, partial(super().read, source))
+        read = partial(super().read, source) if searched is None else index.table.slice_within
+        return read_shown(index, prefix, first, last, read)
 
     def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one plain row, None if it is absent."""
-        index = self._join.indexes[source]
-        if index is None:
+        if (index := self._join.indexes[source]) is None:
             return super().get(source, key)
         own_key = index.lens.own_key(key)
         return None if own_key is None else index.look(own_key, super().get(source, own_key)).get(key)

@@ -24,8 +24,7 @@ from pequod.engine.reads import execution
 from pequod.engine.reads.reader import Reader
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
-from pequod.language.errors import MissingError
-from pequod.language.ranges import united
+from pequod.language.missing import MissingError
 
 
 class Scans:
@@ -116,7 +115,7 @@ class Scans:
         """Raise MissingError with all missing ranges of a read, if there are any."""
         if read.missing:
             self._memory.wait(read)
-            raise MissingError(united(read.missing))
+            raise MissingError(read.missing)
 
     def refresh(self, contexts: dict[Context, None], read: Read) -> dict[Context, None]:
         """Bring contexts up to date; return those that need missing ranges, which are noted in the read."""

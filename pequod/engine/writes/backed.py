@@ -10,160 +10,35 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, pairwise
-from typing import Final
 
-from pequod.engine.base import presence
-from pequod.engine.base.presence import Part, Presence, Removed
+from pequod.engine.base.presence import Part
 from pequod.engine.base.range_map import gaps_between
+from pequod.engine.base.rows import Rows
 from pequod.engine.base.store import Store
-from pequod.engine.joins.contexts import Context
+from pequod.engine.base.table import Table
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.relations import Directory, Relations
-from pequod.engine.memory.eviction import HELD, PINNED, WAIT_READS, Evictor, Rank
+from pequod.engine.joins.searched import Searched, are_held
+from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import ROW
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.read import Read
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
+from pequod.engine.writes.forgetter import Forgetter
 from pequod.language.errors import LimitExceededError
+from pequod.language.missing import SearchRange
 from pequod.language.ranges import Range, prefix_end, united
+from pequod.language.records import Shown
 from pequod.language.spec import DELIMITER
-
-#: Rows, and frames of contexts, that are forgotten in one step between other calls: 1 µs each or so.
-FORGOTTEN_MAX: Final = 512
-
-
-class Forgetter:
-    """Forgets loaded ranges of one table, on request or when memory is short.
-
-    Args:
-        priority: Data with a lower one is evicted first; PINNED stays.
-    """
-
-    __slots__ = ("_memory", "_name", "_presence", "_priority", "_relations", "_story", "_table", "_writer", "forgotten")
-
-    def __init__(
-        self,
-        name: str,
-        relations: Relations,
-        presence: Presence,
-        writer: Writer,
-        memory: Evictor,
-        story: Story,
-        priority: int,
-    ) -> None:
-        self._name = name
-        self._story = story
-        self._relations = relations
-        self._table = relations.table
-        self._presence = presence
-        self._writer = writer
-        self._memory = memory
-        self._priority = priority
-        #: Takes the ranges that are forgotten, if they are asked for.
-        self.forgotten: list[Range] | None = None
-
-    def add(self, first: bytes, last: bytes, keys: list[bytes]) -> None:
-        """Note that a gap is loaded, with these keys.
-
-        Cost:
-            O(keys / PART_ROWS_MAX) parts.
-        """
-        size = presence.PART_ROWS_MAX
-        cuts = [first, *keys[size::size], last]
-        for at, (start, stop) in enumerate(pairwise(cuts)):
-            part, absorbed = self._presence.add(start, stop, min(size, len(keys) - at * size))
-            for old in absorbed:
-                self._leave(old)
-            self._enter(part, self._memory.reads.number + WAIT_READS)
-
-    def forget(self, first: bytes, last: bytes, reason: Reason = Reason.FORGOTTEN) -> None:
-        """Forget the loaded rows of a range, and drop everything that was computed from them."""
-        table, ledger = self._table, self._memory.ledger
-        for context in self._dependants(first, last):
-            self._writer.evict(context, reason)
-        watches = self._relations.watches
-        if watches.count:
-            watches.note_forgotten(first, last)
-        self._relations.drop_indexes()
-        before_bytes = table.count_bytes()
-        for key in table.slice(first, last).keys:
-            table.remove(key)
-        removed: Removed = self._presence.forget(first, last)
-        for part in removed.gone:
-            self._leave(part)
-            start, stop = max(first, part.first), min(last, part.last)
-            self._story.note(self._name, start, stop, reason)
-            if self.forgotten is not None:
-                self.forgotten.append(Range(start, stop))
-        for part in removed.left:
-            self._enter(part, self._memory.reads.number)
-        ledger.forget_rows(before_bytes - table.count_bytes())
-
-    def forget_some(self, first: bytes, last: bytes) -> bool:
-        """Forget some of the loaded rows of a range, or drop a dependant; return whether more may be left.
-
-        Cost:
-            O(FORGOTTEN_MAX) rows or frames, and those of one context.
-        """
-        part = self._presence.first_over(first, last)
-        if part is None:
-            return False
-        first, last = max(first, part.first), min(last, part.last)
-        rows = self._table.slice(first, last, FORGOTTEN_MAX + 1)
-        if len(rows.keys) > FORGOTTEN_MAX:
-            last = rows.keys[-1]
-        frame_count = 0
-        for context in list(islice(self._waiting(first, last), FORGOTTEN_MAX)):
-            frame_count += context.updaters_count
-            self._writer.evict(context, Reason.FORGOTTEN)
-            if frame_count >= FORGOTTEN_MAX:
-                return True
-        self.forget(first, last)
-        return True
-
-    def rank(self, part: Part) -> Rank | None:
-        """Return the place of a part in the order of eviction: its dependants were used no later than it.
-
-        Cost:
-            O(log frames + dependants).
-        """
-        if self._relations.watches.are_over(part.first, part.last):
-            return HELD
-        priority, last_used = self._priority, self._memory.last_needed(part.last_used)
-        for context in self._dependants(part.first, part.last):
-            rank = context.rank()
-            if rank is HELD:
-                return HELD
-            priority, last_used = max(priority, rank[0]), max(last_used, rank[1])
-        if last_used < self._memory.reads.number:
-            # The part was last used as late as these contexts; it keeps this when they are gone.
-            part.last_used = last_used
-        return priority, last_used, 1
-
-    def _dependants(self, first: bytes, last: bytes) -> list[Context]:
-        return list(dict.fromkeys(self._waiting(first, last)))
-
-    def _waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
-        """Yield the contexts that wait for changes in a range, perhaps with others; some more than once."""
-        for sites in self._relations.readers:
-            for site in sites:
-                yield from site.within(first, last)
-
-    def _enter(self, part: Part, last_used: int) -> None:
-        part.last_used = last_used
-        self._memory.ledger.change_parts(1)
-        if self._priority < PINNED:
-            self._memory.enter(part, (self._priority, self._memory.reads.number, 1))
-
-    def _leave(self, part: Part) -> None:
-        self._memory.ledger.change_parts(-1)
-        self._memory.leave(part)
 
 
 class Backed:
-    """The backed tables of an engine."""
+    """The backed tables of an engine.
+
+    Invariants:
+        1. Every stored key of a backed table lies in a loaded range, or a searched range shows its row.
+    """
 
     __slots__ = (
         "_by_name",
@@ -204,7 +79,7 @@ class Backed:
             text = name.decode("utf-8", "backslashreplace")
             priority = self._priorities.get(text, 0)
             owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority)
-            presence.owner = self._by_name[name] = owner
+            self._by_name[name] = owner
             owner.forgotten = self._forgotten
 
     def report_forgotten(self) -> None:
@@ -267,9 +142,35 @@ class Backed:
                 changed += self._writer.set_base(relations, key, found[key])
         return changed
 
+    def load_found(self, found: SearchRange, rows: Iterable[tuple[bytes, bytes]]) -> int:
+        """Load rows that a search gave; return how many are new. See `Engine.load_found`."""
+        searched, relations = self._searched(found)
+        for one in searched:
+            one.arriving = Range(found.first, found.last)
+        # Indexes with one search may show other rows: their other conditions differ.
+        shown = [row for row in rows if any(_shows(one.index.look(*row), found) for one in searched)]
+        self._memory.refuse_beyond(sum([ROW + len(key) + len(value) for key, value in shown]))
+        return sum([self._writer.set_base(relations, key, value) for key, value in shown])
+
+    def note_searched(self, found: SearchRange, read: Read) -> None:
+        """Note that all rows of a search are loaded. See `Engine.note_searched`."""
+        for one in self._searched(found)[0]:
+            one.arriving = None
+            for gap in one.presence.gaps(found.first, found.last, read.number):
+                one.note(gap)
+
+    def _searched(self, found: SearchRange) -> tuple[list[Searched], Relations]:
+        """Return the indexes that are searched like this, none if no join needs them any more, and their table."""
+        relations = self._directory.by_name[found.first.partition(DELIMITER)[0]]
+        return [one for one in relations.searched if one.search == found.search], relations
+
     def evict(self, part: Part) -> None:
         """Forget a part, and drop everything that was computed from it."""
-        self._by_name[part.first.partition(DELIMITER)[0]].forget(part.first, part.last, Reason.EVICTED)
+        forgetter = self._by_name[part.first.partition(DELIMITER)[0]]
+        if isinstance(part.owner, Searched):
+            forgetter.forget_searched(part.owner, part.first, part.last, Reason.EVICTED)
+        else:
+            forgetter.forget(part.first, part.last, Reason.EVICTED)
 
     def refuse_overfull(self, first: bytes, last: bytes | None, revision: int) -> None:
         """Make room for a range that was loaded; if there is none, even after eviction, forget the range again.
@@ -281,8 +182,32 @@ class Backed:
         try:
             self._memory.hold()
         except LimitExceededError:
-            self.forget(first, last, Reason.EVICTED)
+            for forgetter, start, stop in self._clipped(first, last):
+                forgetter.forget(start, stop, Reason.EVICTED)
             raise
+
+    def make_room(self, revision: int) -> None:
+        """Make room for rows that a search gave.
+
+        Raises:
+            LimitExceededError: There is no room, even after eviction.
+        """
+        self._memory.weigh(revision)
+        self._memory.hold()
+
+    def abandon_search(self, found: SearchRange) -> None:
+        """Forget the rows that a search gave so far. See `Engine.abandon_search`."""
+        forgetter = self._by_name[found.first.partition(DELIMITER)[0]]
+        searched = [one for one in self._searched(found)[0] if one.arriving is not None]
+        for one in searched:
+            one.arriving = None
+        for one in searched:
+            forgetter.forget_searched(one, found.first, found.last, Reason.EVICTED)
+
+    def release_found(self, found: SearchRange) -> None:
+        """Let rows be evicted that a search gave and no read has used yet."""
+        for one in self._searched(found)[0]:
+            one.release(found.first, found.last)
 
     def part_of(self, key: bytes) -> Part | None:
         """Return the loaded part that holds a key; None if the key is not loaded, or has no backed table."""
@@ -292,30 +217,61 @@ class Backed:
     def apply(self, key: bytes, value: bytes | None) -> bool | None:
         """Apply a change of the database; return whether it changed a row, None if the key is not loaded."""
         relations = self._directory.by_name.get(key.partition(DELIMITER)[0])
-        if relations is None or relations.table.presence is None or not relations.table.presence.has(key):
+        if relations is None or relations.table.presence is None:
             return None
+        if not relations.table.presence.has(key):
+            if value is None or not are_held(relations.searched, key, value):
+                # A row that is not shown any more stood alone.
+                value = None
+            if value is None and relations.table.get(key) is None:
+                return None
         return self._writer.set_base(relations, key, value)
 
-    def forget(self, first: bytes, last: bytes | None, reason: Reason = Reason.FORGOTTEN) -> None:
+    def is_followed(self, key: bytes) -> bool:
+        """Return whether a change of a key may matter; see `Engine.is_followed`."""
+        relations = self._directory.by_name.get(key.partition(DELIMITER)[0])
+        if relations is None or relations.table.presence is None:
+            return False
+        return any(one.has_rows for one in relations.searched) or relations.table.presence.has(key)
+
+    def without_found(self, rows: Rows) -> Rows:
+        """Return rows without those that are there for searched ranges alone."""
+        tables = [table for table in self._store.backed if self._of(table).searched]
+        if not tables:
+            return rows
+        kept = [
+            (key, value)
+            for key, value in zip(rows.keys, rows.values, strict=True)
+            if not any(
+                table.presence is not None and table.prefix <= key < table.end and not table.presence.has(key)
+                for table in tables
+            )
+        ]
+        return Rows([key for key, _ in kept], [value for _, value in kept])
+
+    def forget(self, first: bytes, last: bytes | None) -> None:
         """Forget the loaded rows of a range, and drop everything that was computed from them; see `Engine.forget`."""
         self._writer.serial += 1
-        for table in self._store.backed:
-            start, stop = table.clip(first, last)
-            if start < stop:
-                self._by_name[table.name].forget(start, stop, reason)
+        for forgetter, start, stop in self._clipped(first, last):
+            forgetter.forget_searches()
+            forgetter.forget(start, stop)
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
         """Forget some of the loaded rows of a range; see `Engine.forget_some`."""
         self._writer.serial += 1
-        return any(self._by_name[table.name].forget_some(*table.clip(first, last)) for table in self._store.backed)
+        return any(forgetter.forget_some(start, stop) for forgetter, start, stop in self._clipped(first, last))
 
     def release(self, first: bytes, last: bytes | None) -> None:
         """Let loaded rows be evicted that no read has used yet; see `Engine.release`."""
+        for forgetter, start, stop in self._clipped(first, last):
+            forgetter.release(start, stop)
+
+    def _clipped(self, first: bytes, last: bytes | None) -> Iterator[tuple[Forgetter, bytes, bytes]]:
+        """Yield the tables that share keys with a range, each with the shared part."""
         for table in self._store.backed:
             start, stop = table.clip(first, last)
-            if start < stop and table.presence is not None:
-                for part in table.presence.over(start, stop):
-                    part.last_used = min(part.last_used, self._memory.reads.number)
+            if start < stop:
+                yield self._by_name[table.name], start, stop
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:
         """Return whether a read of the range shows rows of a backed table, directly or through joins."""
@@ -354,4 +310,21 @@ class Backed:
     @property
     def part_count(self) -> int:
         """The number of parts."""
-        return sum(len(table.presence) for table in self._store.backed if table.presence is not None)
+        searched = sum(len(one.presence) for table in self._store.backed for one in self._of(table).searched)
+        return searched + sum(len(table.presence) for table in self._store.backed if table.presence is not None)
+
+    def _of(self, table: Table) -> Relations:
+        return self._directory.by_name[table.name]
+
+    def _check(self) -> None:
+        for table in self._store.backed:
+            assert table.presence is not None, "a database owns it"
+            searched = self._of(table).searched
+            for one in searched:
+                one.presence._check()
+            for key, value in zip(*table.slice(table.prefix, table.end), strict=True):
+                assert table.presence.has(key) or are_held(searched, key, value), "invariant 1"
+
+
+def _shows(shown: Shown, found: SearchRange) -> bool:
+    return any(found.first <= key < found.last for key in shown)

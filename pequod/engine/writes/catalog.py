@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from pequod.engine.base.table import Cut, Table
@@ -12,16 +12,20 @@ from pequod.engine.joins.indexes import Index, RecordParser
 from pequod.engine.joins.installed import InstalledJoin, Site
 from pequod.engine.joins.projections import Projection, Reader
 from pequod.engine.joins.relations import Directory, Relations
+from pequod.engine.joins.searched import Searched
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.story import Reason
 from pequod.engine.writes.changes import Writer
+from pequod.engine.writes.removal import forget_searched
 from pequod.escapes import shown
+from pequod.language.cycles import refuse_cycles, warnings_of
 from pequod.language.errors import JoinError, UnknownJoinError
+from pequod.language.missing import Search, search_of
 from pequod.language.patterns import compile_matcher, may_overlap
 from pequod.language.ranges import prefix_end
 from pequod.language.record_rules import never_holding
 from pequod.language.rules import check_spec
-from pequod.language.spec import DELIMITER, JoinSpec, Operator, Pattern, Pull, Slot, Snapshot
+from pequod.language.spec import DELIMITER, JoinSpec, Pattern, Pull, Slot, Snapshot
 from pequod.language.views import RecordView
 
 
@@ -34,9 +38,27 @@ class Catalog:
         3. A join that reads a join computed on every read is computed on every read itself, unless it is a snapshot.
     """
 
-    __slots__ = ("_directory", "_installed", "_memory", "_next_order", "_parse", "_priorities", "_writer", "is_timed")
+    __slots__ = (
+        "_can_search",
+        "_directory",
+        "_installed",
+        "_memory",
+        "_next_order",
+        "_parse",
+        "_priorities",
+        "_writer",
+        "is_timed",
+    )
 
-    def __init__(self, directory: Directory, writer: Writer, memory: Evictor, priorities: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        writer: Writer,
+        memory: Evictor,
+        priorities: Mapping[str, int],
+        can_search: Callable[[Search], bool],
+    ) -> None:
+        self._can_search = can_search
         self._directory = directory
         self._memory = memory
         self._parse = RecordParser()
@@ -81,7 +103,7 @@ class Catalog:
         fresh = [spec for spec in dict.fromkeys(specs) if spec not in present]
         for spec in fresh:
             self._refuse_written_keys(spec)
-        _refuse_cycles([*present, *fresh], set(fresh))
+        refuse_cycles([*present, *fresh], set(fresh))
         for spec in fresh:
             present[spec] = self._install(spec)
         if fresh:
@@ -147,7 +169,7 @@ class Catalog:
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         output = self._related_to(spec.output)
         sources = [self._related_to(source.pattern) for source in spec.sources]
-        info = JoinInfo(self._new_name(output.table), spec, (*_warnings(spec), *never_holding(spec)))
+        info = JoinInfo(self._new_name(output.table), spec, (*warnings_of(spec), *never_holding(spec)))
         join = InstalledJoin(
             info,
             self._next_order,
@@ -178,8 +200,21 @@ class Catalog:
         if projection is None:
             projection = Projection(Index(view, related.table, self._memory, self._parse))
             related.readers.append(projection)
+            self._ask_for(related, projection)
         projection.readers.append(sites)
         return projection.index
+
+    def _ask_for(self, related: Relations, projection: Projection) -> None:
+        """Have the database asked for ranges of an index, if it owns the table and can answer that."""
+        view, table = projection.index.lens.view, related.table
+        if table.presence is None or not view.is_indexed:
+            return
+        search = search_of(view)
+        if self._can_search(search):
+            priority = self._priorities.get(table.prefix[:-1].decode("utf-8", "backslashreplace"), 0)
+            searched = Searched(search, projection, self._memory, priority)
+            related.searched.append(searched)
+            projection.index.searched = searched
 
     def _remove_reader(self, related: Relations, sites: list[Site]) -> None:
         left: list[Reader] = []
@@ -189,10 +224,18 @@ class Catalog:
                 if reader.readers:
                     left.append(reader)
                 else:
+                    self._forget_searches(related, reader.index)
                     reader.index.drop()
             elif reader is not sites:
                 left.append(reader)
         related.readers[:] = left
+
+    def _forget_searches(self, related: Relations, index: Index) -> None:
+        """Forget the searched ranges of an index that nothing reads any more."""
+        for one in related.searched:
+            if one.index is index:
+                forget_searched(related, one, index.table.prefix, index.table.end, self._memory.ledger)
+        related.searched[:] = [one for one in related.searched if one.index is not index]
 
     def _related_to(self, pattern: Pattern) -> Relations:
         return self._directory.at(pattern.literal_prefix.partition(DELIMITER)[0])
@@ -333,52 +376,6 @@ def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
             case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if name == table.prefix and slot in known:
                 yield table, Cut(None if width is None else width + len(follow))
         known.update(slot.name for slot in source.slots())
-
-
-def _warnings(spec: JoinSpec) -> tuple[str, ...]:
-    value = next(source for source in spec.sources if source.operator is not Operator.CHECK)
-    shown = {slot.name for slot in spec.output.slots()}
-    missing = list(dict.fromkeys(slot.name for slot in value.slots() if slot.name not in shown))
-    if value.operator is not Operator.COPY or not missing:
-        return ()
-    slots = ", ".join(f"<{name}>" for name in missing)
-    warning = (
-        f"ambiguous: keys of {value.pattern} that differ only in {slots} give one output key, which shows the value "
-        f"of the greatest of them. Add {slots} to the output pattern, or use an aggregate"
-    )
-    return (warning,)
-
-
-def _refuse_cycles(specs: list[JoinSpec], fresh: set[JoinSpec]) -> None:
-    reads = {
-        spec: [other for other in specs if any(may_overlap(source.pattern, other.output) for source in spec.sources)]
-        for spec in specs
-    }
-    for start in specs:
-        if start not in fresh:
-            continue
-        path = _path_back(start, reads)
-        if path is not None:
-            spelled = " reads ".join(str(spec.output) for spec in [*path, start])
-            raise JoinError(
-                f"the join would read its own output: {spelled}",
-                hint="cache joins cannot be recursive; write the output to another table",
-                span=start.output.span,
-            )
-
-
-def _path_back(start: JoinSpec, reads: dict[JoinSpec, list[JoinSpec]]) -> list[JoinSpec] | None:
-    """Return the shortest chain of joins from ``start`` back to it, None if there is none."""
-    paths = [[start]]
-    seen: set[JoinSpec] = set()
-    for path in paths:
-        for other in reads[path[-1]]:
-            if other == start:
-                return path
-            if other not in seen:
-                seen.add(other)
-                paths.append([*path, other])
-    return None
 
 
 def _upstream_first(joins: list[InstalledJoin]) -> list[InstalledJoin]:

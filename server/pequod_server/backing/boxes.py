@@ -37,7 +37,7 @@ class Cutter:
     """Cuts ranges of one pattern into boxes."""
 
     parts: Sequence[bytes | Slot]
-    #: Slot name -> its column.
+    #: Slot name -> its column; a slot without one, and all after it, are free.
     columns: Mapping[str, Column]
 
     def boxes(self, first: bytes, last: bytes | None) -> list[Box]:
@@ -59,7 +59,7 @@ class Cutter:
         part = self.parts[at]
         if isinstance(part, bytes):
             yield from self._cut_literal(part, at, low, high)
-        elif any(part == earlier for earlier in self.parts[:at]):
+        elif part.name not in self.columns or any(part == earlier for earlier in self.parts[:at]):
             yield ()
         elif part.width is not None:
             yield from self._cut_fixed(part, part.width, at, low, high)

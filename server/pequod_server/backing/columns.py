@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final, Literal
 
+from pequod.language.numbers import decode_i64, encode_i64
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.errors import PackError
@@ -207,6 +208,32 @@ class Plain(Column):
     def cut(self, bound: bytes) -> str | None:
         """Return the least value at or above ``bound`` when packed, None if all are below."""
         return Text(None).cut(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed(Column):
+    """A whole number of 64 bits as 16 hexadecimal digits that sort as the numbers do: `<slot:i64>`."""
+
+    sql_type: ClassVar[SqlType] = "bigint"
+    order_type: ClassVar[SqlType] = "bigint"
+
+    def pack(self, text: str) -> bytes:
+        """Return the bytes of the slot."""
+        if not _INTEGER(text):
+            raise PackError("", f"{text!r} is not a whole number")
+        return encode_i64(int(text)).encode()
+
+    def unpack(self, packed: bytes) -> str | None:
+        """Return the value that is packed like this, None if there is none."""
+        try:
+            return str(decode_i64(packed))
+        except ValueError:
+            return None
+
+    def cut(self, bound: bytes) -> str | None:
+        """Return the least value at or above ``bound`` when packed, None if all are below."""
+        place = _first(2 * _BIGINT_END, lambda number: encode_i64(number - _BIGINT_END).encode(), bound)
+        return None if place == 2 * _BIGINT_END else str(place - _BIGINT_END)
 
 
 @dataclass(frozen=True, slots=True)

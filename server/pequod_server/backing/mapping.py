@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from pequod_grammar.patterns import parse_pattern
 
@@ -28,12 +28,14 @@ from pequod.errors import JoinError, Span
 from pequod.language.patterns import Matcher, compile_builder, compile_matcher, may_overlap
 from pequod.language.ranges import lower, prefix_end
 from pequod.language.rules import check_pattern
-from pequod.language.spec import Pattern, Slot
+from pequod.language.spec import NumberForm, Pattern, Slot
 from pequod_server.backing.boxes import Box, Cutter
-from pequod_server.backing.columns import Column, Padded, Plain, Text, Time, Uuid
+from pequod_server.backing.columns import Column, Padded, Plain, Signed, Text, Time, Uuid
 from pequod_server.backing.errors import MappingError, PackError
 
-_MEMBERS: Final = {"keys", "table", "slots", "value", "where", "unique"}
+_MEMBERS: Final = {"keys", "table", "slots", "value", "where", "unique", "fields"}
+FieldType = Literal["text", "integer", "uuid"]
+_FIELD_TYPES: Final = ("text", "integer", "uuid")
 _TYPES: Final = ("text", "integer", "timestamp_s", "timestamp_us", "uuid")
 
 
@@ -66,6 +68,8 @@ class Mapping:
     condition: str | None
     #: Whether the database must ensure that no two rows have one key.
     is_unique: bool
+    #: The columns of the value by which rows are asked for when joins read them by these fields -> their types.
+    fields: AnyMapping[str, FieldType]
     _matcher: Matcher = field(repr=False, compare=False)
     #: Makes a key from its packed slots, in their order.
     build: Callable[[Sequence[bytes]], bytes] = field(repr=False, compare=False)
@@ -99,6 +103,7 @@ class Mapping:
             as_object,
             condition,
             unique,
+            _fields(name, members.get("fields", {}), value if as_object else ()),
             compile_matcher(pattern),
             compile_builder(pattern.parts, numbers),
             Cutter(pattern.parts, columns),
@@ -227,6 +232,40 @@ def _slots(name: str, pattern: Pattern, declared: object) -> tuple[SlotColumn, .
     if len(set(names)) < len(names):
         raise MappingError(name, "two slots have the same column; give the slots one name instead")
     return tuple(found)
+
+
+def _fields(name: str, declared: object, value: Sequence[str]) -> dict[str, FieldType]:
+    if not isinstance(declared, dict):
+        raise MappingError(name, "`fields` is a table: fields.author = 'text'")
+    found: dict[str, FieldType] = {}
+    for column, kind in declared.items():
+        if column not in value:
+            raise MappingError(
+                name, f"`fields` names {column!r}, which is no column of `value`, a list of names for a JSON object"
+            )
+        if kind not in _FIELD_TYPES:
+            raise MappingError(name, f"{kind!r} is no type for fields.{column}; there are {', '.join(_FIELD_TYPES)}")
+        found[column] = kind
+    return found
+
+
+def column_of(slot: Slot, kind: FieldType | None) -> Column | None:
+    """Return the column for a field of a type in a slot: its values are packed as the field's are.
+
+    Returns:
+        None if it has no type, or no values that the slot takes.
+    """
+    match kind, slot.form:
+        case "text", None:
+            return Text(slot.width)
+        case "uuid", None if slot.width in {None, 36}:
+            return Uuid(slot.width)
+        case "integer", None:
+            return Plain() if slot.width is None else Padded(slot.width)
+        case "integer", NumberForm.I64:
+            return Signed()
+        case _:
+            return None
 
 
 def _column(name: str, slot: Slot, kind: object) -> Column:

@@ -11,7 +11,7 @@ import asyncpg
 
 from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid
 from pequod_server.backing.errors import SchemaError
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import FieldType, Mapping
 from pequod_server.backing.sql import boxes_of, place, quoted, quoted_table, select
 from pequod_server.backing.store import KeyRange
 from pequod_server.backing.values import Kind
@@ -55,6 +55,9 @@ _CAST_IS_OUTPUT: Final = frozenset(
         "bool",
     ]
 )
+
+
+_FIELD_COLUMNS: Final[dict[FieldType, type[Column]]] = {"text": Text, "integer": Plain, "uuid": Uuid}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,13 @@ def _problems(mapping: Mapping, table: TableFacts | None) -> Iterator[str]:
                 f"{mapping.table}.{slot.name} is of type {table.columns[slot.name].type}, and the slot {slot.slot} of "
                 f"{mapping.pattern} needs {' or '.join(fitting)}"
             )
+    for name, kind in mapping.fields.items():
+        fitting = _FITTING[_FIELD_COLUMNS[kind]]
+        if name not in missing and table.columns[name].type not in fitting:
+            yield (
+                f"{mapping.table}.{name} is of type {table.columns[name].type}, and fields.{name} of "
+                f"{mapping.pattern} needs {' or '.join(fitting)}"
+            )
     slots = {slot.name for slot in mapping.slots}
     if mapping.is_unique and not missing and not any(slots >= columns for columns in table.unique):
         yield (
@@ -279,6 +289,12 @@ def advice(mappings: Sequence[Mapping], facts: Facts) -> list[str]:
                 f"CREATE INDEX ON {quoted_table(mapping.table)} "
                 f"({', '.join(_index_column(slot.name, slot.column) for slot in mapping.slots)})"
             )
+        found += [
+            f"no index on {mapping.table} starts with {field}, so each search by this field reads the whole table: "
+            f"CREATE INDEX ON {quoted_table(mapping.table)} ({quoted(field)})"
+            for field in mapping.fields
+            if not any(name == field for name, _ in table.leading)
+        ]
     return found
 
 

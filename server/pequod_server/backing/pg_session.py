@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
+from pequod.engine import SearchRange
 from pequod_server.backing.boxes import Box
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import Health
@@ -18,8 +19,9 @@ from pequod_server.backing.pg_history import is_flushed_no_further, proven_place
 from pequod_server.backing.pg_install import check_installed
 from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, PostgresDialect, check_schema
 from pequod_server.backing.rows import Clip, packed
-from pequod_server.backing.sql import boxes_of, select
-from pequod_server.backing.store import Changes, History, KeyRange
+from pequod_server.backing.searches import by_columns
+from pequod_server.backing.sql import Query, boxes_of, select
+from pequod_server.backing.store import Changes, History, IsWanted, KeyRange, every_key
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import Cell
 
@@ -252,15 +254,19 @@ class PostgresSession:
         """Have the facts read again: a table may have been altered."""
         self._facts = None
 
-    async def read(self, ranges: Sequence[KeyRange]) -> tuple[dict[bytes, bytes], Moment]:
-        """Return the rows of the ranges in one snapshot."""
+    async def read(
+        self, ranges: Sequence[KeyRange], searches: Sequence[SearchRange] = ()
+    ) -> tuple[dict[bytes, bytes], Moment]:
+        """Return the rows of the ranges, and those that searches find, in one snapshot."""
 
         async def named() -> Sequence[KeyRange]:
             return ranges
 
-        return await self.read_then(named)
+        return await self.read_then(named, searches)
 
-    async def read_then(self, choose: Callable[[], Awaitable[Sequence[KeyRange]]]) -> tuple[dict[bytes, bytes], Moment]:
+    async def read_then(
+        self, choose: Callable[[], Awaitable[Sequence[KeyRange]]], searches: Sequence[SearchRange] = ()
+    ) -> tuple[dict[bytes, bytes], Moment]:
         """Take a snapshot, and return the rows that ranges have in it which are chosen afterwards."""
         try:
             async with self.connection() as connection:
@@ -271,7 +277,7 @@ class PostgresSession:
                     moment = await self._moment(connection)
                 try:
                     await self._refuse_left_behind(moment)
-                    rows = await self._rows(connection, facts, await choose())
+                    rows = await self._rows(connection, facts, await choose(), searches)
                 except BaseException:
                     # At a cancellation too: the connection goes back to the pool without a transaction.
                     # On a broken connection, this fails with an error that hides the first one.
@@ -309,9 +315,14 @@ class PostgresSession:
         self._number += 1
         return Moment(SnapshotHorizon.parse(row[0], row[1]), self._number, row[2])
 
-    async def _rows(self, connection: Connection, facts: Facts, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
+    async def _rows(
+        self, connection: Connection, facts: Facts, ranges: Sequence[KeyRange], searches: Sequence[SearchRange] = ()
+    ) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}
         turns = Turns()
+        for columns, sought in by_columns(self.mappings, searches):
+            query = select(PostgresDialect(facts), columns.mapping, columns.boxes(sought), columns.slots)
+            rows |= await self._fetch(connection, facts, columns.mapping, query, every_key, turns)
         for at in range(0, len(ranges), _RANGES_MAX):
             some = ranges[at : at + _RANGES_MAX]
             clip = Clip(some)
@@ -322,17 +333,31 @@ class PostgresSession:
                     if turns.are_due():
                         await turns.give()
                 query = select(PostgresDialect(facts), mapping, boxes)
-                if query is None:
-                    continue
-                records = await connection.fetch(query.text, *query.parameters)
-                kinds = [facts[mapping.table].columns[name].kind for name in mapping.columns]
-                for start in range(0, len(records), _DECODED):
-                    part = records[start : start + _DECODED]
-                    cells = ([Cell(*pair) for pair in zip(record, kinds, strict=True)] for record in part)
-                    found = packed(mapping, cells, self.health.unpackable)
-                    rows.update((key, value) for key, value in found if clip.holds(key))
-                    if turns.are_due():
-                        await turns.give()
+                rows |= await self._fetch(connection, facts, mapping, query, clip.holds, turns)
+        return rows
+
+    async def _fetch(
+        self,
+        connection: Connection,
+        facts: Facts,
+        mapping: Mapping,
+        query: Query | None,
+        is_wanted: IsWanted,
+        turns: Turns,
+    ) -> dict[bytes, bytes]:
+        """Return the rows that a statement gives and that are wanted."""
+        rows: dict[bytes, bytes] = {}
+        if query is None:
+            return rows
+        records = await connection.fetch(query.text, *query.parameters)
+        kinds = [facts[mapping.table].columns[name].kind for name in mapping.columns]
+        for start in range(0, len(records), _DECODED):
+            part = records[start : start + _DECODED]
+            cells = ([Cell(*pair) for pair in zip(record, kinds, strict=True)] for record in part)
+            found = packed(mapping, cells, self.health.unpackable)
+            rows.update((key, value) for key, value in found if is_wanted(key))
+            if turns.are_due():
+                await turns.give()
         return rows
 
 

@@ -14,6 +14,7 @@ from contextlib import aclosing
 
 import asyncpg
 
+from pequod.engine import SearchRange
 from pequod.escapes import shown
 from pequod_server.backing import pg_removal
 from pequod_server.backing.columns import SqlType
@@ -182,7 +183,11 @@ class PostgresStore:
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one moment."""
-        rows, moment = await self._session.read(ranges)
+        return await self.find(ranges, [])
+
+    async def find(self, ranges: Sequence[KeyRange], searches: Sequence[SearchRange]) -> Loaded:
+        """Read ranges, and what searches find, as of one moment."""
+        rows, moment = await self._session.read(ranges, searches)
         horizon = (
             moment.snapshot
             if self._session.mode == "slot"

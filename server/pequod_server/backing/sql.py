@@ -17,7 +17,7 @@ from typing import Protocol
 
 from pequod_server.backing.boxes import Box
 from pequod_server.backing.columns import Between, Column, Equal, SqlType
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import Mapping, SlotColumn
 from pequod_server.backing.store import KeyRange
 
 
@@ -73,8 +73,17 @@ class Query:
     parameters: tuple[object, ...]
 
 
-def select(dialect: Dialect, mapping: Mapping, boxes: Iterable[Box]) -> Query | None:
-    """Return the statement that reads the rows of all boxes; None if there are no boxes."""
+def select(
+    dialect: Dialect, mapping: Mapping, boxes: Iterable[Box], slots: Sequence[SlotColumn] | None = None
+) -> Query | None:
+    """Return the statement that reads the rows of all boxes; None if there are no boxes.
+
+    Args:
+        dialect: The SQL of the database.
+        mapping: Whose columns are read.
+        boxes: The conditions.
+        slots: The columns that the terms of boxes are about; those of the mapping's keys if there are no others.
+    """
     shapes: dict[tuple[str, ...], list[list[str]]] = {}
     for box in boxes:
         shapes.setdefault(_shape(box), []).append(_values(box))
@@ -88,7 +97,7 @@ def select(dialect: Dialect, mapping: Mapping, boxes: Iterable[Box]) -> Query | 
     statements: list[str] = []
     parameters: list[object] = []
     for shape, rows in shapes.items():
-        conditions, types = _conditions(dialect, mapping, shape)
+        conditions, types = _conditions(dialect, mapping, mapping.slots if slots is None else slots, shape)
         where = f"\nWHERE ({mapping.condition})" if mapping.condition else ""
         if types:
             source = (
@@ -130,11 +139,13 @@ def _values(box: Box) -> list[str]:
     return values
 
 
-def _conditions(dialect: Dialect, mapping: Mapping, shape: Sequence[str]) -> tuple[list[str], list[SqlType]]:
+def _conditions(
+    dialect: Dialect, mapping: Mapping, slots: Sequence[SlotColumn], shape: Sequence[str]
+) -> tuple[list[str], list[SqlType]]:
     conditions: list[str] = []
     types: list[SqlType] = []
     # Terms follow the parts of the pattern, and stop before the first repeated slot: they are the first slots.
-    for slot, kind in zip(mapping.slots, shape, strict=False):
+    for slot, kind in zip(slots, shape, strict=False):
         if kind == "=":
             conditions.append(f"{place(mapping, slot.name)} = box.a{len(types)}")
             types.append(slot.column.sql_type)

@@ -12,10 +12,11 @@ import asyncio
 import json
 import secrets
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from pequod.engine import SearchRange
 from pequod.escapes import shown
 from pequod.freshness import SQLITE_STATE, database_of
 from pequod_server.backing import sqlite_schema
@@ -24,6 +25,7 @@ from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mende
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.noted import Noted
 from pequod_server.backing.rows import Clip, packed, result_of, sorted_in_steps
+from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, quoted, select
 from pequod_server.backing.sqlite_dialect import SqliteDialect, cell_of, parameter_of, quoted_name
 from pequod_server.backing.sqlite_line import SqliteLine, transaction
@@ -133,11 +135,18 @@ class SqliteStore:
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one moment."""
+        return await self.find(ranges)
+
+    async def find(self, ranges: Sequence[KeyRange], searches: Sequence[SearchRange] = ()) -> Loaded:
+        """Read ranges, and what searches find, as of one moment."""
 
         def load(connection: sqlite3.Connection) -> Loaded:
             with transaction(connection):
                 seq = sqlite_schema.position_of(connection)
                 rows = self._read(connection, ranges)
+                for columns, some in by_columns(self.mappings, searches):
+                    query = select(SqliteDialect(), columns.mapping, columns.boxes(some), columns.slots)
+                    rows.update(self._records(connection, columns.mapping, query))
             # In steps here, too: while a list is sorted, no other thread can run Python.
             return Loaded(tuple(result_of(sorted_in_steps(rows.items()))), SequenceHorizon(seq, seq))
 
@@ -327,27 +336,29 @@ class SqliteStore:
     def _everything(self) -> tuple[KeyRange, ...]:
         return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
 
-    # Rows.
-
     def _read(self, connection: sqlite3.Connection, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}
         for at in range(0, len(ranges), _RANGES_MAX):
             some = ranges[at : at + _RANGES_MAX]
             clip = Clip(some)
             for mapping in self.mappings:
-                query = select(SqliteDialect(), mapping, boxes_of(mapping, some))
-                if query is None:
-                    continue
-                try:
-                    records = connection.execute(query.text, query.parameters)
-                except sqlite3.OperationalError as error:
-                    if "no such" in str(error):
-                        raise SchemaError(self._name, [str(error)]) from error
-                    raise
-                cells = ([cell_of(value) for value in record] for record in records)
-                found = packed(mapping, cells, self._health.unpackable)
+                found = self._records(connection, mapping, select(SqliteDialect(), mapping, boxes_of(mapping, some)))
                 rows.update((key, value) for key, value in found if clip.holds(key))
         return rows
+
+    def _records(
+        self, connection: sqlite3.Connection, mapping: Mapping, query: Query | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield key and value of each row that a statement gives."""
+        if query is None:
+            return
+        try:
+            records = connection.execute(query.text, query.parameters)
+        except sqlite3.OperationalError as error:
+            if "no such" in str(error):
+                raise SchemaError(self._name, [str(error)]) from error
+            raise
+        yield from packed(mapping, (list(map(cell_of, record)) for record in records), self._health.unpackable)
 
     def _plan(self, change: Change) -> tuple[Mapping, list[Query]]:
         """Return statements for one change; the first that changes a row is the last to run."""

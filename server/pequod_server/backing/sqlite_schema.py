@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AnyMapping
 from typing import Final
 
 from pequod_server.backing.columns import Padded, Plain, Text
@@ -157,6 +158,7 @@ def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]
             )
     if missing:
         return
+    yield from _field_problems(connection, mapping, name, there)
     try:
         connection.execute(f"SELECT 1 FROM {quoted(name)} WHERE ({mapping.condition or 1}) LIMIT 0")
     except sqlite3.OperationalError as error:
@@ -170,6 +172,20 @@ def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]
         )
 
 
+def _field_problems(
+    connection: sqlite3.Connection, mapping: Mapping, name: str, there: AnyMapping[str, str]
+) -> Iterator[str]:
+    # Columns of other tables hold values of any type, which searches by one type would not find.
+    is_strict = any(row[1] == name and row[5] for row in connection.execute(f"PRAGMA table_list({quoted(name)})"))
+    for field, kind in mapping.fields.items():
+        if kind == "uuid":
+            yield f"fields.{field} of {mapping.pattern}: SQLite has no type uuid; store it as text, and say so"
+        elif not is_strict:
+            yield f"fields.{field} of {mapping.pattern} needs a table that keeps to its types: declare {name} STRICT"
+        elif _affinity(there[field]) != kind:
+            yield f"{mapping.table}.{field} is declared {there[field]}, and fields.{field} needs {kind}"
+
+
 def _advice(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
     name = table_parts(mapping.table)[1]
     leading = mapping.slots[0]
@@ -179,6 +195,12 @@ def _advice(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
             f"no index on {mapping.table} starts with {leading.name}, so each load reads the whole table: CREATE INDEX "
             f"ON {mapping.table} ({', '.join(slot.name for slot in mapping.slots)})"
         )
+    for field in mapping.fields:
+        if field not in firsts:
+            yield (
+                f"no index on {mapping.table} starts with {field}, so each search by this field reads the whole table: "
+                f"CREATE INDEX ON {mapping.table} ({field})"
+            )
 
 
 def _affinity(declared: str) -> str:

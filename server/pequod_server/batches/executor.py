@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 from pequod_proto.commands import GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
-from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range, Rows
-from pequod.language.ranges import united
+from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, PequodError, Rows
 from pequod_server.backing import Change
 from pequod_server.batches.batch import BatchRun, BegunBatch
 from pequod_server.batches.columns import REFUSED, CommandJudge
@@ -161,7 +160,7 @@ class Steps:
             batch.again()
             ahead = self._lacking_ahead() if self._is_looking_ahead else []
             self._is_shared = bool(ahead)
-            step = MissingError(united([*missing.ranges, *ahead]))
+            step = MissingError([*missing.lacking, *ahead])
         except BackedKeyError:
             batch.again()
             step = Writes(self._writes_ahead())
@@ -238,12 +237,12 @@ class Steps:
             changes.append(Change(key, value if kind == PUT else None))
         return changes
 
-    def _lacking_ahead(self) -> list[Range]:
+    def _lacking_ahead(self) -> list[Lacking]:
         """Return what the reads behind the one that waits lack, up to the next write, so that all is loaded at once.
 
         What these reads compute now is there when their turn comes.
         """
-        engine, clock, lacking = self._executor.engine, self._executor.clock, list[Range]()
+        engine, clock, lacking = self._executor.engine, self._executor.clock, list[Lacking]()
         for _, kind, first, last in islice(self._batch.ahead(), 1, 1 + _AHEAD_MAX):
             if kind in (PUT, REMOVE):
                 break
@@ -253,7 +252,7 @@ class Steps:
                 elif kind < REFUSED:
                     engine.count(first, last or None, now=clock())
             except MissingError as error:
-                lacking += error.ranges
+                lacking += error.lacking
             except PequodError:
                 # The command fails with it when its turn comes.
                 continue

@@ -190,8 +190,8 @@ class ExecuteCalls:
                 await delivery.send(step, steps.piece_bytes)
             case Room(bytes=row_bytes):
                 await delivery.make_room(row_bytes)
-            case MissingError(ranges=ranges):
-                await self._databases.load(ranges)
+            case MissingError(lacking=lacking):
+                await self._databases.load(lacking)
             case Writes(changes=changes):
                 outcomes = await self._through.carry_out(changes)
             case _:

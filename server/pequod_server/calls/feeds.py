@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from pequod.engine import Change, Engine, LimitExceededError, MissingError, Range, Rows, change_bytes
+from pequod.engine import Change, Engine, Lacking, LimitExceededError, MissingError, Rows, change_bytes
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
 from pequod_server.database.gate import Gates
@@ -40,7 +40,7 @@ class Database(Protocol):
     #: Closed while a commit is half applied.
     gate: Gates
 
-    async def load_patiently(self, ranges: Iterable[Range]) -> None:
+    async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
         """Load ranges, however long that takes."""
         ...
 
@@ -104,7 +104,7 @@ class Feed:
         try:
             changes = self._engine.settle(self._watch, now=time.monotonic())
         except MissingError as error:
-            self._loading = self._loop.create_task(self._settle_later(error.ranges), name="pequod watch load")
+            self._loading = self._loop.create_task(self._settle_later(error.lacking), name="pequod watch load")
             return
         if len(changes) > self._changes_max:
             # More changes than may wait: they need not be weighed, nor sent before the end.
@@ -163,10 +163,10 @@ class Feed:
         self._change_count = self._sent = 0
         self._grow(-self._bytes)
 
-    async def _settle_later(self, ranges: Sequence[Range]) -> None:
+    async def _settle_later(self, lacking: Sequence[Lacking]) -> None:
         assert self._database is not None, "only backed tables lack something"
         try:
-            await self._database.load_patiently(ranges)
+            await self._database.load_patiently(lacking)
         except PequodError as error:
             self._end(str(public(error)))
             return

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine, LimitExceededError, MissingError, Range
-from pequod.language.ranges import united
+from pequod.engine import Engine, Lacking, LimitExceededError, MissingError
 from pequod_server.config import ServerConfig
 from pequod_server.database.database_levels import Demand
 from pequod_server.database.databases import Databases
@@ -77,15 +76,15 @@ class ServedEngine:
 
     def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return many values; one MissingError names the ranges that all keys lack."""
-        get, clock, missing = self.engine.get, time.monotonic, list[Range]()
+        get, clock, missing = self.engine.get, time.monotonic, list[Lacking]()
         values: list[bytes | None] = []
         for key in keys:
             try:
                 values.append(get(key, now=clock()))
             except MissingError as error:
-                missing += error.ranges
+                missing += error.lacking
         if missing:
-            raise MissingError(united(missing))
+            raise MissingError(missing)
         return values
 
     def refuse_many(self, count: int) -> None:

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import BackedKeyError, Engine, MissingError, Range
+from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, Range, SearchRange
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod_server.backing import BackingStore, Backoff, Change, KeyRange, Releasing
 from pequod_server.database.assignment import Assignment, tables_of
@@ -278,7 +278,7 @@ class Databases:
             try:
                 return ask()
             except MissingError as error:
-                await self.load(error.ranges)
+                await self.load(error.lacking)
         raise BackingUnavailableError(
             DATABASE, f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
         )
@@ -306,35 +306,34 @@ class Databases:
             return None
         return next((loader.stale_error() for loader in self.read_by([(first, last)]) if loader.is_stale), None)
 
-    async def load(self, ranges: Iterable[Range]) -> None:
-        """Load ranges, each piece from its database, at the same time.
+    async def load(self, lacking: Iterable[Lacking]) -> None:
+        """Load what reads lack, each piece from its database, at the same time.
 
         Raises:
             BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
-        pieces: dict[Loader, list[Range]] = {}
-        for one in ranges:
-            for piece, owner in self.assignment.split(*one):
+        pieces: dict[Loader, list[Lacking]] = {}
+        for one in lacking:
+            if isinstance(one, SearchRange):
+                pieces.setdefault(self.owner_of(one.search.keys.first), []).append(one)
+            for piece, owner in () if isinstance(one, SearchRange) else self.assignment.split(*one):
                 if owner is None:
                     raise UnassignedKeyError(piece.first)
                 assert piece.last is not None, "ranges that reads lack end"
                 pieces.setdefault(owner, []).append(Range(piece.first, piece.last))
         loads = [self._load(*one) for one in pieces.items()]
-        if len(loads) == 1:
-            await loads[0]
-        else:
-            await _all_of(loads)
+        await (loads[0] if len(loads) == 1 else _all_of(loads))
 
-    async def _load(self, loader: Loader, ranges: Sequence[Range]) -> None:
+    async def _load(self, loader: Loader, lacking: Sequence[Lacking]) -> None:
         try:
-            await loader.load(ranges)
+            await loader.load(lacking)
         except BackingUnavailableError as error:
             raise _named(loader, error) from error
 
-    async def load_patiently(self, ranges: Iterable[Range]) -> None:
-        """Load ranges, and try again for as long as a database does not answer."""
-        wanted, backoff, failures = tuple(ranges), Backoff(), 0
+    async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
+        """Load what is lacking, and try again for as long as a database does not answer."""
+        wanted, backoff, failures = tuple(lacking), Backoff(), 0
         while True:
             try:
                 return await self.load(wanted)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 
 from pequod.addresses import fault_of
-from pequod.engine import Engine
+from pequod.engine import Engine, Search
 from pequod.errors import SettingError
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_channel import PeerCredentials
+from pequod_server.backing.searches import can_search
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.gate import Gates
@@ -74,6 +76,14 @@ def backed_tables(store: BackingStore) -> list[bytes]:
     if isinstance(store, PequodStore):
         return list(store.tables)
     return [mapping.pattern.literal_prefix.partition(DELIMITER)[0] for mapping in store.mappings]
+
+
+def searching(groups: Sequence[HomeGroup]) -> Callable[[Search], bool]:
+    """Return what tells an engine whether its databases can be asked by fields; see `can_search`.
+
+    Where several share tables, none of them has all rows with a field.
+    """
+    return partial(can_search, next((group.store for group in groups if group.ranges is None), None))
 
 
 def make_databases(config: ServerConfig, engine: Engine, groups: Sequence[HomeGroup]) -> Databases:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from pequod.engine import Engine, LimitExceededError, Range
+from pequod.engine import Engine, Lacking, LimitExceededError, Range, SearchRange
 from pequod_server.backing import (
     BackingUnavailableError,
     Change,
@@ -44,12 +44,12 @@ from pequod_server.database.gate import Gate, Gates
 log = logging.getLogger("pequod.backing")
 
 #: Ranges for which there was no memory.
-Refused = dict[Range, LimitExceededError]
+Refused = dict[Lacking, LimitExceededError]
 Rows = list[tuple[bytes, bytes]]
 #: Reads ranges of the database.
 Read = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
 
-#: Changes that are examined between two looks at the clock: 0.3 ms.
+#: Changes, or rows of a search, that are examined between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128
 #: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
 _ROWS_FIRST: Final = 64
@@ -168,7 +168,7 @@ class Intake:
         return len(overlap([KeyRange(*one) for one in self._engine.loaded()], self._owned))
 
     def is_wanted(self, key: bytes) -> bool:
-        """Return whether the key is loaded, or a load of it is under way, or others want all keys.
+        """Return whether the key is loaded or under way, or its table is searched, or others want all keys.
 
         A feed may drop a change of another key if every load that begins from now on sees it.
 
@@ -179,7 +179,7 @@ class Intake:
             return True
         if self._owned_clip is not None and not self._owned_clip.holds(key):
             return False
-        if self._engine.is_loaded(key) or self.landing.is_flying(key):
+        if self._engine.is_followed(key) or self.landing.is_flying(key):
             return True
         return self._arriving is not None and self._arriving.holds(key)
 
@@ -217,18 +217,18 @@ class Intake:
             self.landing.reload(everything)
             await self.forget(everything)
 
-    async def load(self, ranges: Sequence[Range], read: Read) -> Refused | None:
-        """Read ranges of the database and take them in; None if changes of them may have been missed meanwhile.
+    async def load(self, ranges: Sequence[Range], read: Read, searches: Sequence[SearchRange] = ()) -> Refused | None:
+        """Read ranges and searches, and take them in; None if changes of them may have been missed meanwhile.
 
         Returns:
-            The ranges for which there is no memory; they are not loaded.
+            Those for which there is no memory; they are not loaded.
 
         Raises:
             BackingUnavailableError: The feed does not come as far as the load sees.
             BackingUnavailableError, SchemaError: As ``read`` says.
         """
         wanted = [KeyRange(*one) for one in ranges]
-        token = self.landing.start(wanted)
+        token = self.landing.start(arriving := [*wanted, *(KeyRange(*one.search.keys) for one in searches)])
         try:
             loaded = await read(wanted)
             place = Place(loaded.timeline, loaded.horizon.position)
@@ -244,8 +244,8 @@ class Intake:
                     return None
                 # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
                 del loaded
-                self._arriving = Clip(wanted)
-                return await self._take_rows(ranges, rows, turns)
+                self._arriving = Clip(arriving)
+                return await self._take_rows(ranges, searches, rows, turns)
         finally:
             self.landing.abandon(token)
 
@@ -264,7 +264,9 @@ class Intake:
                 )
         return is_under_way() and followed.reached(place) is Reached.YES
 
-    async def _take_rows(self, ranges: Sequence[Range], rows: Rows, turns: Turns) -> Refused:
+    async def _take_rows(
+        self, ranges: Sequence[Range], searches: Sequence[SearchRange], rows: Rows, turns: Turns
+    ) -> Refused:
         refused: Refused = {}
         try:
             for one in ranges:
@@ -273,10 +275,12 @@ class Intake:
                     await self._bring_in(one, rows, start, stop, turns)
                 except LimitExceededError as error:
                     refused[one] = error
+            for found in searches:
+                await self._bring_in_found(found, rows, turns, refused)
         finally:
             self._arriving = None
         self.counters.flights += 1
-        self.counters.ranges += len(ranges)
+        self.counters.ranges += len(ranges) + len(searches)
         self.counters.rows += len(rows)
         while rows:
             del rows[-_ROWS_MAX:]
@@ -320,18 +324,31 @@ class Intake:
             if turns.are_due():
                 await turns.give()
 
+    async def _bring_in_found(self, found: SearchRange, rows: Rows, turns: Turns, refused: Refused) -> None:
+        start, stop = (bisect_left(rows, (key,)) for key in found.search.keys)
+        try:
+            for at in range(start, stop, _LOOKED_AT):
+                self._engine.load_found(found, rows[at : min(at + _LOOKED_AT, stop)])
+                if turns.are_due():
+                    await turns.give()
+            self._engine.note_searched(found)
+        except LimitExceededError as error:
+            refused[found] = error
+        finally:
+            self._engine.abandon_search(found)
+
     async def _take_changes(self, event: Changes) -> None:
         self.counters.changes += len(event.changes)
         # First: `Landing.note` says why changes of keys that are not loaded may be dropped.
         self.landing.note(event)
         turns = Turns()
-        is_loaded = self._engine.is_loaded
+        is_followed = self._engine.is_followed
         is_own = None if self._owned_clip is None else self._owned_clip.holds
         fresh: list[Change] = []
         for at in range(0, len(event.changes), _LOOKED_AT):
             some = event.changes[at : at + _LOOKED_AT]
             # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
-            fresh += [change for change in some if is_loaded(change.key) and (is_own is None or is_own(change.key))]
+            fresh += [change for change in some if is_followed(change.key) and (is_own is None or is_own(change.key))]
             if turns.are_due():
                 await turns.give()
         await self._apply(fresh, turns)
@@ -356,8 +373,9 @@ class Intake:
         """Forget the loaded parts that hold the keys of changes: a new load has the whole commit."""
         log.warning("forgetting what a large commit changed, since to apply it takes too long")
         for change in changes:
-            part = self._engine.part_of(change.key)
-            while part is not None and self._engine.forget_some(*part):
+            # Of a key that is not loaded, what was searched for is forgotten.
+            part = self._engine.part_of(change.key) or Range(change.key, change.key + b"\0")
+            while self._engine.forget_some(*part):
                 if turns.are_due():
                     await turns.give()
             if turns.are_due():

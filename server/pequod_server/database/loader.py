@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, Range
+from pequod.engine import Engine, Lacking, Range, SearchRange
 from pequod.language.ranges import united
 from pequod_server.backing import (
     BackingStaleError,
@@ -25,12 +25,14 @@ from pequod_server.backing import (
     Backoff,
     Change,
     KeyRange,
+    Loaded,
     Place,
     Releasing,
     SchemaError,
     Status,
 )
 from pequod_server.backing.rows import Clip
+from pequod_server.backing.searches import found_by
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Refused, Tap
@@ -83,9 +85,9 @@ class Loader:
         self._intake = Intake(engine, gates=gates, hurry=store.hurry, wait_s=wait_s)
         self.followed: Followed = self._intake.followed
         self.counters = self._intake.counters
-        self._flights: dict[Range, asyncio.Task[Refused]] = {}
+        self._flights: dict[Lacking, asyncio.Task[Refused]] = {}
         #: What readers of this turn of the loop asked for, and the task that will load it in the next.
-        self._wanted: list[Range] = []
+        self._wanted: list[Lacking] = []
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         #: Ranges that may not be loaded any more, although the store tells their changes.
@@ -253,15 +255,15 @@ class Loader:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def load(self, ranges: Iterable[Range]) -> None:
-        """Load ranges, together with all others that are asked for in this turn of the loop.
+    async def load(self, lacking: Iterable[Lacking]) -> None:
+        """Load what reads lack, together with all others that are asked for in this turn of the loop.
 
         Raises:
             BackingUnavailableError: The database does not answer.
             SchemaError: It no longer has what the mapping needs.
             LimitExceededError: There is no memory for a range.
         """
-        wanted = tuple(ranges)
+        wanted = tuple(lacking)
         waits: dict[asyncio.Task[Refused], None] = {}
         for one in wanted:
             flight = self._flights.get(one) or self._flights.get(self._arriving(one))
@@ -274,13 +276,18 @@ class Loader:
             for one in wanted:
                 if one in refused:
                     for other in wanted:
-                        self._engine.release(*other)
+                        if isinstance(other, SearchRange):
+                            self._engine.release_found(other)
+                        else:
+                            self._engine.release(*other)
                     raise refused[one]
 
-    def _arriving(self, one: Range) -> Range:
+    def _arriving(self, one: Lacking) -> Lacking:
         """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
         partial = self._intake.partial
-        return one if partial is None or one.first < partial.first or partial.last < one.last else partial
+        if partial is None or isinstance(one, SearchRange):
+            return one
+        return one if one.first < partial.first or partial.last < one.last else partial
 
     def _boarding(self) -> asyncio.Task[Refused]:
         if self._next_flight is None:
@@ -299,20 +306,25 @@ class Loader:
             return refused
         finally:
             if isinstance(self.store, Releasing):
-                self._unneeded += unneeded
+                self._unneeded += [one for one in unneeded if not isinstance(one, SearchRange)]
             for one in ranges:
                 del self._flights[one]
 
-    async def _load(self, ranges: Sequence[Range]) -> Refused:
+    async def _load(self, lacking: Sequence[Lacking]) -> Refused:
         if self.followed.failure:
             raise BackingUnavailableError(FEED, self.followed.failure)
         if self.position is None:
             raise BackingUnavailableError(FEED, self._unanswered or self.trouble)
+        ranges = [KeyRange(*one) for one in lacking if not isinstance(one, SearchRange)]
+        searches = [one for one in lacking if isinstance(one, SearchRange)]
+
+        async def read(wanted: Sequence[KeyRange]) -> Loaded:
+            return await (found_by(self.store, searches, wanted) if searches else self.store.load(wanted))
+
         for _ in range(ROUNDS_MAX):
             # A reader that waits for a range which is another database's by now asks again, and finds its owner.
-            parts = self._intake.owned([KeyRange(*one) for one in ranges])
-            owned = [Range(one.first, one.last) for one in parts if one.last is not None]
-            refused = await self._intake.load(owned, self.store.load) if owned else {}
+            owned = [Range(one.first, one.last) for one in self._intake.owned(ranges) if one.last is not None]
+            refused = await self._intake.load(owned, read, searches) if owned or searches else {}
             if refused is not None:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
@@ -358,7 +370,7 @@ class Loader:
         if not isinstance(self.store, Releasing):
             return
         unneeded = united([*self._unneeded, *self.forgotten()])
-        flying = Clip([KeyRange(*one) for one in self._flights])
+        flying = Clip([KeyRange(*one) for one in self._flights if not isinstance(one, SearchRange)])
         # These are asked about again once their loads have ended.
         self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
         settled = [KeyRange(*one) for one in unneeded if not flying.touches(KeyRange(*one))]

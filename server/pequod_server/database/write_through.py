@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from typing import Final
 
-from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Range
+from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, PequodError
 from pequod.errors import MixedWriteError, UnassignedKeyError
-from pequod.language.ranges import united, within
+from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
@@ -150,14 +150,14 @@ class WriteThrough:
     def _known(self, keys: Sequence[bytes]) -> dict[bytes, bool]:
         """Return which keys are there; one MissingError names the ranges that all of them lack."""
         found: dict[bytes, bool] = {}
-        missing: list[Range] = []
+        missing: list[Lacking] = []
         for key in keys:
             try:
                 found[key] = self._engine.get(key) is not None
             except MissingError as error:
-                missing += error.ranges
+                missing += error.lacking
         if missing:
-            raise MissingError(united(missing))
+            raise MissingError(missing)
         return found
 
 

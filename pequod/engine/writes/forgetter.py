@@ -1,0 +1,131 @@
+"""Forgets the loaded ranges of one table and its searched ones, with everything that was computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from pequod.engine.base.parts import Parts
+from pequod.engine.base.presence import Presence
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.projections import Projection
+from pequod.engine.joins.relations import Relations
+from pequod.engine.joins.searched import Searched
+from pequod.engine.memory.eviction import Evictor
+from pequod.engine.memory.story import Reason, Story
+from pequod.engine.writes.changes import Writer
+from pequod.engine.writes.removal import forget_searched, remove_rows
+from pequod.language.ranges import Range
+
+#: Rows, and frames of contexts, that are forgotten in one step between other calls: 1 µs each or so.
+FORGOTTEN_MAX: Final = 512
+
+
+class Forgetter(Parts):
+    """Forgets loaded ranges of one table, on request or when memory is short."""
+
+    __slots__ = ("_name", "_relations", "_story", "_table", "_writer", "forgotten")
+
+    def __init__(
+        self,
+        name: str,
+        relations: Relations,
+        presence: Presence,
+        writer: Writer,
+        memory: Evictor,
+        story: Story,
+        priority: int,
+    ) -> None:
+        super().__init__(presence, memory, priority)
+        self._name = name
+        self._story = story
+        self._relations = relations
+        self._table = relations.table
+        self._writer = writer
+        #: Takes the ranges that are forgotten, if they are asked for.
+        self.forgotten: list[Range] | None = None
+
+    def forget(self, first: bytes, last: bytes, reason: Reason = Reason.FORGOTTEN) -> None:
+        """Forget the loaded rows of a range, and drop everything that was computed from them.
+
+        Rows that searched ranges show stay. The caller sees to the searched ranges.
+        """
+        for context in self.dependants(first, last):
+            self._writer.evict(context, reason)
+        watches = self._relations.watches
+        if watches.count:
+            watches.note_forgotten(first, last)
+        keys = self._table.slice(first, last).keys
+        for part in self.remove(first, last).gone:
+            start, stop = max(first, part.first), min(last, part.last)
+            self._story.note(self._name, start, stop, reason)
+            if self.forgotten is not None:
+                self.forgotten.append(Range(start, stop))
+        remove_rows(self._relations, keys, self.memory.ledger)
+
+    def forget_searched(self, one: Searched, first: bytes, last: bytes, reason: Reason) -> None:
+        """Forget that a range was searched, with the rows that are there for it alone, and what was computed of it."""
+        for context in one.dependants(first, last):
+            self._writer.evict(context, reason)
+        forget_searched(self._relations, one, first, last, self.memory.ledger)
+
+    def forget_searches(self) -> None:
+        """Forget all searched ranges of the table: any row may have come to show in any of them, or be gone."""
+        for one in [one for one in self._relations.searched if one.presence]:
+            self.forget_searched(one, self._table.prefix, self._table.end, Reason.FORGOTTEN)
+
+    def forget_some(self, first: bytes, last: bytes) -> bool:
+        """Forget some of the loaded rows of a range, or drop a dependant; return whether more may be left.
+
+        All searched ranges of the table are forgotten first.
+
+        Cost:
+            O(FORGOTTEN_MAX) rows or frames, and those of one context.
+        """
+        if first < last:
+            for one in self._relations.searched:
+                part = next(iter(one.presence), None)
+                if part is not None:
+                    if not self._drop_some(one, part.first, part.last):
+                        self.forget_searched(one, part.first, part.last, Reason.FORGOTTEN)
+                    return True
+        part = self.presence.first_over(first, last)
+        if part is None:
+            return False
+        first, last = max(first, part.first), min(last, part.last)
+        rows = self._table.slice(first, last, FORGOTTEN_MAX + 1)
+        if len(rows.keys) > FORGOTTEN_MAX:
+            last = rows.keys[-1]
+        if not self._drop_some(self, first, last):
+            self.forget(first, last)
+        return True
+
+    def _drop_some(self, parts: Forgetter | Searched, first: bytes, last: bytes) -> bool:
+        """Drop dependants of a range with FORGOTTEN_MAX frames or so; return whether there were so many."""
+        frame_count = 0
+        for context in list(islice(parts.waiting(first, last), FORGOTTEN_MAX)):
+            frame_count += context.updaters_count
+            self._writer.evict(context, Reason.FORGOTTEN)
+            if frame_count >= FORGOTTEN_MAX:
+                return True
+        return False
+
+    def dependants(self, first: bytes, last: bytes) -> Iterable[Context]:
+        """Return the contexts that wait for changes in a range, perhaps with others."""
+        return dict.fromkeys(self.waiting(first, last))
+
+    def waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
+        """Yield the contexts that wait for changes in a range, perhaps with others; some more than once.
+
+        Those that depend on searched ranges are not among them.
+        """
+        for reader in self._relations.readers:
+            if isinstance(reader, Projection) and reader.index.searched is not None:
+                continue
+            for site in reader:
+                yield from site.within(first, last)
+
+    def is_watched(self, first: bytes, last: bytes) -> bool:
+        """Return whether watches hold rows of a range."""
+        return self._relations.watches.are_over(first, last)
