@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from pequod.cluster.document import written
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod.language.ranges import prefix_end
 from pequod_bench.process import Usage, started_server, usage
 
 
