@@ -55,8 +55,9 @@ def started_cluster(homes: int, computes: int, joins: str, tables: Sequence[byte
         ServerEntry(f"c{number}", address, frozenset({ServerRole.COMPUTE}))
         for number, address in enumerate(addresses[homes:])
     ]
-    prefixes = sorted(table + b"|" for table in tables)
-    ranges = [HomeRange(prefix, prefix_end(prefix), _group(number % homes)) for number, prefix in enumerate(prefixes)]
+    ranges = [
+        HomeRange(table + b"|", table + b"}", _group(number % homes)) for number, table in enumerate(sorted(tables))
+    ]
     state = ClusterState.of(ClusterMap("bench", 1, joins, (), tuple(ranges)), entries)
     with TemporaryDirectory(prefix="pequod-cluster-") as folder, ExitStack() as stack:
         file = Path(folder) / "cluster.toml"
