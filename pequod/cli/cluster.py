@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -206,6 +205,8 @@ def _say_copy(place: str) -> None:
 
 def operated(place: str, act: Callable[[ClusterEditor], Awaitable[T]]) -> T:
     """Run something with the editor of a cluster."""
+    import asyncio
+
     try:
         from pequod_server.cluster.operating import ClusterEditor
     except ImportError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -133,9 +132,11 @@ async def _copy(source: ServerEntry, target: ServerEntry, home: HomeRange, copie
 
 async def _remove_others(old: AsyncClient, new: AsyncClient, home: HomeRange) -> None:
     """Remove what the target has and the source has not: rests of an earlier try."""
+    from asyncio import gather
+
     async for rows in _pages(new, home):
-        values = await asyncio.gather(*(old.get(key) for key, _ in rows))
-        await asyncio.gather(*(new.remove(key) for (key, _), value in zip(rows, values, strict=True) if value is None))
+        values = await gather(*(old.get(key) for key, _ in rows))
+        await gather(*(new.remove(key) for (key, _), value in zip(rows, values, strict=True) if value is None))
 
 
 async def _pages(client: AsyncClient, home: HomeRange) -> AsyncIterator[list[Row]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
@@ -107,6 +106,8 @@ def status(
 
 
 def _look(place: str | None, target: str) -> tuple[ClusterState, list[ServerLine]]:
+    import asyncio
+
     async def of_editor(editor: ClusterEditor) -> ClusterState:
         return await editor.state()
 

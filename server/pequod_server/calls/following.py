@@ -46,7 +46,10 @@ class FollowCalls:
         self._streams.add(task)
         try:
             async for state in self._member.states():
-                yield message_of_state(state, self._served.header())
+                reply = message_of_state(state, self._served.header())
+                # Joins are shown by ListJoins, to those who may see them.
+                reply.map.ClearField("joins")
+                yield reply
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
