@@ -27,7 +27,7 @@ from pequod.client import AsyncClient
 from pequod.freshness import LATEST
 from pequod_bench.cluster_model import Account, Prediction, Prices, fitted, predicted, work
 from pequod_bench.cluster_processes import StartedCluster, started_cluster
-from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
+from pequod_bench.commands import CommandBatch, load_batches, timed_batches, timeline_scans
 from pequod_bench.keys import JOINS, timeline_first, timeline_last
 from pequod_bench.process import Usage, loop_factory
 from pequod_bench.progress import Advance, ProgressBars
@@ -169,6 +169,9 @@ def run(settings: TwipSettings, sizes: Sequence[int], homes: int, bars: Progress
 def _run_size(prepared: Prepared, computes: int, homes: int, bars: ProgressBars) -> tuple[ClusterRun, Account]:
     """Run on a cluster of one size; return what it took, for people and for the prices."""
     settings, stream = prepared.settings, prepared.stream
+    # As many commands for each compute in a message as with one of them: larger clusters have more clients.
+    batches = timed_batches(stream, settings.tweet_bytes, settings.batch * computes)
+    prepared = replace(prepared, batches=batches)
     with (
         started_cluster(homes, computes, JOINS[settings.mode], _TABLES) as cluster,
         asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner,

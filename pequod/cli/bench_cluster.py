@@ -33,7 +33,7 @@ def cluster(
     homes: Annotated[
         int, typer.Option("--homes", min=1, max=2, help="One home for all base data, or one a table.")
     ] = 1,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message.")] = 256,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message, for each compute.")] = 256,
     window: Annotated[int, typer.Option("--window", min=1, help="Messages under way at once.")] = 4,
     client_loop: ClientLoop = Loop.UVLOOP,
     smoke: Smoke = False,
