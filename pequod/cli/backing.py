@@ -38,9 +38,18 @@ T = TypeVar("T")
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
+FileAndDatabase = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[FILE] DATABASE",
+        help="The mapping, in TOML, unless --generic; and sqlite:PATH, postgresql://... or, for `check`, lake:DIR.",
+    ),
+]
+Generic = Annotated[
+    bool, typer.Option("--generic", help="No mapping: the table `pequod_base` of keys and values, both bytes.")
+]
 MappingFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mapping, in TOML.")]
 Database = Annotated[str, typer.Argument(metavar="DATABASE", help="sqlite:PATH or postgresql://...")]
-CheckedDatabase = Annotated[str, typer.Argument(metavar="DATABASE", help="sqlite:PATH, postgresql://... or lake:DIR.")]
 Feed = Annotated[str, typer.Option("--feed", metavar="slot|notify", help="How changes come from PostgreSQL.")]
 FeedName = Annotated[
     str, typer.Option("--feed-name", metavar="NAME", help="The publication and its slot, or the channel.")
@@ -53,14 +62,18 @@ FeedName = Annotated[
         "pequod backing check twip.toml sqlite:twip.db",
         "pequod backing check twip.toml postgresql://twip@localhost/twip --feed notify",
         "pequod backing check twip.toml lake:/data/lake",
+        "pequod backing check --generic sqlite:twip.db",
     ),
 )
-def check(file: MappingFile, database: CheckedDatabase, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
+def check(
+    places: FileAndDatabase, generic: Generic = False, feed: Feed = "slot", feed_name: FeedName = "pequod"
+) -> None:
     """Compare a mapping with the real schema and with the installed triggers, and print advice.
 
     Exit code 3 if anything does not fit, with all of it; 4 if the database does not answer.
     """
-    store = _lake(file, database) if database.startswith(_LAKE) else _store(file, database, feed, feed_name)
+    mappings, database = _mapped(places, generic=generic)
+    store = _lake(mappings, database) if database.startswith(_LAKE) else _open(database, mappings, feed, feed_name)
     for line in _run(store, store.check()):
         print(f"advice: {line}")
     for mapping in store.mappings:
@@ -141,14 +154,19 @@ def _queries(
     epilog=examples(
         "pequod backing install twip.toml sqlite:twip.db",
         "pequod backing install twip.toml postgresql://postgres@localhost/twip --feed notify",
+        "pequod backing install --generic sqlite:twip.db",
     ),
 )
-def install(file: MappingFile, database: Database, feed: Feed = "slot", feed_name: FeedName = "pequod") -> None:
+def install(
+    places: FileAndDatabase, generic: Generic = False, feed: Feed = "slot", feed_name: FeedName = "pequod"
+) -> None:
     """Make what the feed of changes needs in the database, in one transaction, and print the statements.
 
-    SQLite: a table of changes and triggers. PostgreSQL: a publication (slot), or triggers (notify).
+    SQLite: a table of changes and triggers. PostgreSQL: a publication (slot), or triggers (notify). With --generic also
+    the table of keys and values, and the file of SQLite; servers then need no mapping, but `backing_tables`.
     """
-    store = _store(file, database, feed, feed_name)
+    mappings, database = _mapped(places, generic=generic)
+    store = _open(database, mappings, feed, feed_name)
     for statement in _run(store, store.install()):
         print(f"{statement};")
 
@@ -231,16 +249,27 @@ def _mappings(file: Path) -> tuple[Mapping, ...]:
         fail(ExitCode.USAGE, str(error))
 
 
-def _lake(file: Path, database: str) -> LakeStore:
+def _mapped(places: Sequence[str], *, generic: bool) -> tuple[tuple[Mapping, ...], str]:
+    """Return the mappings and the database of arguments."""
+    if generic:
+        from pequod_server.backing import Mapping
+
+        if len(places) != 1:
+            fail(ExitCode.USAGE, "with --generic there is no mapping: give the database alone")
+        if places[0].startswith(_LAKE):
+            fail(ExitCode.USAGE, "a lake has tables of its own: give a mapping")
+        return (Mapping.generic([]),), places[0]
+    if len(places) != 2:
+        fail(ExitCode.USAGE, "give the file of the mapping and the database; or --generic and the database")
+    return _mappings(Path(places[0])), places[1]
+
+
+def _lake(mappings: tuple[Mapping, ...], database: str) -> LakeStore:
     try:
         from pequod_server.backing.lake import LakeStore
     except ImportError as error:
         fail(ExitCode.USAGE, f"lakes need {error.name}: pip install 'pequod[lake]'")
-    return LakeStore(database.removeprefix(_LAKE), _mappings(file))
-
-
-def _store(file: Path, database: str, feed: str, feed_name: str) -> SqliteStore | PostgresStore:
-    return _open(database, _mappings(file), feed, feed_name)
+    return LakeStore(database.removeprefix(_LAKE), mappings)
 
 
 def _open(

@@ -231,7 +231,9 @@ class ServerConfig(BaseModel):
         default=None, description="Key patterns and the tables of the database that they come from, TOML."
     )
     backing_tables: str = Field(
-        default="", description="With pequod://, the tables whose keys those servers own, with commas between: p,s."
+        default="",
+        description="Without a mapping: the tables whose keys are in the database's table of keys and values, which "
+        "`pequod backing install --generic` makes; with pequod://, those that the other servers own. Such as p,s.",
     )
     backing_token: File = Field(
         default=None, description="With pequod://, the file with the token that is sent to those servers."

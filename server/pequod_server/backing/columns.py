@@ -26,6 +26,7 @@ from pequod.language.numbers import decode_i64, encode_i64
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.errors import PackError
+from pequod_server.backing.values import bytes_of, text_of
 
 _INTEGER: Final = re.compile(r"-?[0-9]+").fullmatch
 _PLAIN: Final = re.compile(r"0|-?[1-9][0-9]*").fullmatch
@@ -33,7 +34,7 @@ _BIGINT_END: Final = 1 << 63
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Microseconds from the epoch to the end of the year 9999, the last year that can be written.
 _TIME_END: Final = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-SqlType = Literal["text", "bigint", "timestamptz", "uuid"]
+SqlType = Literal["text", "bigint", "timestamptz", "uuid", "bytea"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +313,30 @@ class Uuid(Column):
         """Return the least value at or above ``bound`` when packed, None if all are below."""
         number = _first(1 << 128, lambda n: str(uuid.UUID(int=n)).encode(), bound)
         return None if number == 1 << 128 else str(uuid.UUID(int=number))
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Column):
+    """A whole key as the bytes that it is."""
+
+    sql_type: ClassVar[SqlType] = "bytea"
+    order_type: ClassVar[SqlType] = "bytea"
+
+    def pack(self, text: str) -> bytes:
+        """Return the key."""
+        return bytes_of(text)
+
+    def pack_sent(self, sent: bytes) -> bytes:
+        """Return the key that a database sends."""
+        return bytes_of(sent.decode("ascii"))
+
+    def unpack(self, packed: bytes) -> str | None:
+        """Return the text of the key."""
+        return text_of(packed)
+
+    def cut(self, bound: bytes) -> str | None:
+        """Return the least key at or above ``bound``: itself."""
+        return text_of(bound)
 
 
 def _check_shape(packed: bytes, width: int | None) -> None:

@@ -38,6 +38,7 @@ from pequod_server.backing.store import (
     SequenceHorizon,
     Status,
     every_key,
+    whole,
 )
 
 Step = Literal["check", "load", "write", "changes", "position", "latest"]
@@ -154,7 +155,7 @@ class FakeStore:
         is_wanted: IsWanted = every_key,  # noqa: ARG002 - all changes are told
     ) -> AsyncIterator[Event]:
         """Yield the events after a position."""
-        everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+        everything = whole(self.mappings)
         backoff = Backoff(first_s=0.001, most_s=0.01)
         return mended(self._session, since, everything, self._health, backoff, self._closing)
 
@@ -204,7 +205,7 @@ class FakeStore:
         if since is None or (since == position and is_same):
             yield Progress(position, history=history)
         else:
-            everything = tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+            everything = whole(self.mappings)
             yield Reload(position, everything, f"the log is not the one that came to {since}", history)
         while not self._closing.is_set():
             self._moved.clear()

@@ -43,6 +43,7 @@ from pequod_server.backing.store import (
     SequenceHorizon,
     Status,
     every_key,
+    whole,
 )
 
 #: An SCU with more rows is not told row by row: what is loaded of its tables is loaded again.
@@ -226,7 +227,7 @@ class LakeStore:
         tables = {file.table for file in files}
         concerned = [mapping for mapping in self.mappings if mapping.table in tables]
         if sum(file.row_count for file in files) > _TOLD_ROWS_MAX:
-            ranges = tuple(KeyRange(mapping.first, mapping.last) for mapping in concerned)
+            ranges = whole(concerned)
             return Reload(after.scu, ranges, f"SCU {after.scu} has more rows than are worth telling")
         changes = dict[bytes, bytes | None]()
         for mapping in concerned:
@@ -248,7 +249,7 @@ class LakeStore:
             self._hurried.clear()
 
     def _everything(self) -> tuple[KeyRange, ...]:
-        return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+        return whole(self.mappings)
 
     # Writes.
 

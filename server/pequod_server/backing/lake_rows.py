@@ -158,7 +158,7 @@ def written_row(table: LakeTable, mapping: Mapping, key: bytes, value: bytes) ->
         PackError: They make no row.
     """
     row: dict[str, object] = dict(key_columns(table, mapping, key))
-    cells = decompose(key, value, mapping.value, mapping.as_object)
+    cells = decompose(key, value, mapping.value, mapping.form)
     for name, cell in zip(mapping.value, cells, strict=True):
         if name not in row:
             try:

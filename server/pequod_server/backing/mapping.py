@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -28,12 +29,15 @@ from pequod.errors import JoinError, Span
 from pequod.language.patterns import Matcher, compile_builder, compile_matcher, may_overlap
 from pequod.language.ranges import lower, prefix_end
 from pequod.language.rules import check_pattern
-from pequod.language.spec import NumberForm, Pattern, Slot
+from pequod.language.spec import DELIMITER, NumberForm, Pattern, Slot
 from pequod_server.backing.boxes import Box, Cutter
-from pequod_server.backing.columns import Column, Padded, Plain, Signed, Text, Time, Uuid
+from pequod_server.backing.columns import Column, Padded, Plain, Signed, Text, Time, Uuid, Whole
 from pequod_server.backing.errors import MappingError, PackError
+from pequod_server.backing.values import Form
 
 _MEMBERS: Final = {"keys", "table", "slots", "value", "where", "unique", "fields"}
+#: The table of a generic mapping: keys and their values, for programs that want no schema.
+GENERIC_TABLE: Final = "pequod_base"
 FieldType = Literal["text", "integer", "uuid"]
 _FIELD_TYPES: Final = ("text", "integer", "uuid")
 _TYPES: Final = ("text", "integer", "timestamp_s", "timestamp_us", "uuid")
@@ -54,7 +58,8 @@ class Mapping:
 
     Invariants:
         1. ``slots`` has each slot of the pattern once, in the order of the key.
-        2. ``as_object`` is false unless the value is a list of columns.
+        2. ``form`` is "object" exactly if the value is a list of columns, "bytes" only in a generic mapping.
+        3. ``bounds`` are not empty, in order and disjoint.
     """
 
     pattern: Pattern
@@ -63,13 +68,16 @@ class Mapping:
     slots: tuple[SlotColumn, ...]
     #: The columns of the value.
     value: tuple[str, ...]
-    as_object: bool
+    form: Form
     #: An SQL condition on the columns of the table; rows that do not meet it have no key.
     condition: str | None
     #: Whether the database must ensure that no two rows have one key.
     is_unique: bool
     #: The columns of the value by which rows are asked for when joins read them by these fields -> their types.
     fields: AnyMapping[str, FieldType]
+    #: The tables whose keys they are, and the ranges in which all keys lie.
+    tables: tuple[bytes, ...]
+    bounds: tuple[tuple[bytes, bytes | None], ...]
     _matcher: Matcher = field(repr=False, compare=False)
     #: Makes a key from its packed slots, in their order.
     build: Callable[[Sequence[bytes]], bytes] = field(repr=False, compare=False)
@@ -88,7 +96,7 @@ class Mapping:
             raise MappingError(name, f"{min(unknown)!r} is no setting; there are {', '.join(sorted(_MEMBERS))}")
         pattern = _pattern(name, _text(name, members, "keys"))
         slots = _slots(name, pattern, members.get("slots", {}))
-        value, as_object = _value(name, members.get("value", []))
+        value, form = _value(name, members.get("value", []))
         condition = _text(name, members, "where") if "where" in members else None
         unique = members.get("unique", True)
         if not isinstance(unique, bool):
@@ -100,13 +108,43 @@ class Mapping:
             _text(name, members, "table"),
             slots,
             value,
-            as_object,
+            form,
             condition,
             unique,
-            _fields(name, members.get("fields", {}), value if as_object else ()),
+            _fields(name, members.get("fields", {}), value if form == "object" else ()),
+            (pattern.literal_prefix.partition(DELIMITER)[0],),
+            ((pattern.literal_prefix, prefix_end(pattern.literal_prefix)),),
             compile_matcher(pattern),
             compile_builder(pattern.parts, numbers),
             Cutter(pattern.parts, columns),
+        )
+
+    @staticmethod
+    def generic(tables: Iterable[bytes]) -> Mapping:
+        """Return the mapping of tables to `GENERIC_TABLE`, a table of keys and values, both bytes.
+
+        Args:
+            tables: The names of tables; none: keys of all tables.
+        """
+        pattern = Pattern((Slot("key"),))
+        slot = SlotColumn(Slot("key"), "key", Whole())
+        names = tuple(sorted(set(tables)))
+        starts = [name + DELIMITER for name in names]
+        tests = b"|".join(map(re.escape, starts))
+        return Mapping(
+            pattern,
+            table=GENERIC_TABLE,
+            slots=(slot,),
+            value=("value",),
+            form="bytes",
+            condition=None,
+            is_unique=True,
+            fields={},
+            tables=names,
+            bounds=tuple((start, prefix_end(start)) for start in sorted(starts)) or ((b"", None),),
+            _matcher=Matcher(re.compile(b"((?:%b).*)" % tests, re.DOTALL).fullmatch, ("key",), b""),
+            build=compile_builder(pattern.parts, {"key": 0}),
+            _cutter=Cutter(pattern.parts, {"key": slot.column}),
         )
 
     @property
@@ -117,12 +155,12 @@ class Mapping:
     @property
     def first(self) -> bytes:
         """The lower bound of all keys of the pattern."""
-        return self.pattern.literal_prefix
+        return self.bounds[0][0]
 
     @property
     def last(self) -> bytes | None:
         """The upper bound of all keys of the pattern."""
-        return prefix_end(self.first)
+        return self.bounds[-1][1]
 
     @property
     def identity(self) -> str:
@@ -287,13 +325,13 @@ def _column(name: str, slot: Slot, kind: object) -> Column:
             raise MappingError(name, f"{kind!r} is no type for {slot}; there are {', '.join(_TYPES)}")
 
 
-def _value(name: str, declared: object) -> tuple[tuple[str, ...], bool]:
+def _value(name: str, declared: object) -> tuple[tuple[str, ...], Form]:
     match declared:
         case str() if declared:
-            return (declared,), False
+            return (declared,), "column"
         case list() if all(isinstance(column, str) and column for column in declared):
             if len(set(declared)) < len(declared):
                 raise MappingError(name, "`value` names a column twice")
-            return tuple(declared), bool(declared)
+            return tuple(declared), "object" if declared else "column"
         case _:
             raise MappingError(name, "`value` is the name of a column, or a list of names for a JSON object")

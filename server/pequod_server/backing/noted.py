@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.store import IsWanted, KeyRange
+from pequod_server.backing.store import IsWanted, KeyRange, whole
 
 #: If more keys of a pattern are noted, the feed has the whole pattern read again: a key takes 10 µs, and memory.
 KEYS_MAX: Final = 50_000
@@ -60,7 +60,7 @@ class Noted:
         for identity, mapping in self._by_identity.items():
             keys = self._keys[identity]
             if identity in self._given_up or len(keys) > _SINGLE_MAX:
-                found.append(KeyRange(mapping.first, mapping.last))
+                found += whole([mapping])
             else:
                 found += [KeyRange(key, key + b"\0") for key in keys]
         return tuple(found)

@@ -46,7 +46,7 @@ from pequod_server.backing.pgoutput import (
     read_columns,
     table_of,
 )
-from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload
+from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload, whole
 
 #: How often the feed checks whether a commit is visible.
 _UNSEEN_S: Final = 0.01
@@ -90,7 +90,7 @@ class _Part:
     def ranges(self, mapping: Mapping) -> list[KeyRange]:
         """Return the ranges that have to be read again."""
         if self.is_given_up:
-            return [KeyRange(mapping.first, mapping.last)]
+            return [*whole([mapping])]
         return [KeyRange(key, key + b"\0") for key in self.keys]
 
 

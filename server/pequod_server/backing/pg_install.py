@@ -13,7 +13,7 @@ from typing import Final
 import asyncpg
 
 from pequod_server.backing.errors import SchemaError
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, TableFacts, check_identity
 from pequod_server.backing.sql import quoted, quoted_table
 
@@ -23,6 +23,9 @@ _NOTED_MAX: Final = 10_000
 #: In a note in place of keys: read the whole pattern again. The reason follows if the trigger failed.
 EVERYTHING: Final = "*"
 _REASON_CHARACTERS_MAX: Final = 500
+
+
+CREATE_GENERIC: Final = f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} (key bytea PRIMARY KEY, value bytea NOT NULL)"
 
 
 def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_there: bool) -> Iterator[str]:

@@ -76,11 +76,11 @@ class MappedRows:
     def value(self, row: list[Field]) -> bytes:
         """Return the value of a whole row."""
         mapping = self.mapping
-        if len(self.value_at) == 1 and not mapping.as_object and self.kinds[self.value_at[0]] in _AS_SENT:
+        if len(self.value_at) == 1 and mapping.form == "column" and self.kinds[self.value_at[0]] in _AS_SENT:
             field = row[self.value_at[0]]
             assert field is None or isinstance(field, bytes), "the row is whole"
             return field or b""
-        return compose(mapping.value, mapping.as_object, [Cell(_text(row[at]), self.kinds[at]) for at in self.value_at])
+        return compose(mapping.value, mapping.form, [Cell(_text(row[at]), self.kinds[at]) for at in self.value_at])
 
     def as_json(self, row: list[Field]) -> str:
         """Return a whole row in the form for `json_populate_recordset`."""

@@ -9,11 +9,11 @@ from typing import Final, Literal, TypeAlias
 
 import asyncpg
 
-from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid
+from pequod_server.backing.boxes import Box
+from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid, Whole
 from pequod_server.backing.errors import SchemaError
 from pequod_server.backing.mapping import FieldType, Mapping
-from pequod_server.backing.sql import boxes_of, place, quoted, quoted_table, select
-from pequod_server.backing.store import KeyRange
+from pequod_server.backing.sql import place, quoted, quoted_table, select
 from pequod_server.backing.values import Kind
 
 Mode = Literal["slot", "notify"]
@@ -32,6 +32,7 @@ _FITTING: Final[dict[type[Column], tuple[str, ...]]] = {
     Plain: ("int2", "int4", "int8"),
     Time: ("timestamptz", "timestamp"),
     Uuid: ("uuid",),
+    Whole: ("bytea",),
 }
 #: Types whose cast to text is what a feed sends for them.
 _CAST_IS_OUTPUT: Final = frozenset(
@@ -268,7 +269,7 @@ def _problems(mapping: Mapping, table: TableFacts | None) -> Iterator[str]:
 
 
 async def _condition_problems(connection: Connection, mapping: Mapping, facts: Facts) -> list[str]:
-    query = select(PostgresDialect(facts), mapping, boxes_of(mapping, [KeyRange(mapping.first, mapping.last)]))
+    query = select(PostgresDialect(facts), mapping, [Box(())])
     assert query is not None
     assert not query.parameters, "a whole relation needs no bound"
     try:

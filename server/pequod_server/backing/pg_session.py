@@ -21,7 +21,7 @@ from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, P
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
-from pequod_server.backing.store import Changes, History, IsWanted, KeyRange, every_key
+from pequod_server.backing.store import Changes, History, IsWanted, KeyRange, every_key, whole
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import Cell
 
@@ -156,7 +156,7 @@ class PostgresSession:
     @property
     def everything(self) -> tuple[KeyRange, ...]:
         """The ranges of all patterns."""
-        return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+        return whole(self.mappings)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

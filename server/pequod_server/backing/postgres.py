@@ -26,9 +26,9 @@ from pequod_server.backing.errors import (
     WriteRefusedError,
 )
 from pequod_server.backing.health import Backoff, mended
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.pg_history import place, proven_place
-from pequod_server.backing.pg_install import check_installed, install_notify, install_slot
+from pequod_server.backing.pg_install import CREATE_GENERIC, check_installed, install_notify, install_slot
 from pequod_server.backing.pg_notify import notify_feed
 from pequod_server.backing.pg_schema import (
     Connection,
@@ -125,13 +125,19 @@ class PostgresStore:
         return advice(self.mappings, (await session.check_installed())[0])
 
     async def install(self) -> list[str]:
-        """Make the publication or the triggers, in one transaction, and return the statements.
+        """Make the publication or the triggers, and a generic mapping's table, in one transaction.
+
+        Returns:
+            The statements.
 
         Raises:
             SchemaError: The tables do not fit the mapping, or this user may not do it; nothing is changed.
         """
         session = self._session
         async with session.connection() as connection, connection.transaction():
+            made = [CREATE_GENERIC] if any(mapping.table == GENERIC_TABLE for mapping in self.mappings) else []
+            for statement in made:
+                await connection.execute(statement)
             facts = await check_schema(connection, session.name, self.mappings)
             before = await pg_removal.replica_identities(connection, self.mappings)
             if session.mode == "slot":
@@ -151,7 +157,7 @@ class PostgresStore:
                 for statement in await pg_removal.note_identities(connection, session.feed_name, changed):
                     await connection.execute(statement)
                     statements.append(statement)
-        return statements
+        return [*made, *statements]
 
     async def removal(self) -> list[str]:
         """Return the statements that remove what `install` and feeds of this name made; none if there is nothing.
@@ -230,7 +236,12 @@ class PostgresStore:
             except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
                 if attempt + 1 == _ATTEMPTS:
                     raise WriteRefusedError(session.name, _primary(error)) from error
-            except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, asyncpg.RaiseError) as error:
+            except (
+                asyncpg.IntegrityConstraintViolationError,
+                asyncpg.DataError,
+                asyncpg.RaiseError,
+                asyncpg.ProgramLimitExceededError,
+            ) as error:
                 raise WriteRefusedError(session.name, _primary(error)) from error
         raise AssertionError("the last attempt returns or raises")
 
@@ -292,7 +303,7 @@ class PostgresStore:
         for mapping in self.mappings:
             if mapping.columns_of(change.key) is not None:
                 if change.value is not None:
-                    decompose(change.key, change.value, mapping.value, mapping.as_object)
+                    decompose(change.key, change.value, mapping.value, mapping.form)
                 return mapping
         raise PackError(
             f"key {shown(change.key)}", "it is of no mapped pattern, or its slots cannot be of their columns"
@@ -360,7 +371,7 @@ def _statements(mapping: Mapping, facts: Facts, change: Change) -> list[Query]:
 
     if change.value is None:
         return [Query(f"DELETE FROM {table} WHERE {where(1)}", tuple(slots.values()))]
-    cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.as_object)
+    cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.form)
     values = {name: cell.text for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
     columns = facts[mapping.table].columns
     names = [*values, *slots]

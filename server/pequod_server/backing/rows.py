@@ -34,11 +34,11 @@ def packed(
         except PackError as error:
             refuse(error)
             continue
-        yield key, compose(mapping.value, mapping.as_object, [record[at] for at in value_at])
+        yield key, compose(mapping.value, mapping.form, [record[at] for at in value_at])
 
 
 def _slot_text(mapping: Mapping, name: str, cell: Cell) -> str | None:
-    if cell.kind == "bytes":
+    if cell.kind == "bytes" and mapping.form != "bytes":
         raise PackError(f"column {name} of {mapping.table}", "it holds bytes, and a slot needs text")
     return cell.text
 

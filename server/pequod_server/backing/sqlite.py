@@ -9,6 +9,7 @@ Loads, feed and writes each have a connection in a thread of their own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import sqlite3
@@ -22,14 +23,15 @@ from pequod.freshness import SQLITE_STATE, database_of
 from pequod_server.backing import sqlite_schema
 from pequod_server.backing.errors import PackError, SchemaError, WriteRefusedError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.noted import Noted
 from pequod_server.backing.rows import Clip, packed, result_of, sorted_in_steps
 from pequod_server.backing.searches import by_columns
-from pequod_server.backing.sql import Query, boxes_of, quoted, select
-from pequod_server.backing.sqlite_dialect import SqliteDialect, cell_of, parameter_of, quoted_name
+from pequod_server.backing.sql import Query, boxes_of, select
+from pequod_server.backing.sqlite_dialect import SqliteDialect, cell_of
 from pequod_server.backing.sqlite_line import SqliteLine, transaction
 from pequod_server.backing.sqlite_schema import CHANGES
+from pequod_server.backing.sqlite_writes import plan_of
 from pequod_server.backing.store import (
     Change,
     Changes,
@@ -44,9 +46,9 @@ from pequod_server.backing.store import (
     SequenceHorizon,
     Status,
     every_key,
+    whole,
 )
 from pequod_server.backing.turns import Turns
-from pequod_server.backing.values import decompose
 
 #: In place of a mapping's name among the changes.
 _MARK: Final = "mark"
@@ -104,14 +106,24 @@ class SqliteStore:
     async def install(self) -> list[str]:
         """Make the change table and the triggers, in one transaction, and return the statements.
 
+        A generic mapping's table is made, too, and the file if there is none.
+
         Raises:
             SchemaError: The tables do not fit the mapping; nothing is changed.
         """
+        is_generic = any(mapping.table == GENERIC_TABLE for mapping in self.mappings)
+        if is_generic and not self._path.exists():
+            with contextlib.closing(sqlite3.connect(self._path)) as connection:
+                # Writers and loads go side by side.
+                connection.execute("PRAGMA journal_mode = WAL")
 
         def install(connection: sqlite3.Connection) -> list[str]:
             with transaction(connection, "IMMEDIATE"):
-                sqlite_schema.check_schema(connection, self._name, self.mappings)
                 statements = []
+                if is_generic:
+                    connection.execute(sqlite_schema.CREATE_GENERIC)
+                    statements.append(sqlite_schema.CREATE_GENERIC)
+                sqlite_schema.check_schema(connection, self._name, self.mappings)
                 for statement in sqlite_schema.install(connection, self.mappings):
                     connection.execute(statement)
                     statements.append(statement)
@@ -167,7 +179,7 @@ class SqliteStore:
         #: The keys that have a row afterwards.
         written: dict[bytes, Mapping] = {}
         for change in changes:
-            mapping, statements = self._plan(change)
+            mapping, statements = plan_of(self.mappings, change)
             plans.append(statements)
             written.pop(change.key, None)
             if change.value is not None:
@@ -334,7 +346,7 @@ class SqliteStore:
         return found
 
     def _everything(self) -> tuple[KeyRange, ...]:
-        return tuple(KeyRange(mapping.first, mapping.last) for mapping in self.mappings)
+        return whole(self.mappings)
 
     def _read(self, connection: sqlite3.Connection, ranges: Sequence[KeyRange]) -> dict[bytes, bytes]:
         rows: dict[bytes, bytes] = {}
@@ -359,36 +371,6 @@ class SqliteStore:
                 raise SchemaError(self._name, [str(error)]) from error
             raise
         yield from packed(mapping, (list(map(cell_of, record)) for record in records), self._health.unpackable)
-
-    def _plan(self, change: Change) -> tuple[Mapping, list[Query]]:
-        """Return statements for one change; the first that changes a row is the last to run."""
-        for mapping in self.mappings:
-            slots = mapping.columns_of(change.key)
-            if slots is not None:
-                break
-        else:
-            raise PackError(
-                f"key {shown(change.key)}", "it is of no mapped pattern, or its slots cannot be of their columns"
-            )
-        table = quoted_name(mapping)
-        where = " AND ".join(f"{quoted(name)} = ?" for name in slots)
-        if mapping.condition:
-            where += f" AND ({mapping.condition})"
-        if change.value is None:
-            return mapping, [Query(f"DELETE FROM {table} WHERE {where}", tuple(slots.values()))]
-        cells = decompose(change.key, change.value, mapping.value, mapping.as_object)
-        values = {
-            name: parameter_of(cell) for name, cell in zip(mapping.value, cells, strict=True) if name not in slots
-        }
-        names = [*slots, *values]
-        insert = Query(
-            f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})",
-            (*slots.values(), *values.values()),
-        )
-        # Without a column to set, the update only shows whether the row exists.
-        targets = ", ".join(f"{quoted(name)} = ?" for name in values) or "{0} = {0}".format(quoted(names[0]))
-        update = Query(f"UPDATE {table} SET {targets} WHERE {where}", (*values.values(), *slots.values()))
-        return mapping, [update, insert]
 
     def _check_written(self, connection: sqlite3.Connection, written: dict[bytes, Mapping]) -> None:
         """Check that the rows of keys exist."""

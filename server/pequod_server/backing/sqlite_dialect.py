@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from pequod_server.backing.columns import Column, SqlType
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.sql import place, quoted, table_parts
-from pequod_server.backing.values import Cell
+from pequod_server.backing.values import Cell, bytes_of, text_of
+
+#: The function of our connections that makes bytes of their text: JSON has none, and `unhex` came with SQLite 3.41.
+BYTES_OF: Final = "pequod_bytes"
 
 
 class SqliteDialect:
@@ -31,13 +34,16 @@ class SqliteDialect:
 
     def boxes(self, number: int, types: Sequence[SqlType]) -> str:  # noqa: ARG002 - parameters count themselves
         """Return a table of boxes over a JSON array of arrays."""
-        columns = ", ".join(f"value ->> {at} AS a{at}" for at in range(len(types)))
+        columns = ", ".join(
+            f"{BYTES_OF}(value ->> {at}) AS a{at}" if kind == "bytea" else f"value ->> {at} AS a{at}"
+            for at, kind in enumerate(types)
+        )
         return f"(SELECT {columns} FROM json_each(?)) AS box"
 
     def parameter(self, rows: Sequence[Sequence[str]], types: Sequence[SqlType]) -> list[object]:
         """Return the JSON text of the boxes."""
         typed = [
-            [value if kind == "text" else int(value) for value, kind in zip(row, types, strict=True)] for row in rows
+            [int(value) if kind == "bigint" else value for value, kind in zip(row, types, strict=True)] for row in rows
         ]
         return [json.dumps(typed)]
 
@@ -59,9 +65,14 @@ def cell_of(value: object) -> Cell:
         case float():
             return Cell(repr(value), "number")
         case bytes():
-            return Cell("\\x" + value.hex(), "bytes")
+            return Cell(text_of(value), "bytes")
         case _:
             raise AssertionError(f"SQLite has no {type(value)}")
+
+
+def slot_parameter_of(column: Column, text: str) -> object:
+    """Return what SQLite takes for the column of a slot; it makes numbers of texts itself."""
+    return bytes_of(text) if column.sql_type == "bytea" else text
 
 
 def parameter_of(cell: Cell) -> object:
@@ -69,8 +80,10 @@ def parameter_of(cell: Cell) -> object:
     if cell.text is None:
         return None
     match cell.kind:
-        case "text" | "json" | "bytes":
+        case "text" | "json":
             return cell.text
+        case "bytes":
+            return bytes_of(cell.text)
         case "boolean":
             return int(cell.text == "true")
         case "number":

@@ -12,6 +12,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from pequod_server.backing.errors import BackingUnavailableError
 from pequod_server.backing.health import FeedBrokenError
+from pequod_server.backing.sqlite_dialect import BYTES_OF
+from pequod_server.backing.values import bytes_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,6 +84,7 @@ class SqliteLine:
                 f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=5.0
             )
             self._connection.text_factory = _text
+            self._connection.create_function(BYTES_OF, 1, bytes_of, deterministic=True)
             self._file = file
         return self._connection
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AnyMapping
 from typing import Final
 
-from pequod_server.backing.columns import Padded, Plain, Text
+from pequod_server.backing.columns import Padded, Plain, Text, Whole
 from pequod_server.backing.errors import SchemaError
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import GENERIC_TABLE, Mapping, SlotColumn
 from pequod_server.backing.sql import quoted, table_parts
 
 CHANGES: Final = "pequod_changes"
@@ -30,6 +30,13 @@ KEPT: Final = 100_000
 CREATE_CHANGES: Final = (
     f"CREATE TABLE IF NOT EXISTS {CHANGES} "
     "(seq INTEGER PRIMARY KEY AUTOINCREMENT, mapping TEXT NOT NULL, slots TEXT NOT NULL)"
+)
+
+
+#: STRICT: a text is no key, and would not sort among them.
+CREATE_GENERIC: Final = (
+    f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL) "
+    "STRICT, WITHOUT ROWID"
 )
 
 
@@ -145,7 +152,7 @@ def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]
         if slot.name in missing:
             continue
         affinity = _affinity(there[slot.name])
-        wanted = {Text: "text", Padded: "integer", Plain: "integer"}.get(type(slot.column))
+        wanted = {Text: "text", Padded: "integer", Plain: "integer", Whole: "blob"}.get(type(slot.column))
         if wanted is None:
             yield (
                 f"the slot {slot.slot} of {mapping.pattern}: SQLite has no type {slot.column.sql_type}; "
@@ -205,13 +212,19 @@ def _advice(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
 
 def _affinity(declared: str) -> str:
     kind = declared.upper()
+    if kind == "BLOB":
+        return "blob"
     if "INT" in kind:
         return "integer"
     return "text" if any(word in kind for word in ("CHAR", "CLOB", "TEXT")) else "other"
 
 
 def _slots(mapping: Mapping, row: str) -> str:
-    return f"json_array({', '.join(f'CAST({row}.{quoted(slot.name)} AS TEXT)' for slot in mapping.slots)})"
+    return f"json_array({', '.join(_slot(slot, f'{row}.{quoted(slot.name)}') for slot in mapping.slots)})"
+
+
+def _slot(slot: SlotColumn, place: str) -> str:
+    return f"'\\x' || hex({place})" if slot.column.sql_type == "bytea" else f"CAST({place} AS TEXT)"
 
 
 def _unique_columns(connection: sqlite3.Connection, mapping: Mapping) -> list[list[str]]:

@@ -14,7 +14,7 @@ the load holds: databases show commits to readers in another order than they log
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -33,6 +33,11 @@ class KeyRange:
     def holds(self, key: bytes) -> bool:
         """Return whether the key lies in the range."""
         return self.first <= key and (self.last is None or key < self.last)
+
+
+def whole(mappings: Iterable[Mapping]) -> tuple[KeyRange, ...]:
+    """Return the ranges in which all keys of mappings lie."""
+    return tuple(KeyRange(*one) for mapping in mappings for one in mapping.bounds)
 
 
 class Place(NamedTuple):

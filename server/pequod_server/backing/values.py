@@ -2,9 +2,9 @@
 
 Cells come as the text that the database writes for them, with the kind that says how JSON shows it.
 
->>> compose(("body", "stars"), True, [Cell("hi", "text"), Cell("3", "number")])
+>>> compose(("body", "stars"), "object", [Cell("hi", "text"), Cell("3", "number")])
 b'{"body":"hi","stars":3}'
->>> compose(("body",), False, [Cell("hi", "text")])
+>>> compose(("body",), "column", [Cell("hi", "text")])
 b'hi'
 """
 
@@ -20,6 +20,8 @@ from pequod.escapes import shown
 from pequod_server.backing.errors import PackError
 
 Kind = Literal["text", "number", "boolean", "json", "bytes"]
+#: What a value is made of: a column as it is (or none), columns as a JSON object, or a column of bytes.
+Form = Literal["column", "object", "bytes"]
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _TRUE: Final = frozenset({"t", "true", "1"})
 
@@ -33,9 +35,9 @@ class Cell:
     kind: Kind
 
 
-def compose(names: Sequence[str], as_object: bool, cells: Sequence[Cell]) -> bytes:  # noqa: FBT001 - a mapping's
+def compose(names: Sequence[str], form: Form, cells: Sequence[Cell]) -> bytes:
     """Return the value of the cells; a single NULL, and no cells at all, give an empty value."""
-    if as_object:
+    if form == "object":
         members = (f"{json.dumps(name)}:{_fragment(cell)}" for name, cell in zip(names, cells, strict=True))
         return ("{" + ",".join(members) + "}").encode()
     if not cells or cells[0].text is None:
@@ -43,20 +45,22 @@ def compose(names: Sequence[str], as_object: bool, cells: Sequence[Cell]) -> byt
     (cell,) = cells
     assert cell.text is not None
     if cell.kind == "bytes":
-        return bytes.fromhex(cell.text.removeprefix("\\x"))
+        return bytes_of(cell.text)
     if cell.kind == "boolean":
         return _fragment(cell).encode()
     return cell.text.encode("utf-8", "surrogateescape")
 
 
-def decompose(key: bytes, value: bytes, names: Sequence[str], as_object: bool) -> list[Cell]:  # noqa: FBT001
+def decompose(key: bytes, value: bytes, names: Sequence[str], form: Form) -> list[Cell]:
     """Return the columns for ``value``, for a write.
 
     Raises:
         PackError: The value does not have the form of the mapping.
     """
+    if form == "bytes":
+        return [Cell(text_of(value), "bytes")]
     place = f"the value of key {shown(key)}"
-    if not as_object and not names:
+    if form == "column" and not names:
         if value:
             raise PackError(place, "the mapping has no column for a value; put an empty one")
         return []
@@ -64,7 +68,7 @@ def decompose(key: bytes, value: bytes, names: Sequence[str], as_object: bool) -
         text = value.decode()
     except UnicodeDecodeError as error:
         raise PackError(place, "it is not UTF-8 text") from error
-    if not as_object:
+    if form == "column":
         return [Cell(text, "text")]
     try:
         members = json.loads(text)
@@ -73,6 +77,20 @@ def decompose(key: bytes, value: bytes, names: Sequence[str], as_object: bool) -
     if not isinstance(members, dict) or sorted(members) != sorted(names):
         raise PackError(place, f"it must be a JSON object with exactly the members {', '.join(names)}")
     return [_plain(members[name]) for name in names]
+
+
+def text_of(data: bytes) -> str:
+    r"""Return bytes as PostgreSQL writes them: hexadecimal digits after `\x`."""
+    return "\\x" + data.hex()
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the bytes that a text stands for; see `text_of`.
+
+    Raises:
+        ValueError: The text is not of this form.
+    """
+    return bytes.fromhex(text.removeprefix("\\x"))
 
 
 def _fragment(cell: Cell) -> str:

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pequod.addresses import fault_of
 from pequod.engine import Engine, Search
 from pequod.errors import SettingError
-from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_channel import PeerCredentials
@@ -75,7 +74,7 @@ def backed_tables(store: BackingStore) -> list[bytes]:
     """Return the names of the tables that a database owns."""
     if isinstance(store, PequodStore):
         return list(store.tables)
-    return [mapping.pattern.literal_prefix.partition(DELIMITER)[0] for mapping in store.mappings]
+    return [name for mapping in store.mappings for name in mapping.tables]
 
 
 def searching(groups: Sequence[HomeGroup]) -> Callable[[Search], bool]:
@@ -111,7 +110,7 @@ def _homes(config: ServerConfig) -> PequodStore:
     for address in addresses or [""]:
         if fault := fault_of(address):
             raise SettingError("backing", fault)
-    tables = [name.strip().encode() for name in config.backing_tables.split(",") if name.strip()]
+    tables = _tables(config)
     if not tables:
         raise SettingError("backing_tables", "name the tables whose keys those servers own, such as p,s")
     return PequodStore(addresses, tables, connect=peer_credentials(config).connect)
@@ -137,9 +136,22 @@ def peer_credentials(config: ServerConfig) -> PeerCredentials:
     )
 
 
+def _tables(config: ServerConfig) -> list[bytes]:
+    return [name.strip().encode() for name in config.backing_tables.split(",") if name.strip()]
+
+
 def _mappings(config: ServerConfig) -> tuple[Mapping, ...]:
+    tables = _tables(config)
     if config.backing_mapping is None:
-        raise SettingError("backing", "it needs a mapping: give backing_mapping, a file (docs/backing.md has one)")
+        if tables and not config.backing.startswith(_LAKE):
+            return (Mapping.generic(tables),)
+        raise SettingError(
+            "backing",
+            "it needs a mapping: give backing_mapping, a file (docs/backing.md has one), or backing_tables, such as "
+            "p,s, after `pequod backing install --generic`",
+        )
+    if tables:
+        raise SettingError("backing_tables", "the mapping has the tables already; give either of them")
     try:
         return parse_mappings(config.backing_mapping.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
