@@ -316,7 +316,7 @@ class Uuid(Column):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(Column):
+class WholeKey(Column):
     """A whole key as the bytes that it is."""
 
     sql_type: ClassVar[SqlType] = "bytea"

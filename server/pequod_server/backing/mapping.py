@@ -31,7 +31,7 @@ from pequod.language.ranges import lower, prefix_end
 from pequod.language.rules import check_pattern
 from pequod.language.spec import DELIMITER, NumberForm, Pattern, Slot
 from pequod_server.backing.boxes import Box, Cutter
-from pequod_server.backing.columns import Column, Padded, Plain, Signed, Text, Time, Uuid, Whole
+from pequod_server.backing.columns import Column, Padded, Plain, Signed, Text, Time, Uuid, WholeKey
 from pequod_server.backing.errors import MappingError, PackError
 from pequod_server.backing.values import Form
 
@@ -127,7 +127,7 @@ class Mapping:
             tables: The names of tables; none: keys of all tables.
         """
         pattern = Pattern((Slot("key"),))
-        slot = SlotColumn(Slot("key"), "key", Whole())
+        slot = SlotColumn(Slot("key"), "key", WholeKey())
         names = tuple(sorted(set(tables)))
         starts = [name + DELIMITER for name in names]
         tests = b"|".join(map(re.escape, starts))

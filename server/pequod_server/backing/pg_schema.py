@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 import asyncpg
 
 from pequod_server.backing.boxes import Box
-from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid, Whole
+from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid, WholeKey
 from pequod_server.backing.errors import SchemaError
 from pequod_server.backing.mapping import FieldType, Mapping
 from pequod_server.backing.sql import place, quoted, quoted_table, select
@@ -32,7 +32,7 @@ _FITTING: Final[dict[type[Column], tuple[str, ...]]] = {
     Plain: ("int2", "int4", "int8"),
     Time: ("timestamptz", "timestamp"),
     Uuid: ("uuid",),
-    Whole: ("bytea",),
+    WholeKey: ("bytea",),
 }
 #: Types whose cast to text is what a feed sends for them.
 _CAST_IS_OUTPUT: Final = frozenset(

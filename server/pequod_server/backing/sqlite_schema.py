@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AnyMapping
 from typing import Final
 
-from pequod_server.backing.columns import Padded, Plain, Text, Whole
+from pequod_server.backing.columns import Padded, Plain, Text, WholeKey
 from pequod_server.backing.errors import SchemaError
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping, SlotColumn
 from pequod_server.backing.sql import quoted, table_parts
@@ -152,7 +152,7 @@ def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]
         if slot.name in missing:
             continue
         affinity = _affinity(there[slot.name])
-        wanted = {Text: "text", Padded: "integer", Plain: "integer", Whole: "blob"}.get(type(slot.column))
+        wanted = {Text: "text", Padded: "integer", Plain: "integer", WholeKey: "blob"}.get(type(slot.column))
         if wanted is None:
             yield (
                 f"the slot {slot.slot} of {mapping.pattern}: SQLite has no type {slot.column.sql_type}; "
