@@ -24,6 +24,7 @@ from pequod.client import AsyncClient, Result, Results
 from pequod.cluster.servers import ServerRole
 from pequod.errors import PequodError, UnavailableError
 from pequod.freshness import Latest
+from pequod_bench.cluster_databases import PostgresBehind, SqliteBehind
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, SiteServer, started_site
 from pequod_bench.commands import CommandBatch, timeline_scans
 from pequod_bench.process import loop_factory
@@ -116,7 +117,9 @@ class _Course:
     kills: dict[str, str] = field(default_factory=dict)
 
 
-def run(settings: TwipSettings, shape: ClusterShape, bars: ProgressBars, *, kills: bool = True) -> ClusterReport:
+def run(
+    settings: TwipSettings, shape: ClusterShape, bars: ProgressBars, *, is_on_postgres: bool = False, kills: bool = True
+) -> ClusterReport:
     """Run Twip on a cluster that is started for it.
 
     Raises:
@@ -125,7 +128,8 @@ def run(settings: TwipSettings, shape: ClusterShape, bars: ProgressBars, *, kill
     with bars.working("preparing"):
         prepared = prepare(replace(settings, verify="final"))
     stream = prepared.stream
-    with started_site(shape, stream.graph) as site:
+    behind = PostgresBehind if is_on_postgres else SqliteBehind
+    with started_site(shape, behind(stream.graph)) as site:
         course = _Course()
         with asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner:
             seconds, timelines = runner.run(

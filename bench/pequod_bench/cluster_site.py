@@ -1,63 +1,76 @@
-"""A whole cluster on one machine: a database, homes before it, computes before the homes, and their map.
+"""A whole cluster on one machine: homes, perhaps with a database behind them, computes before the homes, and their map.
 
-    clients -> c1 c2 c3 -> h1 h2 -> SQLite or PostgreSQL        map: a file, or three nodes of etcd
+    clients -> c1 c2 c3 -> h1 h2 -> SQLite, PostgreSQL or nothing        map: a file, or three nodes of etcd
 
-Every server is a process of its own, which a run may kill.
+    with started_site(ClusterShape(homes=1, computes=2)) as site:
+        AsyncClient(site.target)            pequod+cluster://127.0.0.1:40001,127.0.0.1:40002
+
+Homes beside a database are one group. A home without one is a group of its own, as in the paper: its base data die with
+it, and tables are spread over the homes. Every server is a process of its own, which a run may kill.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
-import sqlite3
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Final
+from typing import IO, Final, Protocol
+from urllib.request import urlopen
 
-import asyncpg
 import psutil
-from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
-from pequod_server.backing.sqlite import SqliteStore
 from pequod_server.cluster.membership import coordinator_of
 
 from pequod.cluster.document import written
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod_bench.backed_twip import MAPPING, SETTINGS
-from pequod_bench.compare.postgres_cluster import started_cluster
 from pequod_bench.compare.server import free_port
 from pequod_bench.etcd_nodes import started_etcd
-from pequod_bench.graph import Graph
 from pequod_bench.keys import PUSH_JOIN
 from pequod_bench.process import END_S_MAX, Usage, usage, wait_until_listening
 
-_TABLES: Final = """
-CREATE TABLE p (poster bigint, "time" bigint, tweet text, PRIMARY KEY (poster, "time"));
-CREATE TABLE s ("user" bigint, poster bigint, active text, PRIMARY KEY ("user", poster));
-"""
-#: The tables whose keys the homes own, and the only home group.
-_OWNED: Final = ("p", "s")
-_GROUP: Final = "a"
+#: The tables of base data in Twip, whose keys the homes own.
+_OWNED: Final = (b"p", b"s")
 _ETCD_NODES: Final = 3
 #: Many processes start at once.
 _START_S_MAX: Final = 90.0
+_METRICS_S_MAX: Final = 30.0
+_SAMPLE: Final = re.compile(rb"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """How large a cluster is, and what it is made of."""
+    """How large a cluster is, and where its map is."""
 
     homes: int = 2
     computes: int = 3
-    #: The map in etcd, not in a file; the database PostgreSQL, not SQLite.
+    joins: str = PUSH_JOIN
+    #: The map in etcd, not in a file.
     is_on_etcd: bool = False
-    is_on_postgres: bool = False
+
+
+class SiteDatabase(Protocol):
+    """What is behind the homes."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        ...
+
+    def started(self, stack: ExitStack, folder: Path, homes: Sequence[str]) -> dict[str, list[str]]:
+        """Start it; return the flags of each home.
+
+        Raises:
+            ServerStartError: It is not installed, or does not start.
+        """
+        ...
 
 
 class SiteServer:
@@ -65,9 +78,10 @@ class SiteServer:
 
     def __init__(self, entry: ServerEntry, arguments: Sequence[str], said: IO[bytes]) -> None:
         self.entry = entry
-        command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", entry.address, *arguments]
+        self._metrics = _address()
+        command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", entry.address, "--metrics", self._metrics]
         self._said = said
-        self._process = subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([*command, *arguments], stdout=said, stderr=said, stdin=subprocess.DEVNULL)
         self.was_killed = False
 
     def wait(self) -> None:
@@ -90,6 +104,18 @@ class SiteServer:
             return usage(self._process.pid)
         except psutil.Error:
             return None
+
+    def metrics(self) -> dict[str, float]:
+        """Return the figures of its metrics page, those of all labels of a name added up.
+
+        Cost:
+            Some milliseconds of its CPU.
+        """
+        found: defaultdict[str, float] = defaultdict(float)
+        with urlopen(f"http://{self._metrics}/metrics", timeout=_METRICS_S_MAX) as page:
+            for name, figure in _SAMPLE.findall(page.read()):
+                found[name.decode()] += float(figure)
+        return found
 
     def stop(self) -> None:
         """Have it end."""
@@ -114,42 +140,39 @@ class ClusterSite:
 
     def one(self, role: ServerRole) -> SiteServer:
         """Return the first server with a role that has not been killed."""
-        return next(one for one in self.servers if role in one.entry.roles and not one.was_killed)
+        return next(one for one in self.of(role) if not one.was_killed)
+
+    def of(self, role: ServerRole) -> list[SiteServer]:
+        """Return the servers with a role, in the order of their ids."""
+        return [one for one in self.servers if role in one.entry.roles]
 
 
 @contextmanager
-def started_site(shape: ClusterShape, graph: Graph) -> Iterator[ClusterSite]:
-    """Start a cluster whose database has the subscriptions of a graph.
+def started_site(shape: ClusterShape, database: SiteDatabase | None = None) -> Iterator[ClusterSite]:
+    """Start a cluster.
 
     Raises:
         ServerStartError: Something does not start, or is not installed.
     """
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="pequod-demo-", ignore_cleanup_errors=True)))
-        entries = _entries(shape)
-        homes = [one for one in entries if ServerRole.HOME in one.roles]
-        mapping = folder / "twip.toml"
-        mapping.write_text(MAPPING)
-        if shape.is_on_postgres:
-            backing = _postgres(stack, graph, [one.id for one in homes])
-        else:
-            backing = _sqlite(folder / "twip.db", graph)
-        ranges = tuple(HomeRange(b"%b|" % name.encode(), b"%b}" % name.encode(), _GROUP) for name in _OWNED)
-        state = ClusterState.of(ClusterMap("demo", 1, PUSH_JOIN, home_ranges=ranges), entries)
-        place = _place(stack, folder, state, shape)
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="pequod-cluster-", ignore_cleanup_errors=True)))
+        homes, computes = _homes(shape.homes, has_database=database is not None), _computes(shape.computes)
+        flags = {} if database is None else database.started(stack, folder, [one.id for one in homes])
+        ranges = [
+            HomeRange(table + b"|", table + b"}", homes[number % len(homes)].group)
+            for number, table in enumerate(_OWNED)
+        ]
+        known = ClusterMap("bench", 1, shape.joins, home_ranges=tuple(ranges))
+        place = _place(stack, folder, ClusterState.of(known, [*homes, *computes]), shape)
         servers = []
         # A compute listens once it has reached a home, which the map names.
-        for some in (homes, [one for one in entries if one not in homes]):
+        for some in (homes, computes):
             for entry in some:
-                arguments = ["--cluster", place, "--cluster-id", entry.id]
+                arguments = ["--cluster", place, "--cluster-id", entry.id, *flags.get(entry.id, ())]
                 if shape.is_on_etcd:
                     # A map in a file says it already.
                     arguments += ["--cluster-roles", *entry.roles]
                     arguments += ["--cluster-group", entry.group] if entry.group else []
-                if entry in homes:
-                    arguments += ["--backing", backing, "--backing-mapping", str(mapping)]
-                    arguments += ["--backing-mode", "write-through"]
-                    arguments += ["--backing-feed-name", entry.id] if shape.is_on_postgres else []
                 said = stack.enter_context((folder / f"{entry.id}.log").open("w+b"))
                 server = SiteServer(entry, arguments, said)
                 stack.callback(server.stop)
@@ -157,20 +180,24 @@ def started_site(shape: ClusterShape, graph: Graph) -> Iterator[ClusterSite]:
             for server in servers:
                 server.wait()
         yield ClusterSite(
-            f"pequod+cluster://{','.join(entry.address for entry in entries)}",
+            f"pequod+cluster://{','.join(entry.address for entry in (*computes, *homes))}",
             servers,
-            "PostgreSQL" if shape.is_on_postgres else "SQLite",
+            "no database" if database is None else database.name,
             f"etcd, {_ETCD_NODES} nodes" if shape.is_on_etcd else "a file",
         )
 
 
-def _entries(shape: ClusterShape) -> list[ServerEntry]:
-    homes = [f"h{number}" for number in range(1, shape.homes + 1)]
-    computes = [f"c{number}" for number in range(1, shape.computes + 1)]
+def _homes(count: int, *, has_database: bool) -> list[ServerEntry]:
     return [
-        *(ServerEntry(name, _address(), frozenset({ServerRole.COMPUTE})) for name in computes),
-        *(ServerEntry(name, _address(), frozenset({ServerRole.HOME}), _GROUP) for name in homes),
+        ServerEntry(
+            f"h{number + 1}", _address(), frozenset({ServerRole.HOME}), "a" if has_database else chr(ord("a") + number)
+        )
+        for number in range(count)
     ]
+
+
+def _computes(count: int) -> list[ServerEntry]:
+    return [ServerEntry(f"c{number + 1}", _address(), frozenset({ServerRole.COMPUTE})) for number in range(count)]
 
 
 def _address() -> str:
@@ -184,7 +211,7 @@ def _place(stack: ExitStack, folder: Path, state: ClusterState, shape: ClusterSh
         file.write_text(written(state))
         return f"static:{file}"
     endpoints = stack.enter_context(started_etcd(folder / "etcd", _ETCD_NODES))
-    place = f"etcd:{','.join(endpoints)}/demo"
+    place = f"etcd:{','.join(endpoints)}/{state.map.cluster}"
 
     async def put() -> None:
         coordinator = coordinator_of(place)
@@ -193,42 +220,3 @@ def _place(stack: ExitStack, folder: Path, state: ClusterState, shape: ClusterSh
 
     asyncio.run(put())
     return place
-
-
-def _sqlite(file: Path, graph: Graph) -> str:
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(_TABLES)
-        rows = zip(graph.users.tolist(), graph.posters.tolist(), strict=True)
-        connection.executemany("INSERT INTO s VALUES (?, ?, '1')", rows)
-        connection.commit()
-
-    async def install() -> None:
-        store = SqliteStore(file, parse_mappings(MAPPING))
-        await store.install()
-        await store.close()
-
-    asyncio.run(install())
-    return f"sqlite:{file}"
-
-
-def _postgres(stack: ExitStack, graph: Graph, feed_names: Sequence[str]) -> str:
-    # Root starts it as another user, whom the folder then belongs to: one of its own.
-    own = Path(stack.enter_context(TemporaryDirectory(prefix="pequod-demo-", ignore_cleanup_errors=True)))
-    server = stack.enter_context(started_cluster(own, SETTINGS))
-    dsn = f"postgresql://bench@127.0.0.1:{server.port}/postgres"
-
-    async def install() -> None:
-        connection = await asyncpg.connect(dsn)
-        await connection.execute(_TABLES)
-        edges = zip(graph.users.tolist(), graph.posters.tolist(), strict=True)
-        await connection.copy_records_to_table("s", records=[(*edge, "1") for edge in edges])
-        await connection.execute("ANALYZE s; ANALYZE p; CHECKPOINT")
-        await connection.close()
-        for name in feed_names:
-            store = PostgresStore(dsn, parse_mappings(MAPPING), feed_name=name)
-            await store.install()
-            await store.close()
-
-    asyncio.run(install())
-    return dsn

@@ -1,11 +1,13 @@
 """Twip on clusters of several sizes: what each server takes for it, and what larger clusters would do.
 
-    run        1, 2, 4 computes and a home: CPU of each role, memory, timelines compared at the end
-    price      of a tick, of a change that is delivered, of a write: from the accounts (`cluster_model`)
-    predict    12 to 48 computes, by the same counts and these prices
+    warm       all timelines for the first time: loads
+    run        the first half of the operations in large messages, the second half in small ones
+    check      the checks of the second half alone, which tells messages of clients from those of feeds
+    price      of a command, a message, a change, a load: from the accounts of all phases and sizes (`cluster_model`)
+    predict    1 to 48 computes, by counts and these prices
 
 On a machine with fewer cores than servers the time of a run says nothing of a cluster's speed; the CPU accounts do.
-Each prediction has its error beside it: what the prices of the other sizes say of a size that was run.
+Each size has beside it what the prices of the other sizes, and counts without a measurement, say of it: the error.
 
 Source:
     The paper's §5.5 and figure 10.
@@ -14,23 +16,24 @@ Source:
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Final
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
+import numpy as np
 from pequod_proto.commands import SCAN
-from rich.console import Console
-from rich.table import Table
 
 from pequod.client import AsyncClient
+from pequod.cluster.servers import ServerRole
 from pequod.freshness import LATEST
-from pequod_bench.cluster_model import Account, Prediction, Prices, fitted, predicted, work
-from pequod_bench.cluster_processes import StartedCluster, started_cluster
-from pequod_bench.commands import CommandBatch, load_batches, timed_batches, timeline_scans
+from pequod_bench.cluster_model import Account, Counts, Prediction, fitted, predicted, work
+from pequod_bench.cluster_report import PREDICTED, ClusterRun, ClusterTwipReport
+from pequod_bench.cluster_site import ClusterShape, ClusterSite, started_site
+from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS, timeline_first, timeline_last
 from pequod_bench.process import Usage, loop_factory
 from pequod_bench.progress import Advance, ProgressBars
+from pequod_bench.stream import LOGOUT, SUBSCRIBE, TwipStream, make_stream
 from pequod_bench.twip import (
     LOAD_BATCH,
     SCAN_BATCH,
@@ -44,105 +47,23 @@ from pequod_bench.twip import (
 from pequod_bench.verify import Differs, Reply
 from pequod_bench.wire_twip import TIMEOUT_S, execute_all
 
-#: The sizes of the paper's figure.
-PREDICTED: Final = (12, 24, 36, 48)
-#: Throughput of 48 computes by that of 12 in the paper, where 4 would be perfect.
-PAPER_SPEEDUP: Final = 3.0
-_TABLES: Final = (b"p", b"s")
+#: Messages of the second half have fewer commands by this factor, so that their price shows.
+_SMALLER: Final = 4
+#: Operations of each user in a prediction.
+_TICKS_EACH: Final = 25
+T = TypeVar("T")
 #: Timelines that are asked for at once before the clock starts.
 _WARM_BATCH: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRun:
-    """What one cluster took for the run."""
+def run(
+    settings: TwipSettings, sizes: Sequence[int], homes: int, predict_users: int, bars: ProgressBars
+) -> ClusterTwipReport:
+    """Run Twip on a cluster of each size, and predict larger ones.
 
-    computes: int
-    seconds: float
-    ticks_per_s: float
-    home_cpu_us_per_tick: float
-    compute_cpu_us_per_tick: float
-    #: CPU of the busiest compute by the mean of all.
-    imbalance: float
-    client_cpu_us_per_tick: float
-    home_mib: float
-    compute_mib: float
-    #: What the prices of the other sizes say of `compute_cpu_us_per_tick`; None if there are too few.
-    predicted_cpu_us_per_tick: float | None
-    correct: bool
-    difference: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterTwipReport:
-    """The runs, the prices that follow, and what larger clusters would do."""
-
-    graph: str
-    users: int
-    ticks: int
-    homes: int
-    runs: tuple[ClusterRun, ...]
-    #: None after a run with one size.
-    prices: Prices | None
-    predictions: tuple[Prediction, ...]
-
-    @property
-    def difference(self) -> str:
-        """The first answer that was not what it must be; empty if all were."""
-        return next((f"{run.computes} computes: {run.difference}" for run in self.runs if not run.correct), "")
-
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(asdict(self))
-
-    def print_table(self, console: Console) -> None:
-        """Print the tables for a person."""
-        table = Table(
-            title=f"Twip on {self.graph}: {self.ticks:,} ticks, {self.homes} homes", title_justify="left", box=None
-        )
-        columns = ("computes", "ticks/s", "µs a tick", "foretold", "busiest", "home µs", "client µs", "MiB", "exact")
-        for column in columns:
-            table.add_column(column, justify="right")
-        for run in self.runs:
-            guess = "" if run.predicted_cpu_us_per_tick is None else f"{run.predicted_cpu_us_per_tick:.2f}"
-            table.add_row(
-                f"{run.computes}",
-                f"{run.ticks_per_s:,.0f}",
-                f"{run.compute_cpu_us_per_tick:.2f}",
-                guess,
-                f"{run.imbalance:.2f}x",
-                f"{run.home_cpu_us_per_tick:.2f}",
-                f"{run.client_cpu_us_per_tick:.2f}",
-                f"{run.home_mib:,.0f} + {run.compute_mib:,.0f}",
-                "yes" if run.correct else "NO",
-            )
-        console.print(table)
-        if self.prices is None:
-            return
-        prices = self.prices
-        console.print(
-            f"prices: a tick {prices.tick_us:.2f} µs and a delivered change {prices.change_us:.2f} µs of a compute; "
-            f"a write {prices.write_us:.2f} µs and a delivered change {prices.delivery_us:.2f} µs of the homes"
-        )
-        base = self.predictions[0]
-        table = Table(title="By these prices, with a core for each compute", title_justify="left", box=None)
-        for column in ("computes", "ticks/s", "speed-up", "perfect", "cores of homes", "copies of posts"):
-            table.add_column(column, justify="right")
-        for one in self.predictions:
-            table.add_row(
-                f"{one.computes}",
-                f"{one.ticks_per_s:,.0f}",
-                f"{one.ticks_per_s / base.ticks_per_s:.2f}x",
-                f"{one.computes / base.computes:.1f}x",
-                f"{one.home_cores:.1f}",
-                f"{one.duplication:.1f}",
-            )
-        console.print(table)
-        console.print(f"the paper's figure 10: {PAPER_SPEEDUP:.1f}x from {PREDICTED[0]} to {PREDICTED[-1]} computes")
-
-
-def run(settings: TwipSettings, sizes: Sequence[int], homes: int, bars: ProgressBars) -> ClusterTwipReport:
-    """Run Twip on a cluster of each size.
+    Args:
+        predict_users: Users of the graph of the predictions, if it is made up: a graph that is small for the number of
+            computes has hardly two followers of a poster at one of them, which no real cluster would be.
 
     Raises:
         ServerStartError: A server does not start.
@@ -151,37 +72,39 @@ def run(settings: TwipSettings, sizes: Sequence[int], homes: int, bars: Progress
     with bars.working("preparing"):
         prepared = prepare(replace(settings, verify="final"))
     stream = prepared.stream
-    runs, accounts = [], []
+    runs, accounts = [], list[Account]()
     for computes in sizes:
-        one, account = _run_size(prepared, computes, homes, bars)
+        one, some = _run_size(prepared, computes, homes, bars)
         runs.append(one)
-        accounts.append(account)
-    is_enough = len(set(sizes)) > 1
-    prices = fitted(accounts) if is_enough else None
-    predictions = () if prices is None else tuple(predicted(stream, computes, prices) for computes in PREDICTED)
+        accounts += some
+    prices = fitted(accounts) if len(set(sizes)) > 1 else None
+    predictions: tuple[Prediction, ...] = ()
+    if prices is not None:
+        with bars.working("predicting"):
+            large = make_stream(settings.graph, predict_users, _TICKS_EACH * predict_users, settings.seed)
+            predictions = tuple(predicted(large, computes, settings.batch, prices) for computes in PREDICTED)
     return ClusterTwipReport(
         stream.graph.name, stream.graph.user_count, stream.tick_count, homes,
-        tuple(replace(one, predicted_cpu_us_per_tick=_left_out(accounts, number)) for number, one in enumerate(runs)),
-        prices, predictions,
+        tuple(replace(one, predicted_cpu_us_per_tick=_foretold(prepared, accounts, one.computes)) for one in runs),
+        tuple(accounts), prices, predict_users, predictions,
     )  # fmt: skip
 
 
-def _run_size(prepared: Prepared, computes: int, homes: int, bars: ProgressBars) -> tuple[ClusterRun, Account]:
+def _run_size(
+    prepared: Prepared, computes: int, homes: int, bars: ProgressBars
+) -> tuple[ClusterRun, tuple[Account, ...]]:
     """Run on a cluster of one size; return what it took, for people and for the prices."""
     settings, stream = prepared.settings, prepared.stream
-    # As many commands for each compute in a message as with one of them: larger clusters have more clients.
-    batches = timed_batches(stream, settings.tweet_bytes, settings.batch * computes)
-    prepared = replace(prepared, batches=batches)
-    with (
-        started_cluster(homes, computes, JOINS[settings.mode], _TABLES) as cluster,
-        asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner,
-    ):
-        found = runner.run(_run(prepared, cluster, bars))
+    shape = ClusterShape(homes, computes, JOINS[settings.mode])
+    with started_site(shape) as site, asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner:
+        found = runner.run(_run(prepared, site, bars))
     with bars.working("verifying"):
-        verdict, _ = verify(prepared, found.replies, found.timelines)
-        asked = work(stream, computes)
-    home_s, compute_s = _spent(found.homes), _spent(found.computes)
+        verdict, _ = verify(prepared, [], found.timelines)
     ticks = stream.tick_count
+    timed = found.phases[1:3]
+    compute_s = [sum(phase.spent_s(number) for phase in timed) for number in _numbers(site, ServerRole.COMPUTE)]
+    home_s = [sum(phase.spent_s(number) for phase in timed) for number in _numbers(site, ServerRole.HOME)]
+    last = timed[-1].after
     one = ClusterRun(
         computes=computes,
         seconds=found.seconds,
@@ -190,60 +113,209 @@ def _run_size(prepared: Prepared, computes: int, homes: int, bars: ProgressBars)
         compute_cpu_us_per_tick=sum(compute_s) / ticks * 1e6,
         imbalance=max(compute_s) * computes / max(sum(compute_s), 1e-9),
         client_cpu_us_per_tick=found.client_cpu_s / ticks * 1e6,
-        home_mib=sum(after.rss_bytes for _, after in found.homes) / 2**20,
-        compute_mib=sum(after.rss_bytes for _, after in found.computes) / 2**20,
+        home_mib=sum(last[number].rss_bytes for number in _numbers(site, ServerRole.HOME)) / 2**20,
+        compute_mib=sum(last[number].rss_bytes for number in _numbers(site, ServerRole.COMPUTE)) / 2**20,
         predicted_cpu_us_per_tick=None,
         correct=not isinstance(verdict, Differs),
         difference=verdict.reason if isinstance(verdict, Differs) else "",
     )
-    return one, Account(asked, sum(compute_s), sum(home_s))
+    return one, tuple(_account(site, phase, computes) for phase in found.phases)
 
 
-def _left_out(accounts: Sequence[Account], number: int) -> float | None:
-    """Return what the prices of the other runs say of a run's computes, in µs a tick."""
-    others = [account for at, account in enumerate(accounts) if at != number]
-    if len({account.work.computes for account in others}) < 2:
+def _numbers(site: ClusterSite, role: ServerRole) -> list[int]:
+    return [number for number, server in enumerate(site.servers) if role in server.entry.roles]
+
+
+def _account(site: ClusterSite, phase: _Phase, computes: int) -> Account:
+    compute_numbers, home_numbers = _numbers(site, ServerRole.COMPUTE), _numbers(site, ServerRole.HOME)
+
+    def counted(numbers: Sequence[int], name: str) -> float:
+        return sum(phase.counts[number].get(f"pequod_{name}_total", 0.0) for number in numbers)
+
+    fed, ranges = counted(home_numbers, "peer_messages"), counted(compute_numbers, "backing_ranges")
+    return Account(
+        computes=computes,
+        compute=Counts(
+            counted(compute_numbers, "commands"),
+            phase.messages,
+            counted(compute_numbers, "backing_changes"),
+            fed,
+            counted(compute_numbers, "backing_flights"),
+            ranges,
+            counted(compute_numbers, "backing_rows"),
+        ),
+        home=Counts(
+            counted(home_numbers, "commands"),
+            phase.write_messages,
+            counted(home_numbers, "peer_changes"),
+            fed,
+            counted(home_numbers, "peer_loads"),
+            ranges,
+            counted(home_numbers, "peer_loaded_rows"),
+        ),
+        compute_cpu_s=sum(map(phase.spent_s, compute_numbers)),
+        home_cpu_s=sum(map(phase.spent_s, home_numbers)),
+    )
+
+
+def _foretold(prepared: Prepared, accounts: Sequence[Account], computes: int) -> float | None:
+    """Return what the prices of the other sizes say of the computes of a run, in µs a tick; None: too few."""
+    others = [account for account in accounts if account.computes != computes]
+    if len({account.computes for account in others}) < 2:
         return None
-    prices, asked = fitted(others), accounts[number].work
-    return prices.tick_us + prices.change_us * asked.change_count / asked.ticks
+    price, batch = fitted(others).compute, prepared.settings.batch * computes
+    parts = _halves(prepared.stream), (batch, _small(batch))
+    cpu_s = sum(price.cpu_s(work(part, computes, size).of_computes) for part, size in zip(*parts, strict=True))
+    return cpu_s / prepared.stream.tick_count * 1e6
+
+
+def _small(batch: int) -> int:
+    return max(1, batch // _SMALLER)
+
+
+def _half_tick(stream: TwipStream) -> int:
+    return stream.tick_count // 2
+
+
+def _halves(stream: TwipStream) -> tuple[TwipStream, TwipStream]:
+    """Return the first half of the operations, and the second one with what the first has subscribed to."""
+    half = _half_tick(stream)
+    parts = (slice(half), slice(half, None))
+    first, second = (
+        replace(stream, kinds=stream.kinds[part], users=stream.users[part], details=stream.details[part])
+        for part in parts
+    )
+    is_new = first.kinds == SUBSCRIBE
+    graph = replace(
+        stream.graph,
+        users=np.append(stream.graph.users, first.users[is_new]),
+        posters=np.append(stream.graph.posters, first.details[is_new]),
+    )
+    return first, replace(second, graph=graph)
+
+
+def _cut(prepared: Prepared, computes: int) -> tuple[list[CommandBatch], list[CommandBatch]]:
+    """Return the messages of both halves; as many commands for each compute in one, however many computes there are."""
+    stream, batch = prepared.stream, prepared.settings.batch * computes
+    whole = _joined(prepared.batches)
+    count = int((stream.kinds[: _half_tick(stream)] != LOGOUT).sum())
+    first, second = (
+        CommandBatch(whole.kinds[part], whole.arguments[2 * (part.start or 0) : part.stop and 2 * part.stop])
+        for part in (slice(count), slice(count, None))
+    )
+    return _messages(first, batch), _messages(second, _small(batch))
+
+
+def _joined(batches: Sequence[CommandBatch]) -> CommandBatch:
+    return CommandBatch(b"".join(one.kinds for one in batches), [one for batch in batches for one in batch.arguments])
+
+
+def _messages(commands: CommandBatch, size: int) -> list[CommandBatch]:
+    kinds, arguments = commands
+    return [
+        CommandBatch(kinds[at : at + size], arguments[2 * at : 2 * (at + size)]) for at in range(0, len(kinds), size)
+    ]
+
+
+def _checks_alone(batches: Sequence[CommandBatch]) -> list[CommandBatch]:
+    """Return the checks of some messages, each message with those it had."""
+    return [
+        CommandBatch(
+            bytes([SCAN]) * kinds.count(SCAN),
+            [bound for at, kind in enumerate(kinds) if kind == SCAN for bound in arguments[2 * at : 2 * at + 2]],
+        )
+        for kinds, arguments in batches
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """A part of a run; lists are parallel to the servers."""
+
+    #: Messages of the client at computes, and at homes.
+    messages: float
+    write_messages: float
+    counts: list[dict[str, float]]
+    before: list[Usage]
+    after: list[Usage]
+
+    def spent_s(self, number: int) -> float:
+        """Return the CPU time of a server."""
+        return self.after[number].cpu_s - self.before[number].cpu_s
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     seconds: float
     client_cpu_s: float
-    #: Before and after, of each process.
-    homes: list[tuple[Usage, Usage]]
-    computes: list[tuple[Usage, Usage]]
-    replies: list[Reply]
+    #: Warming, large messages, small messages, checks alone.
+    phases: list[_Phase]
     timelines: list[Reply]
 
 
-def _spent(usages: Sequence[tuple[Usage, Usage]]) -> list[float]:
-    return [after.cpu_s - before.cpu_s for before, after in usages]
+class _Accounting:
+    """Takes the accounts of the servers before and after each phase."""
+
+    def __init__(self, site: ClusterSite) -> None:
+        self._site = site
+        self.phases: list[_Phase] = []
+
+    def usages(self) -> list[Usage]:
+        """Return what each server has used so far."""
+        found = [server.usage() for server in self._site.servers]
+        assert all(found), "no server is killed in this run"
+        return [one for one in found if one is not None]
+
+    async def of(self, messages: float, write_messages: float, phase: Awaitable[T]) -> T:
+        """Await a phase, and keep its account."""
+        figures = await asyncio.to_thread(self._metrics)
+        before = self.usages()
+        result = await phase
+        after = self.usages()
+        counts = [
+            {name: figure - earlier.get(name, 0.0) for name, figure in later.items()}
+            for earlier, later in zip(figures, await asyncio.to_thread(self._metrics), strict=True)
+        ]
+        self.phases.append(_Phase(messages, write_messages, counts, before, after))
+        return result
+
+    def _metrics(self) -> list[dict[str, float]]:
+        return [server.metrics() for server in self._site.servers]
 
 
-async def _run(prepared: Prepared, cluster: StartedCluster, bars: ProgressBars) -> _Found:
+async def _run(prepared: Prepared, site: ClusterSite, bars: ProgressBars) -> _Found:
     settings, stream = prepared.settings, prepared.stream
-    async with AsyncClient(cluster.target, timeout_s=TIMEOUT_S) as client:
+    computes = len(site.of(ServerRole.COMPUTE))
+    accounting = _Accounting(site)
+    seconds = cpu_s = 0.0
+    async with AsyncClient(site.target, timeout_s=TIMEOUT_S) as client:
         with bars.bar("loading", prepared.load_count) as advance:
             batches = load_batches(stream, settings.tweet_bytes, LOAD_BATCH)
             await execute_all(client, batches, settings.window, advance)
         # As in the paper: timelines are there, and subscriptions between servers stand, before the clock starts.
         with bars.bar("warming", len(stream.active)) as advance:
-            await _read(client, _warm_scans(prepared), advance)
+            scans = _warm_scans(prepared)
+            await accounting.of(len(scans) * computes, 0, _read(client, scans, advance))
+        batch, messages = settings.batch * computes, _cut(prepared, computes)
+        asked = [work(part, computes, size) for part, size in zip(_halves(stream), (batch, _small(batch)), strict=True)]
         with bars.bar("running", prepared.command_count) as advance, resting_collector():
-            before = cluster.usages()
-            watch = Stopwatch()
-            replies = await execute_all(client, prepared.batches, settings.window, advance)
-            seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
-            # What is on its way to computes belongs to the run.
-            await client.scan(*_whole(0), freshness=LATEST)
-            after = cluster.usages()
+            for part, some in zip(asked, messages, strict=True):
+                watch = Stopwatch()
+                phase = _timed(client, some, settings.window, advance)
+                await accounting.of(float(part.messages.sum()), part.write_messages, phase)
+                seconds += watch.seconds()
+                cpu_s += watch.cpu_seconds()
+            phase = _timed(client, _checks_alone(messages[1]), settings.window, lambda _: None)
+            await accounting.of(float(asked[1].messages.sum()), 0, phase)
         with bars.bar("reading", len(stream.active)) as advance:
             timelines = await _read(client, timeline_scans(stream, SCAN_BATCH), advance)
-    homes, computes = (list(zip(*pair, strict=True)) for pair in zip(before, after, strict=True))
-    return _Found(seconds, cpu_s, homes, computes, replies, timelines)
+    return _Found(seconds, cpu_s, accounting.phases, timelines)
+
+
+async def _timed(client: AsyncClient, batches: Sequence[CommandBatch], window: int, advance: Advance) -> None:
+    await execute_all(client, batches, window, advance)
+    # What is on its way to computes belongs to the run.
+    await client.scan(*_whole(0), freshness=LATEST)
 
 
 async def _read(client: AsyncClient, batches: Iterable[CommandBatch], advance: Advance) -> list[Reply]:

@@ -19,6 +19,7 @@ app: Final = typer.Typer()
     epilog=examples(
         "pequod bench cluster                                       (two minutes)",
         "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
+        "pequod bench cluster --users 1000 --ticks 100000           (one minute)",
     ),
 )
 def cluster(
@@ -29,21 +30,25 @@ def cluster(
     tweet_bytes: TweetBytes = 140,
     computes: Annotated[
         str, typer.Option("--computes", metavar="N,N,...", help="The sizes of the clusters, one after another.")
-    ] = "1,2,4",
+    ] = "1,2,3,4",
     homes: Annotated[
         int, typer.Option("--homes", min=1, max=2, help="One home for all base data, or one a table.")
     ] = 1,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message, for each compute.")] = 256,
     window: Annotated[int, typer.Option("--window", min=1, help="Messages under way at once.")] = 4,
+    predict_users: Annotated[
+        int, typer.Option("--predict-users", min=100, help="Users of the made-up graph that larger clusters are for.")
+    ] = 40_000,
     client_loop: ClientLoop = Loop.UVLOOP,
     smoke: Smoke = False,
     json: Json = False,
 ) -> None:
     """Run Twip on clusters of several sizes: homes have the base data, computes the timelines.
 
-    Each role's CPU follows from the accounts of its processes. They give prices of a tick, of a change that is
-    delivered and of a write, and these the throughput of 12 to 48 computes with a core each, as in figure 10 of the
-    paper. A size that was run is predicted from the others, which shows the error.
+    Each role's CPU follows from the accounts of its processes. They give prices of commands, of messages, of changes
+    that are delivered and of loads; and these the throughput of larger clusters with a core for each compute: of 12 to
+    48 computes, as in figure 10 of the paper, and of processes on one machine behind one list of addresses. A size that
+    was run is predicted from the others, which shows the error.
 
     Afterwards every timeline is compared with a computation in the client.
     """
@@ -57,7 +62,7 @@ def cluster(
     if not sizes or min(sizes) < 1:
         fail(ExitCode.USAGE, f"--computes {computes!r}: write numbers with commas between, such as 1,2,4")
     if smoke:
-        users, ticks, sizes = 100, 2_000, [1, 2]
+        users, ticks, sizes, predict_users = 100, 2_000, [1, 2], 500
     settings = TwipSettings(
         graph=graph,
         users=users,
@@ -68,5 +73,5 @@ def cluster(
         window=window,
         client_loop=client_loop.value,
     )
-    report = run(settings, sizes, homes, progress_bars(json))
+    report = run(settings, sizes, homes, predict_users, progress_bars(json))
     show(report, json, report.difference)

@@ -53,11 +53,11 @@ def demo(
     settings = TwipSettings(
         graph=graph, users=users, ticks=ticks, seed=seed, tweet_bytes=tweet_bytes, batch=batch, verify="final"
     )
-    shape = ClusterShape(homes, computes, is_on_etcd=etcd, is_on_postgres=postgres)
+    shape = ClusterShape(homes, computes, is_on_etcd=etcd)
     if kill and min(homes, computes) < 2:
         fail(ExitCode.USAGE, "a cluster that loses a server needs two of its kind: say --no-kill")
     try:
-        report = run(settings, shape, progress_bars(json), kills=kill)
+        report = run(settings, shape, progress_bars(json), is_on_postgres=postgres, kills=kill)
     except ServerStartError as error:
         fail(ExitCode.REFUSED, str(error))
     show(report, json, report.difference)
