@@ -29,7 +29,7 @@ from pequod_bench.keys import timeline_last
 from pequod_bench.stream import CHECK, LOGOUT, POST, SUBSCRIBE, TwipStream
 
 
-class Counts(NamedTuple):
+class ClusterCounts(NamedTuple):
     """What servers of one role were asked: what prices are found for."""
 
     #: Of clients: checks at computes, writes at homes; and the messages that brought them.
@@ -45,7 +45,7 @@ class Counts(NamedTuple):
 
 
 class RolePrices(NamedTuple):
-    """CPU time of the servers of one role, in microseconds, for one of each in `Counts`."""
+    """CPU time of the servers of one role, in microseconds, for one of each in `ClusterCounts`."""
 
     command_us: float
     message_us: float
@@ -55,12 +55,12 @@ class RolePrices(NamedTuple):
     loaded_range_us: float
     loaded_row_us: float
 
-    def cpu_s(self, counts: Counts) -> float:
+    def cpu_s(self, counts: ClusterCounts) -> float:
         """Return what some work costs."""
         return sum(price * count for price, count in zip(self, counts, strict=True)) * 1e-6
 
     @classmethod
-    def fitted(cls, counts: Sequence[Counts], seconds: Sequence[float]) -> Self:
+    def fitted(cls, counts: Sequence[ClusterCounts], seconds: Sequence[float]) -> Self:
         """Return the prices that explain accounts best, by least squares of the relative errors, none below zero.
 
         A price that would be negative is noise about a small one: it is zero, and the others are found without it.
@@ -94,8 +94,8 @@ class Account:
 
     computes: int
     #: All computes, and all homes.
-    compute: Counts
-    home: Counts
+    compute: ClusterCounts
+    home: ClusterCounts
     compute_cpu_s: float
     home_cpu_s: float
 
@@ -131,9 +131,9 @@ class ClusterWork:
         return int(self.changes.sum())
 
     @property
-    def of_computes(self) -> Counts:
+    def of_computes(self) -> ClusterCounts:
         """What all computes are asked."""
-        return Counts(
+        return ClusterCounts(
             float(self.checks.sum()),
             float(self.messages.sum()),
             self.change_count,
@@ -144,7 +144,7 @@ class ClusterWork:
         )
 
     @property
-    def of_homes(self) -> Counts:
+    def of_homes(self) -> ClusterCounts:
         """What all homes are asked."""
         of_computes = self.of_computes
         return of_computes._replace(commands=self.writes, messages=self.write_messages)

@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from pequod_bench.cluster_model import Account, Counts, Prediction, Prices
+from pequod_bench.cluster_model import Account, ClusterCounts, Prediction, Prices
 
 #: The sizes of the paper's figure from 12 on; below that, processes on one machine behind one list of addresses.
 PREDICTED: Final = (1, 2, 4, 8, 12, 24, 36, 48)
@@ -116,7 +116,7 @@ class ClusterTwipReport:
     def _print_prices(self, console: Console, prices: Prices) -> None:
         table = Table(title="Prices, in µs of CPU", title_justify="left", box=None)
         table.add_column("")
-        for name in Counts._fields:
+        for name in ClusterCounts._fields:
             table.add_column(name.replace("_", " ").removesuffix("s"), justify="right")
         for role, found in (("compute", prices.compute), ("home", prices.home)):
             table.add_row(role, *(f"{price:.2f}" for price in found))

@@ -26,7 +26,7 @@ from pequod_proto.commands import SCAN
 from pequod.client import AsyncClient
 from pequod.cluster.servers import ServerRole
 from pequod.freshness import LATEST
-from pequod_bench.cluster_model import Account, Counts, Prediction, fitted, predicted, work
+from pequod_bench.cluster_model import Account, ClusterCounts, Prediction, fitted, predicted, work
 from pequod_bench.cluster_report import PREDICTED, ClusterRun, ClusterTwipReport
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, started_site
 from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
@@ -135,7 +135,7 @@ def _account(site: ClusterSite, phase: _Phase, computes: int) -> Account:
     fed, ranges = counted(home_numbers, "peer_messages"), counted(compute_numbers, "backing_ranges")
     return Account(
         computes=computes,
-        compute=Counts(
+        compute=ClusterCounts(
             counted(compute_numbers, "commands"),
             phase.messages,
             counted(compute_numbers, "backing_changes"),
@@ -144,7 +144,7 @@ def _account(site: ClusterSite, phase: _Phase, computes: int) -> Account:
             ranges,
             counted(compute_numbers, "backing_rows"),
         ),
-        home=Counts(
+        home=ClusterCounts(
             counted(home_numbers, "commands"),
             phase.write_messages,
             counted(home_numbers, "peer_changes"),

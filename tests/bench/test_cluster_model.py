@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from pequod_bench.cluster_model import Account, Counts, Prices, RolePrices, fitted, predicted, work
+from pequod_bench.cluster_model import Account, ClusterCounts, Prices, RolePrices, fitted, predicted, work
 from pequod_bench.stream import CHECK, LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream
 
 from pequod.cluster.rendezvous import owners
@@ -80,7 +80,9 @@ def test_prices_that_made_the_accounts_are_found_again(stream: TwipStream) -> No
     accounts = []
     for computes in (1, 2, 4):
         for _ in range(4):
-            compute, home = (Counts(*(rng.uniform(100, 10_000) for _ in Counts._fields)) for _ in range(2))
+            compute, home = (
+                ClusterCounts(*(rng.uniform(100, 10_000) for _ in ClusterCounts._fields)) for _ in range(2)
+            )
             prices = PRICES.compute.cpu_s(compute), PRICES.home.cpu_s(home)
             accounts.append(Account(computes, compute, home, *prices))
     found = fitted(accounts)
@@ -92,14 +94,14 @@ def test_prices_that_made_the_accounts_are_found_again(stream: TwipStream) -> No
 
 
 def test_prices_do_not_fall_below_zero() -> None:
-    counts = [Counts(100, 0, changes, 0, 0, 0, 0) for changes in (10, 20, 40)]
+    counts = [ClusterCounts(100, 0, changes, 0, 0, 0, 0) for changes in (10, 20, 40)]
     found = RolePrices.fitted(counts, [1.0 - one.changes / 100 for one in counts])
     assert found.change_us == 0
     assert found.command_us > 0
 
 
 def test_one_size_tells_no_prices() -> None:
-    account = Account(2, Counts(1, 1, 1, 1, 1, 1, 1), Counts(1, 1, 1, 1, 1, 1, 1), 1.0, 1.0)
+    account = Account(2, ClusterCounts(1, 1, 1, 1, 1, 1, 1), ClusterCounts(1, 1, 1, 1, 1, 1, 1), 1.0, 1.0)
     with pytest.raises(ValueError, match="two numbers of computes"):
         fitted([account] * 3)
 
