@@ -15,8 +15,6 @@ FOLDERS = ["pequod", "grammar", "proto", "server", "spark_backfill", "bench", "t
 FILE_LINES_MAX = 400
 #: Longer files, and why each is one file.
 LONG_FILES = {
-    "pequod/engine/engine.py": "the facade: one method for each call",
-    "pequod/engine/joins/contexts.py": "contexts, and the frames at which they wait: each holds the other",
     "tests/backing/test_postgres.py": "one fixture: a PostgreSQL",
     "tests/engine/random_walk.py": "one machine",
     "tests/engine/test_laws.py": "one law after another",

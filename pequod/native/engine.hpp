@@ -1,4 +1,4 @@
-// The quick commands of an engine: `HotEngine`, the base of `Engine` in pequod/engine/engine.py.
+// The quick commands of an engine: `HotEngine`, the base of `Engine`, whose twin is in pequod/engine/calls/composed.py.
 //
 // Each does what the method of its name does where that takes a look-up and a copy, and leaves the rest to it.
 #pragma once

@@ -1,4 +1,4 @@
-// Frames without extras, by frame key: the twin of `Frames` in pequod/engine/joins/contexts.py for those.
+// Frames without extras, by frame key: the twin of `Frames` in pequod/engine/joins/frames.py for those.
 //
 //     frames   p|bob|  ->  t|ann|, t|liz|        those who wait, by ascending numbers: 4 bytes each
 //              s|ann|  ->  t|ann|

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pequod.engine.base.table import Table
-from pequod.engine.joins.contexts import Context, Frames
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.frames import Frames
 from pequod.engine.joins.timeline import Timeline
 from pequod.engine.memory.ledger import BYTES, ENTRY, Ledger
 from pequod.engine.native import NativeKernel, core
@@ -21,7 +22,7 @@ from pequod.language.spec import DELIMITER
 
 
 def make_kernel(
-    kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames], ledger: Ledger
+    kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames[Context]], ledger: Ledger
 ) -> NativeKernel | None:
     """Return the native form of a kernel that is whole; None if there is none.
 

@@ -1,4 +1,4 @@
-"""Contexts: the materialised rows of one join for one slot set, and where they wait for changes (paper §3.2).
+"""Contexts: the materialised rows of one join for one slot set, and their states (paper §3.2).
 
     join   t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>
     context  prefix t|ann|     rows of ann's timeline, the log of changed subscriptions
@@ -6,41 +6,27 @@
       waits at       s|ann|  of the first source,  p|bob|  p|liz|  of the second
     context  prefix t|liz|  ...
 
-    frames of the second source
-      p|bob|  ->  contexts t|ann|, t|liz|, ...      bob's followers whose timelines are materialised
-      p|liz|  ->  contexts t|ann|
-
 A context is a slot set that a read fixed, with everything materialised under it. Reads at different levels make
 contexts whose prefixes nest (``t|`` and ``t|ann|``); their status ranges never overlap.
 
-A frame is the nested loops stopped at one source: the keys of the earlier sources are chosen, and keys of this source
-may appear and disappear. Its frame key is the known part of the source key, usually an exact prefix. All contexts that
-wait at one frame key share one `Updaters`, and a context keeps only values that follow neither from the source key nor
-from its slot set (``extras``). The ranges of one context are disjoint, so no interval tree is needed: the output key
-finds the range.
+The ranges of one context are disjoint, so a change needs no interval tree to find them: the output key does. Where
+contexts wait for changes is in `frames`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import TYPE_CHECKING
-
-from sortedcontainers import SortedList
 
 from pequod.engine.base.range_map import Stretch
 from pequod.engine.joins.compiled import CompiledJoin
-from pequod.engine.joins.materialised import Materialised
-from pequod.engine.joins.plan import FrameKey, Plan
+from pequod.engine.joins.frames import Awaiting, Frames
+from pequod.engine.joins.plan import Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
-from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_UPDATERS, UPDATERS, Ledger
-from pequod.engine.native import NativeKernel, core
+from pequod.engine.native import NativeKernel
 
 #: (depth, source key) -> its value when the rows were last right for it, None if it was absent.
 Log = dict[tuple[int, bytes], bytes | None]
-#: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
-#: if `Site.is_steady` and the row has been looked for; None if there are no such slots.
-Extras = dict[tuple[bytes, ...], bytes | None] | None
 
 
 class StatusRange(Stretch):
@@ -53,7 +39,7 @@ class StatusRange(Stretch):
         self.context = context
 
 
-class Context(Materialised):
+class Context(Awaiting):
     """A slot set and the rows under it; the unit of maintenance.
 
         made  --Reader.cover-->  fresh  --go_stale-->  stale  --settle-->  fresh
@@ -77,11 +63,9 @@ class Context(Materialised):
     __slots__ = (
         "environment",
         "frames",
-        "is_live",
         "join",
         "plan",
         "ticket",
-        "updaters_gone",
         "view_last",
     )
 
@@ -90,14 +74,12 @@ class Context(Materialised):
     #: Contexts of other joins whose rows were read to compute these rows, and the reverse.
     upstreams: dict[Context, None]
     dependants: dict[Context, None]
-    #: Updaters that hold this context, to release them; some may have been released since.
-    updaters: list[Updaters]
 
     def __init__(
         self,
         join: CompiledJoin,
         plan: Plan,
-        frames: Sequence[Frames],
+        frames: Sequence[Frames[Context]],
         kernel: NativeKernel | None,
         environment: list[bytes],
         prefix: bytes,
@@ -122,9 +104,6 @@ class Context(Materialised):
         self.is_fresh = True
         #: By the engine's time, when it became stale the last time.
         self.stale_since_s = 0.0
-        #: Whether it is not dead.
-        self.is_live = True
-        self.updaters_gone = 0
         #: The number of the latest read that used it.
         self.last_used = 0
         self.ticket: Ticket | None = None
@@ -197,11 +176,7 @@ class Context(Materialised):
         """Fresh or stale to dead: answer nothing, wait for nothing, hold nothing; views may know it for a while."""
         self.is_live = self.is_fresh = False
         self.expires_s = self.ready_until_s = -inf
-        if self.has_updaters:
-            for updaters in self.updaters:
-                updaters.release(self)
-            self.updaters = []
-        self.ledger.change_updaters(self.let_go())
+        self.release_updaters()
         if self.has_upstreams:
             for upstream in self.upstreams:
                 upstream.dependants.pop(self, None)
@@ -235,197 +210,11 @@ class Context(Materialised):
         self.ledger.change_logs(grown_bytes)
         self.log_bytes += grown_bytes
 
-    @property
-    def updaters_count(self) -> int:
-        """At how many frame keys it waits."""
-        return self.held_count + (len(self.updaters) - self.updaters_gone if self.has_updaters else 0)
-
-    def lose_updaters(self) -> None:
-        """Note that some updaters of this context were released; drop them from the list when they are many.
-
-        Cost:
-            O(1) amortised.
-        """
-        self.updaters_gone += 1
-        if self.updaters_gone > 16 + len(self.updaters) // 2:
-            self.updaters = list(dict.fromkeys(held for held in self.updaters if self in held.contexts))
-            self.updaters_gone = 0
-
     def _check(self) -> None:
         super()._check()
-        assert self.is_live
         assert self.ready_until_s == (self.expires_s if self.is_fresh else -inf), "invariant 7"
         if self.is_fresh:
             assert not self.log, "invariant 4"
             assert all(upstream.is_fresh for upstream in self.upstreams), "invariant 4"
         assert all(upstream.is_live and self in upstream.dependants for upstream in self.upstreams)
         assert all(dependant.is_live and self in dependant.upstreams for dependant in self.dependants)
-        for updaters in self.updaters:
-            assert self in updaters.contexts or self.updaters_gone
-
-
-class Updaters:
-    """The contexts that wait at one frame key."""
-
-    __slots__ = ("_frames", "contexts", "key", "tail_bytes")
-
-    def __init__(self, frames: Frames, key: FrameKey) -> None:
-        self.contexts: dict[Context, Extras] = {}
-        self._frames = frames
-        self.key = key
-        #: Tails that fan-outs at this frame key made, shared by all its contexts.
-        self.tail_bytes = 0
-
-    def release(self, context: Context) -> None:
-        """Release ``context`` with all its frames here; nothing changes if it is not here."""
-        if context not in self.contexts:
-            return
-        extras = self.contexts.pop(context)
-        ledger = self._frames.ledger
-        ledger.change_updaters(-HOLD if extras is None else -HOLD - len(extras) * EXTRAS)
-        if not self.contexts:
-            ledger.change_updaters(-UPDATERS - self.tail_bytes)
-            self._frames.discard(self.key)
-
-    def hand_over(self, context: Context, other: Context) -> None:
-        """Let ``other`` wait at all frames here at which ``context`` waits, if it does."""
-        if context not in self.contexts:
-            return
-        extras = self.contexts.pop(context)
-        ledger = self._frames.ledger
-        if other not in self.contexts:
-            self.contexts[other] = extras
-            other.updaters.append(self)
-        elif extras is None:
-            ledger.change_updaters(-HOLD)
-        else:
-            waiting = self.contexts[other]
-            assert waiting is not None, "a step has extras or has none"
-            count = len(waiting) + len(extras)
-            waiting |= extras
-            ledger.change_updaters(-HOLD - (count - len(waiting)) * EXTRAS)
-
-
-class Frames:
-    """The frames of one step of a plan, by frame key.
-
-    Invariants:
-        1. No entry is empty.
-        2. Every context in it is live and remembers the entry.
-        3. Where a database owns the source, ``_order`` holds exactly the frame keys.
-    """
-
-    __slots__ = ("_by_key", "_is_native", "_order", "ledger")
-
-    def __init__(self, ledger: Ledger, *, is_ordered: bool, is_plain: bool) -> None:
-        self.ledger = ledger
-        self._by_key: dict[FrameKey, Updaters] = {}
-        #: Frames that are *plain*, without extras and known by bytes alone, are native ones where the engine is.
-        self._is_native = core is not None and is_plain and not is_ordered
-        if not TYPE_CHECKING and self._is_native:
-            self._by_key = core.Frames(NATIVE_UPDATERS, NATIVE_HOLD)
-        #: For finding the dependants of a range that is forgotten; None if the source's rows are never forgotten.
-        self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
-
-    def __bool__(self) -> bool:
-        """Return whether any context waits here."""
-        return bool(self._by_key)
-
-    @property
-    def native(self) -> dict[FrameKey, Updaters] | None:
-        """The native frames, None if these are not native."""
-        return self._by_key if self._is_native else None
-
-    def get(self, frame_key: FrameKey) -> Updaters | None:
-        """Return the updaters at a frame key; O(key length), for any number of frames."""
-        return self._by_key.get(frame_key)
-
-    def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: Context) -> None:
-        """Let ``context`` wait at a frame with extras; nothing changes if it already does.
-
-        Cost:
-            O(1).
-        """
-        ledger = self.ledger
-        updaters = self._by_key.get(frame_key)
-        if updaters is None:
-            updaters = self._by_key[frame_key] = Updaters(self, frame_key)
-            ledger.change_updaters(UPDATERS)
-            if self._order is not None:
-                self._order.add(frame_key)
-        contexts = updaters.contexts
-        if context not in contexts:
-            contexts[context] = {extras: None}
-            context.updaters.append(updaters)
-            ledger.change_updaters(HOLD + EXTRAS)
-        else:
-            waiting = contexts[context]
-            assert waiting is not None, "a step has extras or has none"
-            if extras not in waiting:
-                waiting[extras] = None
-                ledger.change_updaters(EXTRAS)
-
-    def add_all(self, frame_keys: Sequence[FrameKey], context: Context) -> None:
-        """Let ``context`` wait at frames without extras; as `add` for each, in one loop (bench row: check, first)."""
-        if not TYPE_CHECKING and self._is_native:
-            self.ledger.change_updaters(self._by_key.add_all(frame_keys, context))
-            return
-        by_key, order = self._by_key, self._order
-        held = context.updaters
-        counts = len(by_key), len(held)
-        # The look-ups are lazy: a key that occurs twice is found the second time.
-        for frame_key, found in zip(frame_keys, map(by_key.get, frame_keys), strict=True):
-            updaters = found
-            if updaters is None:
-                updaters = by_key[frame_key] = Updaters(self, frame_key)
-                if order is not None:
-                    order.add(frame_key)
-            contexts = updaters.contexts
-            if context not in contexts:
-                contexts[context] = None
-                held.append(updaters)
-        grown_bytes = (len(by_key) - counts[0]) * UPDATERS + (len(held) - counts[1]) * HOLD
-        self.ledger.change_updaters(grown_bytes)
-
-    def remove(self, frame_key: FrameKey, extras: tuple[bytes, ...] | None, context: Context) -> None:
-        """Let ``context`` no longer wait at a frame; nothing changes if it does not."""
-        if not TYPE_CHECKING and self._is_native:
-            self.ledger.change_updaters(self._by_key.remove(frame_key, context))
-            return
-        updaters = self._by_key.get(frame_key)
-        if updaters is None or context not in updaters.contexts:
-            return
-        waiting = updaters.contexts[context]
-        if waiting is not None:
-            assert extras is not None
-            if extras in waiting and len(waiting) > 1:
-                del waiting[extras]
-                self.ledger.change_updaters(-EXTRAS)
-                return
-            if extras not in waiting:
-                return
-        updaters.release(context)
-        context.lose_updaters()
-
-    def discard(self, frame_key: FrameKey) -> None:
-        """Drop an entry that has become empty."""
-        del self._by_key[frame_key]
-        if self._order is not None:
-            self._order.remove(frame_key)
-
-    def count_bytes(self) -> int:
-        """Return the bytes of these frames in the ledger, in O(frames)."""
-        each, hold = (NATIVE_UPDATERS, NATIVE_HOLD) if self._is_native else (UPDATERS, HOLD)
-        held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
-        return sum(
-            each + tail_bytes + sum(hold if extras is None else hold + len(extras) * EXTRAS for extras in waiting)
-            for tail_bytes, waiting in held
-        )
-
-    def _check(self) -> None:
-        assert self._order is None or list(self._order) == sorted(self._by_key), "invariant 3"
-        for updaters in self._by_key.values():
-            assert updaters.contexts, "invariant 1"
-            for context in updaters.contexts:
-                assert context.is_live, "invariant 2"
-                assert updaters in context.updaters or updaters in context.frames_held(), "invariant 2"

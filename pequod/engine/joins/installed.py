@@ -10,8 +10,9 @@ from pequod.engine.base.table import Table
 from pequod.engine.joins import timeline
 from pequod.engine.joins.collecting import make_kernel
 from pequod.engine.joins.compiled import CompiledJoin, JoinInfo
-from pequod.engine.joins.contexts import Context, Frames, Updaters
+from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.coverage import Coverage
+from pequod.engine.joins.frames import Frames, Updaters
 from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
@@ -23,7 +24,7 @@ from pequod.language.slots import fix_slots, known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
 
 
-class Site(Frames):
+class Site(Frames[Context]):
     """One step of a plan at its source: finds the updaters for a changed key, and the tail of their rows."""
 
     __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "route", "step")
@@ -50,7 +51,7 @@ class Site(Frames):
         #: as the rows that follow are not the same in all contexts, or the frames are not native.
         self.route = self._make_route()
 
-    def at(self, key: bytes, match: re.Match[bytes]) -> Updaters | None:
+    def at(self, key: bytes, match: re.Match[bytes]) -> Updaters[Context] | None:
         """Return the updaters for a change of ``key``; ``match`` is the step's match of it.
 
         Cost:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from pequod.engine.joins import timeline
 from pequod.engine.joins.batches import Batch, Told, apply_batch
-from pequod.engine.joins.contexts import Context, Updaters
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.frames import Updaters
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
 from pequod.engine.joins.projections import Projection, Reader, is_waiting
@@ -154,7 +155,7 @@ class Writer:
             self._overflowing.append(context)
 
     def _fan_out(
-        self, join: InstalledJoin, updaters: Updaters, tail: bytes, old: bytes | None, new: bytes | None
+        self, join: InstalledJoin, updaters: Updaters[Context], tail: bytes, old: bytes | None, new: bytes | None
     ) -> None:
         """Copy one value, or its absence, under ``tail`` into every context."""
         ledger, size = self._ledger, 0
@@ -172,7 +173,7 @@ class Writer:
             return
         ledger.fan_out(timeline.apply_write(updaters, tail, new), size)
 
-    def _replace(self, site: Site, updaters: Updaters, groups: tuple[bytes, ...], new: bytes) -> None:
+    def _replace(self, site: Site, updaters: Updaters[Context], groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly exist already; the hot loop of a vote on an interleaved page.
 
         Frames remember the tails of their rows: building a tail and checking that the context covers it took two thirds
@@ -203,7 +204,7 @@ class Writer:
     def _update(
         self,
         site: Site,
-        updaters: Updaters,
+        updaters: Updaters[Context],
         source_key: bytes,
         groups: tuple[bytes, ...],
         old: bytes | None,

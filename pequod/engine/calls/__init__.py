@@ -1,0 +1,1 @@
+"""What can be asked of an engine, beside reading and writing: one class for each kind of calls."""

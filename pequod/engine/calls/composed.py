@@ -1,0 +1,132 @@
+"""What an engine consists of, and how its parts know each other.
+
+reads      Scans -> Reader -> Execution            rows for a range
+writes     PutAdmission -> Writer                  a changed key, and everything that depends on it
+Catalog, Backed, Loading                joins, databases, and what was computed elsewhere
+holds      Store, Directory, Hits, Story           rows, who reads them, what answered, what was dropped
+memory     Ledger, Evictor                         what is dropped when memory is short
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pequod.engine.base.presence import Part
+from pequod.engine.base.store import Store
+from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.hits import Hits
+from pequod.engine.joins.indexes import Index
+from pequod.engine.joins.relations import Directory
+from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
+from pequod.engine.memory.ledger import BYTES, LOG_ENTRY, UNLIMITED, Ledger
+from pequod.engine.memory.story import Reason, Story
+from pequod.engine.native import core
+from pequod.engine.read import Reads
+from pequod.engine.reads.following import Following
+from pequod.engine.reads.loading import Loading
+from pequod.engine.reads.reader import Reader
+from pequod.engine.reads.scans import Scans
+from pequod.engine.writes.admission import PutAdmission
+from pequod.engine.writes.backed import Backed
+from pequod.engine.writes.catalog import Catalog
+from pequod.engine.writes.changes import LOG_MAX, Writer
+from pequod.language.missing import Search
+
+
+class HotEngine:
+    """What quick commands look at in an engine, and change in it."""
+
+    __slots__ = (
+        "_ends",
+        "_key_bytes_max",
+        "_log_entry_bytes",
+        "_log_max",
+        "_now_s",
+        "_reads",
+        "_relations",
+        "_tail_bytes",
+        "_value_bytes_quick",
+        "_writer",
+        "ledger",
+        "revision",
+    )
+
+
+if not TYPE_CHECKING and core is not None:
+    HotEngine = core.HotEngine
+
+
+class Composed(HotEngine):
+    """The parts of an engine, and what they do with each other."""
+
+    def __init__(
+        self,
+        *,
+        key_bytes_max: int = 4096,
+        value_bytes_max: int = 1 << 20,
+        backed: Iterable[bytes] = (),
+        can_search: Callable[[Search], bool] = lambda _: False,
+        memory_limit: int = UNLIMITED,
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
+        #: Grows with every change of base data and of joins, and when a range is invalidated.
+        self.revision = 0
+        self._key_bytes_max = key_bytes_max
+        self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
+        self._store = Store()
+        self._directory = Directory(self._store)
+        self._relations = self._directory.by_name
+        #: The bytes of all data. Code that keeps changes for watches reports them by `Ledger.change_watches`.
+        self.ledger = Ledger(memory_limit)
+        self._reads = Reads()
+        self._memory = Evictor(self.ledger, self._store, key_bytes_max, self._reads, self._drop)
+        self._admission = PutAdmission(self._store, self._directory, self._memory, key_bytes_max, value_bytes_max)
+        self._hits = Hits(memory_limit)
+        self._view_by_last = self._hits.by_last
+        self._ends = self._hits.ends
+        self._story = Story()
+        self._writer = Writer(self._memory, self._hits, self._story)
+        self._now_s = 0.0
+        self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, LOG_MAX
+        self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
+        self._reader = Reader(self._writer, self._memory)
+        self._scans = Scans(
+            self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
+        )
+        self._backed = Backed(
+            self._store,
+            self._directory,
+            self._catalog,
+            self._writer,
+            self._memory,
+            self._story,
+            priorities or {},
+        )
+        self._following = Following(self._store, self._directory, self._catalog, self._scans)
+        #: Takes in ranges of joins that were computed elsewhere.
+        self.backfills = Loading(self._catalog, self._writer, self._reader, self._memory)
+        for name in backed:
+            self._backed.declare(name)
+
+    def _drop(self, victim: Evictable) -> None:
+        """Drop a victim of eviction."""
+        if isinstance(victim, Context):
+            self._writer.evict(victim, Reason.EVICTED)
+        elif isinstance(victim, Index):
+            victim.drop()
+        else:
+            assert isinstance(victim, Part), "nothing else is evicted"
+            self._backed.evict(victim)
+
+    def _check(self) -> None:
+        self._store._check()
+        self._directory._check()
+        self._catalog._check()
+        self.backfills._check()
+        self._memory._check()
+        self._catalog._check_ledger()
+        assert self.ledger.part_count == self._backed.part_count
+        self._backed._check()
+        self._hits._check()
+        self._story._check()

@@ -1,0 +1,54 @@
+"""Joins come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pequod.engine.calls.composed import Composed
+from pequod.engine.joins.compiled import JoinInfo
+from pequod.language.spec import JoinSpec
+
+
+class JoinCalls(Composed):
+    """Installing and dropping joins."""
+
+    def add_joins(self, specs: Sequence[JoinSpec]) -> list[JoinInfo]:
+        """Install joins, all or none; one that is installed already is left as it is.
+
+        Raises:
+            JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
+
+        Cost:
+            O(keys of the output tables); dependants of the new joins are computed again when they are read.
+        """
+        before = set(self._catalog)
+        joins, is_new = self._catalog.add(specs)
+        self._hits.clear()
+        self.backfills.review()
+        self.revision += is_new
+        for join in self._catalog:
+            if join not in before:
+                self._directory.end_watches_over(join)
+        return joins
+
+    def drop_join(self, name: str) -> None:
+        """Drop a join and its outputs.
+
+        Raises:
+            UnknownJoinError: No join has this name.
+        """
+        dropped = self._catalog.find(name)
+        self._catalog.drop(name)
+        self._hits.clear()
+        self.backfills.review()
+        self.revision += 1
+        self._directory.end_watches_over(dropped)
+
+    def joins(self) -> list[JoinInfo]:
+        """Return the installed joins, the earliest first."""
+        return [join.info for join in self._catalog]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the result of reads depends on ``now``: a snapshot join is installed."""
+        return self._catalog.is_timed
