@@ -6,15 +6,19 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from pequod_bench.micro_cluster import CLUSTER, subscription_size
 from pequod_bench.micro_engine import ENGINE
 from pequod_bench.micro_frame import MicroRow, MicroScale, MicroSize, Result, measure
 from pequod_bench.micro_records import RECORDS
 from pequod_bench.micro_sizes import SIZES
 from pequod_bench.micro_wire import HALVES
+
+_SIZES: Final = {**SIZES, "subscription at a home": subscription_size}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,12 @@ class MicroReport:
 def run(only: str, scale: MicroScale) -> MicroReport:
     """Measure the rows whose names hold ``only``."""
     results = [measure(workload, scale) for workload in workloads() if only in workload.name]
-    return MicroReport(results, [size(scale) for name, size in SIZES.items() if only in name])
+    return MicroReport(results, [size(scale) for name, size in _SIZES.items() if only in name])
 
 
 def workloads() -> Iterator[MicroRow]:
     """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
-    yield from (*ENGINE, *RECORDS, *HALVES)
+    yield from (*ENGINE, *RECORDS, *HALVES, *CLUSTER)
     if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
         from pequod_bench.micro_feed import FEED  # noqa: PLC0415 -- optional
 

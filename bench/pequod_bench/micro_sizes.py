@@ -26,7 +26,7 @@ def entry_size(scale: MicroScale) -> MicroSize:
         for user in range(users):
             engine.scan(*timeline(user))
 
-    return MicroSize("a timeline entry beside its tweet", _grown_bytes(check_all) / (users * followed * each))
+    return MicroSize("a timeline entry beside its tweet", grown_bytes(check_all) / (users * followed * each))
 
 
 def fan_out_entry_size(scale: MicroScale) -> MicroSize:
@@ -39,10 +39,11 @@ def fan_out_entry_size(scale: MicroScale) -> MicroSize:
         for key, value in rendered:
             engine.put(key, value)
 
-    return MicroSize("a timeline entry of a fan-out", _grown_bytes(post_all) / (users * posts))
+    return MicroSize("a timeline entry of a fan-out", grown_bytes(post_all) / (users * posts))
 
 
-def _grown_bytes(work: Callable[[], None]) -> int:
+def grown_bytes(work: Callable[[], None]) -> int:
+    """Return the bytes that some work has left behind."""
     gc.collect()
     tracemalloc.start()
     work()

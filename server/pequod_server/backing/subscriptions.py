@@ -22,7 +22,7 @@ an interval tree takes 9 µs a look-up.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
 from pequod_server.backing.store import KeyRange
@@ -60,6 +60,14 @@ class Subscriptions:
         """
         at = bisect_right(self._heads, key) - 1
         return self._masks[at][bisect_right(self._bounds[at], key) - 1]
+
+    def masks_of(self, keys: Sequence[bytes]) -> list[int]:
+        """Return `mask_of` for each key."""
+        heads, bounds, masks = self._heads, self._bounds, self._masks
+        if len(heads) == 1:
+            (only,), (theirs,) = bounds, masks
+            return [theirs[bisect_right(only, key) - 1] for key in keys]
+        return [masks[at][bisect_right(bounds[at], key) - 1] for key in keys for at in (bisect_right(heads, key) - 1,)]
 
     def add(self, first: bytes, last: bytes | None, bit: int) -> None:
         """Have a feed want a range.

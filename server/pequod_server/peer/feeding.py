@@ -22,7 +22,7 @@ from pequod_server.backing import Change, History, KeyRange, Place
 from pequod_server.backing.turns import Turns
 from pequod_server.database.followed import Reached
 from pequod_server.peer.origin import Origin
-from pequod_server.peer.relay import Subscriber, Told
+from pequod_server.peer.relay import Subscriber, TellColumns, Told
 
 #: The version of the protocol between servers.
 VERSION: Final = 1
@@ -65,28 +65,29 @@ class _Columns:
 
     def add(self, changes: Sequence[Change], told: Told) -> int:
         """Add changes of an event; return how many fit, one at least."""
-        size, count = self.size, 0
-        keys, values, present = self.keys, self.values, self.present
-        for key, value in changes:
-            if size >= MESSAGE_BYTES and count:
-                break
-            count += 1
-            keys.append(key)
-            if value is None:
-                values.append(b"")
-                present.append(0)
-                size += len(key)
-            else:
-                values.append(value)
-                present.append(1)
-                size += len(key) + len(value)
-        self.size = size
+        if self.size + told.columns.size_bytes > MESSAGE_BYTES:
+            changes = changes[: self._fitting(changes)]
+        columns = told.columns if changes is told.changes else TellColumns.of(changes)
+        count = len(columns.keys)
+        self.keys += columns.keys
+        self.values += columns.values
+        self.present += columns.present
+        self.size += columns.size_bytes
         self.counts.append(count)
         self.positions.append(told.position)
         self.sequence = told.sequence
         if told.shown is not None:
             self.shown.append(told.shown)
         return count
+
+    def _fitting(self, changes: Sequence[Change]) -> int:
+        """Return how many changes still fit, one at least."""
+        size = self.size
+        for count, (key, value) in enumerate(changes):
+            if size >= MESSAGE_BYTES and count:
+                return count
+            size += len(key) + (0 if value is None else len(value))
+        return len(changes)
 
     def write(self, reply: pb.PeerFeedReply, *, is_partial: bool) -> None:
         """Write the columns into a message."""

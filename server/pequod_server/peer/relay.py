@@ -15,16 +15,49 @@ it keep more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from functools import reduce
+from operator import and_, or_
+from typing import Final, NamedTuple, Self
 
 from pequod_server.backing import Change, Changes, Event, History, KeyRange, Place, Reload
 from pequod_server.backing.subscriptions import Subscriptions
 
 #: What an event and a change cost beside keys and values: the objects and their places in lists.
 _EVENT_BYTES: Final = 400
-_CHANGE_BYTES: Final = 160
+_CHANGE_BYTES: Final = 180
 #: Stands for all feeds.
 EVERYONE: Final = -1
+
+
+class TellColumns(NamedTuple):
+    """Changes as a message has them."""
+
+    keys: Sequence[bytes]
+    #: Empty where a key is gone.
+    values: Sequence[bytes]
+    #: One byte for each: 1 if the key is there.
+    present: bytes
+    #: Of keys and values.
+    size_bytes: int
+
+    @classmethod
+    def of(cls, changes: Sequence[Change]) -> Self:
+        """Return the columns of some changes.
+
+        Cost:
+            0.15 us a change (bench row: feed: tell).
+        """
+        if not changes:
+            return cls((), (), b"", 0)
+        keys, found = zip(*changes, strict=True)
+        present = b"\1" * len(keys)
+        if None in found:
+            present = bytes([value is not None for value in found])
+            found = tuple([value or b"" for value in found])
+        return cls(keys, found, present, sum(map(len, keys)) + sum(map(len, found)))
+
+
+_NOTHING: Final = TellColumns((), (), b"", 0)
 
 
 class Told(NamedTuple):
@@ -34,8 +67,12 @@ class Told(NamedTuple):
     position: int
     shown: int | None
     changes: Sequence[Change]
+    #: The same, made once for all feeds that want all of them.
+    columns: TellColumns
     #: The feeds that want any of the changes; `EVERYONE` for a reload.
     mask: int
+    #: The feeds that want all of the changes.
+    common: int
     #: The feeds that want each of the changes.
     masks: Sequence[int]
     #: Ranges to be read again, if the event is a reload.
@@ -122,19 +159,32 @@ class Relay:
                 self.add(event.position, changes, shown)
             case Reload(ranges=ranges, reason=reason):
                 self._append(
-                    Told(self.sequence + 1, event.position, None, (), EVERYONE, (), ranges, reason, _EVENT_BYTES)
+                    Told(
+                        self.sequence + 1,
+                        event.position,
+                        None,
+                        (),
+                        _NOTHING,
+                        EVERYONE,
+                        0,
+                        (),
+                        ranges,
+                        reason,
+                        _EVENT_BYTES,
+                    )
                 )
 
     def add(self, position: int, changes: Sequence[Change], shown: int | None = None) -> None:
         """Keep changes that become visible together."""
-        mask_of = self.wants.mask_of
-        mask, masks, size_bytes = 0, [], _EVENT_BYTES + _CHANGE_BYTES * len(changes)
-        for key, value in changes:
-            one = mask_of(key)
-            masks.append(one)
-            mask |= one
-            size_bytes += len(key) + (0 if value is None else len(value))
-        self._append(Told(self.sequence + 1, position, shown, changes, mask, masks, (), "", size_bytes))
+        columns = TellColumns.of(changes)
+        masks = self.wants.masks_of(columns.keys)
+        # A loop over the different masks, which are few, is not one over the changes (bench row: feed: tell).
+        different = set(masks)
+        mask, common = reduce(or_, different, 0), reduce(and_, different, EVERYONE)
+        size_bytes = _EVENT_BYTES + _CHANGE_BYTES * len(masks) + columns.size_bytes
+        self._append(
+            Told(self.sequence + 1, position, shown, changes, columns, mask, common, masks, (), "", size_bytes)
+        )
 
     def _append(self, told: Told) -> None:
         self.sequence = told.sequence
@@ -267,8 +317,10 @@ class Relay:
         """Return the changes of an event that a subscriber wants."""
         bit = subscriber.bit
         if told.sequence > subscriber.born:
-            if len(told.masks) == 1:
-                return told.changes if told.mask & bit else ()
+            if told.common & bit:
+                return told.changes
+            if not told.mask & bit:
+                return ()
             return [change for change, mask in zip(told.changes, told.masks, strict=True) if mask & bit]
         mask_of = self.wants.mask_of
         return [change for change in told.changes if mask_of(change[0]) & bit]
