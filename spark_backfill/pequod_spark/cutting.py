@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from pequod.engine.joins.plan import Plan, compile_matchers
 from pequod.language.slots import fix_slots, number_slots
 from pequod.language.spec import JoinSpec
+from pequod.language.views import plain_join
 from pequod_spark.plan import is_sampled
 
 #: Rows in one partition: a task sorts them in memory, and a task that dies loses as many.
@@ -86,7 +87,8 @@ class Contexts:
     def __init__(self, spec: JoinSpec, level: int) -> None:
         self._spec = spec
         self._level = level
-        self._plan = Plan(spec, level, number_slots(spec), compile_matchers(spec))
+        plain, _ = plain_join(spec)
+        self._plan = Plan(plain, level, number_slots(plain), compile_matchers(plain))
 
     def prefix_of(self, key: bytes, last: bytes | None = None) -> bytes | None:
         """Return the prefix of the context that holds all keys from ``key`` up to ``last``, or ``key`` alone."""

@@ -23,6 +23,7 @@ from pequod.calls import BackfillStatus
 from pequod.engine.joins.plan import Plan, compile_matchers
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec
+from pequod.language.views import plain_join
 
 #: Rows in a request, approximately: the server takes in a piece of this size within some 20 ms.
 ROWS_MAX: Final = 1 << 16
@@ -45,7 +46,8 @@ class Requests:
 
     def __init__(self, backfill: BackfillStatus, spec: JoinSpec, part: PartitionRange) -> None:
         self._backfill = backfill
-        self._plan = Plan(spec, backfill.level, number_slots(spec), compile_matchers(spec))
+        plain, _ = plain_join(spec)
+        self._plan = Plan(plain, backfill.level, number_slots(plain), compile_matchers(plain))
         self._part = part
         #: The context whose piece is open, and where it begins.
         self._prefix = part.within

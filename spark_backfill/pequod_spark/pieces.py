@@ -23,9 +23,11 @@ from pyspark.sql import functions as f
 from pequod.language.containing import keys_of, meet
 from pequod.language.slots import known_run
 from pequod.language.spec import JoinSpec, Operator, Slot
+from pequod.language.views import plain_join
 from pequod_spark.keys import put_together, take_apart
 from pequod_spark.plan import Read, SparkPlan, is_unique, value_source
 from pequod_spark.ranges import clip
+from pequod_spark.records import plain_rows
 
 
 def compile_pieces(
@@ -93,7 +95,7 @@ def _prefix(spec: JoinSpec, level: int) -> Column:
 
 def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
     """Count equal contributions, and leave out columns that the server does not need."""
-    if is_unique(spec):
+    if spec.is_unique:
         return contributions.select("key", "value")
     match value_source(spec).operator:
         case Operator.COUNT:
@@ -102,6 +104,9 @@ def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
             told = ["key", "value", "source_key"]
         case _:
             told = ["key", "value"]
+    if is_unique(spec):
+        # No two are equal.
+        return contributions.select(*told, f.lit(1).cast("bigint").alias("times"))
     return contributions.groupBy(*told).agg(f.count("*").alias("times"))
 
 
@@ -109,12 +114,16 @@ def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes)
     """Return the contexts that one source alone names, also those without rows; None if no source can."""
     leading, run = _run(spec, level)
     found = []
-    for source in spec.sources:
-        if not leading <= {slot.name for slot in source.pattern.slots()}:
-            continue
-        within = keys_of(source.pattern)
-        matches, slots = take_apart(source.pattern, f.col("key"))
-        found.append(clip(read(*within), *within, matches).select(put_together(run, slots).alias("key")))
+    for source, view in zip(spec.sources, plain_join(spec)[1], strict=True):
+        pattern, within = source.pattern, keys_of(source.pattern)
+        rows = clip(read(*within), *within, take_apart(pattern, f.col("key")).matches)
+        if not leading <= {slot.name for slot in pattern.slots()}:
+            # Fields of records name contexts as well. If no other source can leave them empty, their rows name them.
+            if view is None or len(spec.sources) == 1 or not leading <= {slot.name for slot in source.slots()}:
+                continue
+            rows, pattern = plain_rows(rows, view), view.pattern
+        _, slots = take_apart(pattern, f.col("key"))
+        found.append(rows.select(put_together(run, slots).alias("key")))
     if not found:
         return None
     prefixes = reduce(DataFrame.union, found).distinct()

@@ -20,9 +20,9 @@ def draw_pieces(random: Random, backfill: Backfill, base: Mapping[bytes, bytes])
     """Return pieces that hold all contributions to the backfill's range, and some that hold none, in any order."""
     spec, plan = backfill.join.spec, backfill.plan
     contributions: Counter[Contribution] = Counter()
-    for slots, source_key, _ in tuples_of(spec, dict(base)):
+    for slots, source_key, given in tuples_of(spec, dict(base)):
         output = b"".join(part if isinstance(part, bytes) else slots[part.name] for part in spec.output.parts)
-        contributions[output, source_key, base[source_key]] += 1
+        contributions[output, source_key, given] += 1
     match = compile_matcher(spec.output).match
     fixed: set[tuple[bytes, ...]] = set()
     for output, _, _ in contributions:

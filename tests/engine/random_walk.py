@@ -441,12 +441,12 @@ def draw_timeline(random: Random) -> JoinSpec:
     return JoinSpec(Pattern((b"t|", x, b"|", y, b"|", z)), (check, copy))
 
 
-def draw_fit_join(random: Random) -> JoinSpec:
+def draw_fit_join(random: Random, *, records: bool = False) -> JoinSpec:
     """Draw a join that can be backfilled; often the timeline, which has loops of its own."""
-    if random.random() < 0.3:
+    if not records and random.random() < 0.3:
         return draw_timeline(random)
     while True:
-        spec = draw_join(random)
+        spec = (draw_record_join if records else draw_join)(random)
         tables = {source.pattern.literal_prefix.partition(b"|")[0] for source in spec.sources}
         if spec.sources[-1].operator is not Operator.CHECK and spec.maintenance == Push() and tables <= {*BASE_TABLES}:
             return spec
@@ -471,11 +471,12 @@ def walk(
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
         if searched:
             script = [Step("add", (draw_searching_join(random, snapshots=snapshots),)) for _ in script]
+        elif backfills:
+            draws = range(random.choice([1, 1, 2]))
+            script = [Step("add", (draw_fit_join(random, records=records),)) for _ in draws]
         elif records:
             script = [Step("add", (draw_record_join(random, snapshots=snapshots),)) for _ in script]
             script += [Step("add", (draw_join(random),)) for _ in range(random.choice([0, 0, 1]))]
-        elif backfills:
-            script = [Step("add", (draw_fit_join(random),)) for _ in range(random.choice([1, 1, 2]))]
         if backed:
             kind = "back_searched" if searched else "back"
             script.insert(0, Step(kind, tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))

@@ -211,8 +211,10 @@ def test_random_walks_with_a_database_agree() -> None:
 @pytest.mark.usefixtures("kernel")
 def test_random_walks_with_backfills_agree() -> None:
     for seed in range(300):
-        script = walk(seed, 40, backfills=True)
-        assert script is None, f"python -m tests.engine.random_walk --backfills --seed {seed} --steps 40"
+        records = seed % 3 == 0
+        script = walk(seed, 40, backfills=True, records=records)
+        flags = "--backfills --records" if records else "--backfills"
+        assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"
 
 
 @pytest.mark.usefixtures("kernel")

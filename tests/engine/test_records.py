@@ -3,7 +3,6 @@
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import NotBackfillableError
 from pequod.engine.testing import NaiveModel
 from pequod.language.numbers import encode_f64, encode_i64
 from tests.engine.joins import BY_AUTHOR, REVIEW, engine_with, put_all, scan
@@ -262,12 +261,6 @@ def test_a_watch_is_told_when_a_row_moves() -> None:
     put_all(engine, {"article|1": '{"author": "ann", "title": "Hi"}'})
     told = {(key, old, new) for key, old, new in engine.settle(watch)}
     assert told == {(b"by_author|bob|1", b'{"title":"Hi"}', None), (b"by_author|ann|1", None, b'{"title":"Hi"}')}
-
-
-def test_a_record_join_is_not_backfilled() -> None:
-    engine = engine_with(BY_AUTHOR)
-    with pytest.raises(NotBackfillableError, match="looks at the fields of values"):
-        engine.backfills.begin("by_author", b"", None, 0, level=None, record_bytes_max=1 << 20)
 
 
 def test_a_condition_that_never_holds_is_warned_of() -> None:

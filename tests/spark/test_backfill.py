@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import orjson
 import pytest
 from pequod_spark import backfill as backfill_module
 from pequod_spark.backfill import Begun, Outcome, Request, SourceDiffersError, backfill
@@ -25,9 +26,16 @@ t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>;
 n|<user> = check s|<user>|<poster> count p|<poster>|<time:4>;
 m|<user>|all = check s|<user>|<poster> max p|<poster>|<time:4>;
 l|<time:4> = check s|<user>|<poster> copy p|<poster>|<time:4>;
-x|<user> = count t|<user>|<time:4>|<poster>
+x|<user> = count t|<user>|<time:4>|<poster>;
+r|<user>|<kind>|<id> = check a|<user> with open = true copy e|<id> with of = <user>, kind = <kind> as {stars};
+k|<user>|<kind> = sum e|<id> with of = <user>, kinds[] = <kind> as stars
 """
 USERS = [f"u{number:02}" for number in range(12)]
+
+
+def record(random: Random) -> str:
+    fields = {"of": random.choice(USERS), "kind": random.choice("xy"), "stars": random.randrange(6)}
+    return orjson.dumps(fields | {"kinds": random.sample("xyz", 2)}).decode()
 
 
 class Served:
@@ -45,10 +53,13 @@ class Served:
         self.client.multi_put([(f"s|{user}|{other}", "1") for user in USERS for other in random.sample(USERS, 4)])
         self.client.multi_put([(f"p|{random.choice(USERS)}|{time:04}", f"{time % 7}.5") for time in range(120)])
         self.client.put("s|u99|u98", "1")
+        self.client.multi_put([(f"a|{user}", f'{{"open": {random.choice(["true", "false"])}}}') for user in USERS])
+        self.client.put("a|u99", "{}")
+        self.client.multi_put([(f"e|{number}", record(random)) for number in range(60)])
 
     def check(self, join: str) -> None:
         """See that nothing has to be computed any more, and that all is as it should be."""
-        prefix, end = f"{join}|", "|" if join in "tm" else ""
+        prefix, end = f"{join}|", "|" if join in "tmrk" else ""
         computed = self.client.statistics().joins[join].computed_ranges
         for user in (*USERS, "u99"):
             self.client.scan(prefix=f"{prefix}{user}{end}")
@@ -90,6 +101,9 @@ def writing(connection: Connection) -> Iterator[None]:
             if number % 5 == 0:
                 client.put(f"s|{random.choice(USERS)}|{random.choice(USERS)}", "1")
                 client.remove(f"s|{random.choice(USERS)}|{random.choice(USERS)}")
+                client.put(f"e|{random.randrange(70)}", record(random))
+                client.remove(f"e|{random.randrange(70)}")
+                client.put(f"a|{random.choice(USERS)}", random.choice(['{"open": true}', "{}"]))
             stopped.wait(0.002)
 
     with connection.client() as client:
@@ -102,7 +116,7 @@ def writing(connection: Connection) -> Iterator[None]:
             thread.join()
 
 
-@pytest.mark.parametrize(("join", "level"), [("t", None), ("n", None), ("m", 0), ("l", None)])
+@pytest.mark.parametrize(("join", "level"), [("t", None), ("n", None), ("m", 0), ("l", None), ("r", None), ("k", 0)])
 def test_what_spark_loads_while_others_write_is_exact(
     spark: SparkSession, served: Served, join: str, level: int | None
 ) -> None:

@@ -33,8 +33,8 @@ from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
-from pequod.engine.reads.reader import Reader
-from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
+from pequod.engine.reads.reader import Reader, SourceReader
+from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece, as_they_were
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
@@ -172,14 +172,15 @@ class Loading:
     def _make(self, backfill: Backfill, context: Context, bounds: Range, piece: Piece, read: Read) -> None:
         """Fill a context with the rows of ``bounds`` that are right now; no read finds it yet."""
         join = backfill.join
-        sources = SourcesAsOf(backfill)
+        present = self._reader.sources(join, read)
+        sources = SourcesAsOf(backfill, present)
         execution = Execution(
             backfill.plan, context.environment.copy(), *bounds, sources, is_unique=join.is_unique, has_frames=True
         )
         take_frames(context, execution.run())
         context.aim(*bounds)
         _take_rows(backfill, context, bounds, piece, backfill.copied(sources.frame_prefixes))
-        found = differences(context, sources.changed, self._reader.sources(join, read))
+        found = differences(context, sources.changed, present)
         try:
             for sign, batch in found:
                 apply_batch(context, sign, batch, None)
@@ -203,10 +204,12 @@ class Loading:
 class SourcesAsOf:
     """The sources of a backfill as they were at its revision; of the value source, only what has changed since."""
 
-    __slots__ = ("_backfill", "_value_source", "changed", "frame_prefixes")
+    __slots__ = ("_backfill", "_present", "_value_source", "changed", "frame_prefixes")
 
-    def __init__(self, backfill: Backfill) -> None:
+    def __init__(self, backfill: Backfill, present: SourceReader) -> None:
         self._backfill = backfill
+        #: Reads what the sources are now.
+        self._present = present
         self._value_source = backfill.plan.value_depth
         #: The prefixes of the value source's keys that the frames know, if copies are the same in all contexts.
         self.frame_prefixes: list[bytes] = []
@@ -222,8 +225,8 @@ class SourcesAsOf:
                 self._note(source, prefix, first, last)
             return _NO_ROWS
         changed = self._note(source, prefix, first, last)
-        rows = self._backfill.join.source_tables[source].slice_within(prefix, first, last)
-        return self._backfill.as_they_were(rows, changed)
+        rows = self._present.read(source, prefix, first, last)
+        return as_they_were(rows, changed, self._backfill.record_of(source))
 
     def groups(self, source: int, _around: Around, prefixes: list[bytes]) -> Groups:
         """Return no group of the value source, whose rows somebody else has read."""
@@ -244,8 +247,9 @@ class SourcesAsOf:
         """Note and return the keys of a part of a source that have changed since the revision."""
         backfill = self._backfill
         changed = backfill.changed(source, prefix, first, last)
+        record = backfill.record_of(source)
         for key in changed:
-            self.changed[source, key] = backfill.record[key]
+            self.changed[source, key] = record[key]
         return changed
 
 
@@ -345,8 +349,6 @@ def _refuse_unfit(join: InstalledJoin) -> None:
         raise refuse(
             f"it is declared or computed as `{'pull' if join.is_pull else join.spec.maintenance}`, not as push"
         )
-    if join.spec.has_records:
-        raise refuse("it looks at the fields of values, which backfills do not do yet; a scan of it computes it")
     if any(join.upstreams):
         raise refuse("joins compute some of its sources; the server computes it when it is read, as a scan of it does")
     if any(table.presence is not None for table in join.source_tables):

@@ -8,17 +8,20 @@
 
 The rows at R are the stored ones with the record laid over them. Spark, which takes minutes, computes from these while
 reads and writes go on; `loading` takes in the result.
+
+Of a source that looks at records, the plain rows that a change moves are recorded as well: `loading` reads those.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sortedcontainers import SortedDict
 
 from pequod.engine.base.rows import Rows
+from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.plan import Plan
 from pequod.language.errors import BackfillEndedError
@@ -69,10 +72,12 @@ class Backfill:
 
     Invariants:
         1. A row of ``sources`` at the revision is what ``record`` has for its key, else what is stored.
-        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, by the prefix that a frame
-        knows; for those in ``_copied`` it holds none.
+        2. ``_by_prefix[depth]`` holds the recorded keys of source ``depth``'s pattern, plain ones if it looks at
+        records, by the prefix that a frame knows; for those in ``_copied`` it holds none.
         3. ``_copied`` holds the present rows that follow from the recorded keys of the value source, if these are the
         same in all contexts.
+        4. A plain row that source ``depth`` saw at the revision is what ``_plain[depth]`` has for its key, else what it
+        sees now.
     """
 
     def __init__(
@@ -94,6 +99,8 @@ class Backfill:
         self._changed_at_end = 0, 0
         self._bytes_max = bytes_max
         self._by_prefix: list[dict[bytes, list[bytes]]] = [{} for _ in plan.steps]
+        #: For each source that looks at records: plain key -> its value at the revision, None if it was absent.
+        self._plain: list[dict[bytes, bytes | None]] = [{} for _ in plan.steps]
         self._sites = join.sites_of(plan)
         site = self._sites[plan.value_depth]
         #: Whether rows are copies whose tails follow from the source keys alone, so a change is the same in all
@@ -115,29 +122,51 @@ class Backfill:
         """
         is_first = key not in self.record
         is_source = False
-        for site, (first, last), by_prefix in zip(self._sites, self.sources, self._by_prefix, strict=True):
+        for depth, (first, last) in enumerate(self.sources):
             if not first <= key < last:
                 continue
             is_source = True
-            is_copied = self.copies_alike and site.step.is_value
-            match = site.step.match(key) if is_first or is_copied else None
-            if match is None:
-                continue
-            frame_key = site.step.frame_key_of(key, match)
-            prefix = frame_key if isinstance(frame_key, bytes) else frame_key[0]
-            if is_copied:
-                self._copied.setdefault(prefix, {})[site.tail_of(match)] = new
+            index = self.join.indexes[depth]
+            if index is None:
+                self._note_row(depth, key, new, is_first=is_first)
             else:
-                by_prefix.setdefault(prefix, []).append(key)
-        if not is_source or not is_first:
-            return
-        self.record[key] = old
-        self.record_bytes += len(key) + len(old or b"") + _ENTRY_BYTES
+                self._note_plain(depth, index, key, old, new)
+        if is_source and is_first:
+            self.record[key] = old
+            self.record_bytes += len(key) + len(old or b"") + _ENTRY_BYTES
         if self.record_bytes > self._bytes_max:
             self.end(
                 f"the changes since it began take more than {self._bytes_max} bytes; begin again for what is left, "
                 "in smaller ranges, or raise backfill_bytes_max"
             )
+
+    def _note_plain(self, depth: int, index: Index, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Record the plain rows that a source sees in a changed row, and sees no more."""
+        before, after = index.look(key, old), index.look(key, new)
+        record = self._plain[depth]
+        for plain in before | after:
+            was, present = before.get(plain), after.get(plain)
+            if was == present:
+                continue
+            is_first = plain not in record
+            if is_first:
+                record[plain] = was
+                self.record_bytes += len(plain) + len(was or b"") + _ENTRY_BYTES
+            self._note_row(depth, plain, present, is_first=is_first)
+
+    def _note_row(self, depth: int, key: bytes, new: bytes | None, *, is_first: bool) -> None:
+        """Note a changed row where loads look for it; a plain one if the source looks at records."""
+        site = self._sites[depth]
+        is_copied = self.copies_alike and site.step.is_value
+        match = site.step.match(key) if is_first or is_copied else None
+        if match is None:
+            return
+        frame_key = site.step.frame_key_of(key, match)
+        prefix = frame_key if isinstance(frame_key, bytes) else frame_key[0]
+        if is_copied:
+            self._copied.setdefault(prefix, {})[site.tail_of(match)] = new
+        else:
+            self._by_prefix[depth].setdefault(prefix, []).append(key)
 
     def end(self, reason: str) -> None:
         """End: load and record no more, and forget the record."""
@@ -147,6 +176,7 @@ class Backfill:
             self.record.clear()
             self.record_bytes = 0
             self._by_prefix = [{} for _ in self.plan.steps]
+            self._plain = [{} for _ in self.plan.steps]
             self._copied.clear()
             self._shared.clear()
 
@@ -162,6 +192,10 @@ class Backfill:
         keys.sort()
         start = bisect_left(keys, prefix + first)
         return keys[start : None if last is None else bisect_left(keys, prefix + last)]
+
+    def record_of(self, depth: int) -> Mapping[bytes, bytes | None]:
+        """Return the values at the revision of the keys that a source reads, plain ones if it looks at records."""
+        return self.record if self.join.indexes[depth] is None else self._plain[depth]
 
     def copied(self, prefixes: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """Return the changes of rows copied from source keys with these prefixes: tail -> value, None if gone.
@@ -194,26 +228,12 @@ class Backfill:
             found = table.slice(first, min(last, table.end), limit)
             stop = found.keys[-1] + b"\0" if len(found.keys) == limit else last
             changed = list(self.record.irange(first, stop, inclusive=(True, False)))
-            rows = self.as_they_were(found, changed)
+            rows = as_they_were(found, changed, self.record)
             if rows.keys:
                 return rows
             # All rows that were read were written after the revision.
             first = stop
         return Rows([], [])
-
-    def as_they_were(self, rows: Rows, changed: list[bytes]) -> Rows:
-        """Return stored rows as they were at the revision; ``changed`` are the recorded keys in their range."""
-        if not changed:
-            return rows
-        found = dict(zip(rows.keys, rows.values, strict=True))
-        for key in changed:
-            old = self.record[key]
-            if old is None:
-                found.pop(key, None)
-            else:
-                found[key] = old
-        keys = sorted(found)
-        return Rows(keys, [found[key] for key in keys])
 
     def share(self, found: Sequence[bytes]) -> list[bytes]:
         """Return equal bytes, as one object with those that came before: a post is in many timelines.
@@ -236,14 +256,39 @@ class Backfill:
             raise BackfillEndedError(self.join.info.name, self.ended)
 
     def _check(self) -> None:
-        by_prefix = {key for prefixes in self._by_prefix for keys in prefixes.values() for key in keys}
-        assert by_prefix <= self.record.keys(), "invariant 2"
-        site = self._sites[self.plan.value_depth]
-        table = self.join.source_tables[self.plan.value_depth]
+        for depth, prefixes in enumerate(self._by_prefix):
+            assert {key for keys in prefixes.values() for key in keys} <= self.record_of(depth).keys(), "invariant 2"
+        depth = self.plan.value_depth
+        site, (first, last) = self._sites[depth], self.sources[depth]
+        index = self.join.indexes[depth]
         copied: dict[object, dict[bytes, bytes | None]] = {}
-        for key in self.record.irange(*self.sources[self.plan.value_depth], inclusive=(True, False)):
+        for key in self.record_of(depth):
             match = site.step.match(key)
-            if match is not None and self.copies_alike:
-                copied.setdefault(site.step.frame_key_of(key, match), {})[site.tail_of(match)] = table.get(key)
+            if match is not None and self.copies_alike and (index is not None or first <= key < last):
+                value = self._present(depth, index, key)
+                copied.setdefault(site.step.frame_key_of(key, match), {})[site.tail_of(match)] = value
         assert copied == self._copied, "invariant 3"
-        assert self.ended is None or not self.record
+        assert self.ended is None or not (self.record or any(self._plain))
+
+    def _present(self, depth: int, index: Index | None, key: bytes) -> bytes | None:
+        table = self.join.source_tables[depth]
+        if index is None:
+            return table.get(key)
+        own_key = index.lens.own_key(key)
+        assert own_key is not None, "invariant 4"
+        return index.look(own_key, table.get(own_key)).get(key)
+
+
+def as_they_were(rows: Rows, changed: list[bytes], record: Mapping[bytes, bytes | None]) -> Rows:
+    """Return rows as they were at a revision; ``changed`` are the keys in their range that the record has."""
+    if not changed:
+        return rows
+    found = dict(zip(rows.keys, rows.values, strict=True))
+    for key in changed:
+        old = record[key]
+        if old is None:
+            found.pop(key, None)
+        else:
+            found[key] = old
+    keys = sorted(found)
+    return Rows(keys, [found[key] for key in keys])
