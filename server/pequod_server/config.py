@@ -285,6 +285,10 @@ class ServerConfig(BaseModel):
     cluster_ca: File = Field(default=None, description="Talk TLS with etcd, with this authority of its nodes, PEM.")
     cluster_certificate: File = Field(default=None, description="Certificate to show to etcd, PEM; with cluster_key.")
     cluster_key: File = Field(default=None, description="Private key of that certificate, PEM.")
+    peer_exports: str = Field(
+        default="",
+        description="Tables that this server's joins compute and that other servers use as base data: votes_at.",
+    )
     peer_keep_bytes: Size = Field(
         default=64 * MIB,
         description="Memory for the latest changes, kept for servers that compute from this one's keys; one that is "

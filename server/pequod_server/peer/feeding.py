@@ -156,6 +156,8 @@ class PeerFeed:
             origin.settle()
             if origin.reached(since) is Reached.LOST:
                 self._relay.lose(self.subscriber, "the database has failed over")
+            elif not origin.can_resume(ranges):
+                self._relay.lose(self.subscriber, "rows that a home computes are read again from the next one")
             elif not self._relay.resume(self.subscriber, since):
                 self._relay.lose(self.subscriber, "the home does not have the changes since")
         self._is_live = True

@@ -59,6 +59,7 @@ async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Seq
     for _ in range(_TRIES_MAX):
         if subscriber is not None and not relay.has(subscriber):
             raise BackingUnavailableError("the home", "the feed of this load has ended")
+        await origin.follow(ranges)
         begin, history = relay.sequence, relay.history
         if subscriber is not None:
             for one in ranges:

@@ -24,6 +24,7 @@ from pequod_server.backing import Change, History, KeyRange, Place
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
 from pequod_server.database.questions import Questions
+from pequod_server.peer.exports import Exports
 from pequod_server.peer.relay import Relay
 
 log = logging.getLogger("pequod.peer")
@@ -70,6 +71,14 @@ class Origin(Protocol):
         """
         ...
 
+    async def follow(self, ranges: Sequence[KeyRange]) -> None:
+        """Have the relay told of all changes of some ranges, from the turn on in which this returns."""
+        ...
+
+    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:
+        """Return whether what the relay keeps has all changes of some ranges."""
+        ...
+
     def settle(self) -> None:
         """Have the relay told, in this turn, of all that the engine shows."""
         ...
@@ -100,18 +109,31 @@ class Origin(Protocol):
 
 
 class DatabaseOrigin:
-    """The base data of a server with a database."""
+    """The base data of a server with a database, and the tables that it computes from them for others.
 
-    def __init__(self, engine: Engine, databases: Databases, tables: Sequence[bytes], relay: Relay) -> None:
+    Args:
+        tables: Those of the database.
+        exported: Those that joins compute.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        databases: Databases,
+        tables: Sequence[bytes],
+        relay: Relay,
+        exported: Sequence[bytes] = (),
+    ) -> None:
         self._engine = engine
         self._databases = databases
         self._loader = loader = databases.all[0]
-        self.tables = list(tables)
+        self.tables = [*tables, *exported]
         self.relay = relay
+        self._exports = Exports(engine, relay, exported, tables)
         self._position = Questions(loader.store.position, lambda _begun_s, _place: None)
         self._latest = Questions(loader.store.latest, lambda _begun_s, _place: None)
         self._waking: asyncio.Task[None] | None = None
-        loader.tell(relay)
+        loader.tell(self._exports if exported else relay)
 
     @property
     def history(self) -> History:
@@ -156,6 +178,20 @@ class DatabaseOrigin:
             if _table_of(one) not in self.tables:
                 raise BadRequestError(f"the keys from {one.first!r} on are not of a table of the home's database")
 
+    async def follow(self, ranges: Sequence[KeyRange]) -> None:
+        """Have exported ranges watched; of the database's tables the relay is told anyway."""
+        if exported := self._exported(ranges):
+            bounds = [(one.first, one.last) for one in exported]
+            await self._databases.read(lambda: self._exports.follow(exported), bounds)
+
+    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:
+        """Return whether the ranges are the database's alone: the relay has changes of exported ones since a load."""
+        return not self._exported(ranges)
+
+    def _exported(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
+        tables = self._exports.tables
+        return [one for one in ranges if _table_of(one) in tables] if tables else []
+
     def settle(self) -> None:
         """Do nothing: the relay is told in the turn in which the engine shows it."""
 
@@ -192,6 +228,7 @@ class DatabaseOrigin:
         """Ask nothing more."""
         self._position.stop()
         self._latest.stop()
+        self._exports.stop()
         if self._waking is not None:
             self._waking.cancel()
 
@@ -245,6 +282,13 @@ class MemoryOrigin:
                     )
             if table not in self._watches:
                 self._watches[table] = self._engine.watch(prefix, table + bytes((DELIMITER[0] + 1,)), self._wake)
+
+    async def follow(self, ranges: Sequence[KeyRange]) -> None:
+        """Do nothing: their tables are watched."""
+
+    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:  # noqa: ARG002 - all are watched
+        """Return true: whole tables are watched."""
+        return True
 
     def _wake(self) -> None:
         assert self._loop is not None, "watches begin once a compute has asked for something"

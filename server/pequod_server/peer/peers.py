@@ -18,7 +18,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
 
 from pequod.engine import Engine
-from pequod.errors import BackingUnavailableError, BadRequestError
+from pequod.errors import BackingUnavailableError, BadRequestError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
 from pequod_server.backing import Change, KeyRange, Place
@@ -54,9 +54,14 @@ def make_peer_service(
 ) -> PeerService:
     """Return what computes ask of a server: of its database, or of what its clients write."""
     relay = Relay(config.peer_keep_bytes, engine.ledger.change_watches)
+    exported = [name.strip().encode() for name in config.peer_exports.split(",") if name.strip()]
+    if exported and not tables:
+        raise SettingError("peer_exports", "only a home beside one database exports what it computes")
+    if shared := set(exported) & set(tables):
+        raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
     if not databases.all:
         return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules)
-    return PeerService(DatabaseOrigin(engine, databases, tables, relay), admission, rules)
+    return PeerService(DatabaseOrigin(engine, databases, tables, relay, exported), admission, rules)
 
 
 class PeerService:
