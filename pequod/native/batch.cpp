@@ -12,6 +12,7 @@
 // before it answers without a record. Everything else is done by Python, in the order of the commands.
 #include "batch.hpp"
 
+#include "ahead.hpp"
 #include "collect.hpp"
 #include "engine.hpp"
 #include "messages.hpp"
@@ -28,8 +29,6 @@ PyTypeObject* batch_type = nullptr;
 
 // What a row costs on the wire beside its key and its value, at most: `ROW_BYTES` of the server.
 constexpr long long ROW_BYTES = 8;
-// For how many commands ahead what they look at is fetched.
-constexpr Py_ssize_t AHEAD = 32;
 
 // Ranges of keys as Python lists of where they start and end, which ascend and do not touch.
 struct KeyRanges {
@@ -117,7 +116,7 @@ struct Batch {
     // The commands from `ahead_start` up to `ahead_stop` have been looked at; the hashes of the ends of their scans.
     Py_ssize_t ahead_start;
     Py_ssize_t ahead_stop;
-    size_t hashes[AHEAD];
+    size_t hashes[COMMANDS_AHEAD];
     // Keys and values, counts, and errors, as they stand in the reply.
     Buffer rows;
     Buffer counts;
@@ -306,54 +305,6 @@ Place place_of(SortedRows* rows, Piece tail) {
     return lower_bound(rows, tail);
 }
 
-const SortedRows* rows_of(const End* end) {
-    if (!end || !end->context) return nullptr;
-    PyObject* rows = hot_of(end->context)->rows;
-    return is_rows(rows) ? reinterpret_cast<const SortedRows*>(rows) : nullptr;
-}
-
-// Fetch what the next commands look at, one thing of each after the other, so that the processor waits for many at
-// once. What is guessed here, that an end stands where it is first looked for, is used for nothing else.
-void look_ahead(Batch* batch, const Ends* ends) {
-    const End* guessed[AHEAD];
-    Py_ssize_t count = 0, argument_at = batch->argument_at;
-    batch->ahead_start = batch->index;
-    for (; count < AHEAD && size_t(batch->index + count) < batch->kinds.size; ++count) {
-        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[batch->index + count]);
-        guessed[count] = nullptr;
-        if (kind >= SCAN && kind <= SCAN_DOWN) {
-            batch->hashes[count] = hash_of(batch->arguments[argument_at + 1]);
-            guessed[count] = ends->table.home(batch->hashes[count]);
-            __builtin_prefetch(guessed[count]);
-        }
-        argument_at += Py_ssize_t(argument_count_of(kind));
-    }
-    batch->ahead_stop = batch->index + count;
-    for (Py_ssize_t at = 0; at < count; ++at) {
-        if (!guessed[at]) continue;
-        __builtin_prefetch(guessed[at]->last);
-        __builtin_prefetch(guessed[at]->context);
-        __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]->context) + 64);
-    }
-    for (Py_ssize_t at = 0; at < count; ++at) {
-        if (guessed[at] && guessed[at]->context) {
-            __builtin_prefetch(hot_of(guessed[at]->context)->rows);
-            __builtin_prefetch(hot_of(guessed[at]->context)->prefix);
-        }
-    }
-    for (Py_ssize_t at = 0; at < count; ++at) {
-        const SortedRows* rows = rows_of(guessed[at]);
-        if (rows && rows->last.size) __builtin_prefetch(rows->last.entries + rows->last.size - 1);
-    }
-    for (Py_ssize_t at = 0; at < count; ++at) {
-        const SortedRows* rows = rows_of(guessed[at]);
-        if (!rows || !rows->last.size) continue;
-        const Entry& entry = rows->last.entries[rows->last.size - 1];
-        __builtin_prefetch(entry.key);
-        __builtin_prefetch(entry.value);
-    }
-}
-
 Limit limit_of(const Batch* batch, unsigned char kind) {
     const uint64_t asked = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
     if (!asked || asked > uint64_t(batch->rows_max)) return {batch->rows_max, false};
@@ -387,7 +338,6 @@ Ran run_scan(Batch* batch, HotEngine* engine, unsigned char kind, double now) {
     const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
     const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
     const Limit limit = limit_of(batch, kind);
-    if (batch->index >= batch->ahead_stop) look_ahead(batch, ends);
     const End* end = ends->table.find(batch->hashes[batch->index - batch->ahead_start], last);
     if (end) return kind == SCAN_DOWN ? Ran::NOT_QUICK : scan_context(batch, engine, end, limit, now);
     SortedRows* rows = nullptr;
@@ -471,6 +421,15 @@ PyObject* is_within(PyObject* self, PyObject* const* arguments, Py_ssize_t count
     return PyBool_FromLong(are_within);
 }
 
+// Fetch what the next commands look at; see ahead.hpp.
+void look_ahead(Batch* batch, const HotEngine* engine) {
+    const size_t left = batch->kinds.size - size_t(batch->index), count = left < COMMANDS_AHEAD ? left : COMMANDS_AHEAD;
+    const unsigned char* kinds = reinterpret_cast<const unsigned char*>(batch->kinds.start) + batch->index;
+    batch->ahead_start = batch->index;
+    batch->ahead_stop = batch->index + Py_ssize_t(count);
+    pequod::look_ahead(engine, {kinds, count, batch->arguments + batch->argument_at}, batch->hashes);
+}
+
 // run(engine, now): tell whether there is a command that is not quick, before which it stopped.
 PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     Batch* batch = batch_of(self);
@@ -481,6 +440,7 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     const double now = PyFloat_AsDouble(arguments[1]);
     if (now == -1.0 && PyErr_Occurred()) return nullptr;
     while (size_t(batch->index) < batch->kinds.size) {
+        if (batch->index >= batch->ahead_stop) look_ahead(batch, engine_of(arguments[0]));
         const Ran ran = run_one(batch, engine_of(arguments[0]), now);
         if (ran == Ran::FAILED) return nullptr;
         if (ran == Ran::NOT_QUICK) Py_RETURN_TRUE;

@@ -77,6 +77,27 @@ Found rows_within(const HotTable* table, Piece first, Piece last) {
     return prefix.size && ends_within(prefix, last) ? rows_of_group(table, prefix) : Found{false, nullptr};
 }
 
+TablesAhead::Guess TablesAhead::rows_of(Piece key) {
+    size_t at = 0;
+    while (at < COUNT && names_[at].size && !begins_with(key, names_[at])) ++at;
+    if (at == COUNT) return {nullptr, 0, nullptr};
+    if (!names_[at].size) {
+        const HotRelations* relations = relations_at(by_name_, key);
+        PyErr_Clear();
+        if (!relations) return {nullptr, 0, nullptr};
+        tables_[at] = table_of(relations->table);
+        names_[at] = piece_of(tables_[at]->prefix);
+    }
+    const Piece prefix = group_of(tables_[at], key);
+    if (!prefix.size) return {nullptr, 0, reinterpret_cast<const SortedRows*>(tables_[at]->loose)};
+    return {groups_of(tables_[at]->groups), hash_of(prefix), nullptr};
+}
+
+const SortedRows* TablesAhead::Guess::rows() const {
+    const GroupPlace* place = groups ? groups->table.guess(hash) : nullptr;
+    return place ? place->rows : loose;
+}
+
 namespace {
 
 PyMemberDef table_members[] = {

@@ -76,6 +76,31 @@ SortedRows* rows_for(const HotTable* table, Piece key);
 // The rows that have all keys of `[first, last)`; quick if they are in one group, or the table has none.
 Found rows_within(const HotTable* table, Piece first, Piece last);
 
+// The tables of keys that are written or looked up one after the other, most of which are of the same few tables.
+class TablesAhead {
+  public:
+    explicit TablesAhead(PyObject* by_name) : by_name_(by_name) {}
+
+    // Where rows are that most likely have a key, for fetching them. The groups are null if they are those without one,
+    // which are null too if nothing is known.
+    struct Guess {
+        const HotGroups* groups;
+        size_t hash;
+        const SortedRows* loose;
+
+        const SortedRows* rows() const;
+    };
+    Guess rows_of(Piece key);
+
+  private:
+    static constexpr size_t COUNT = 4;
+
+    PyObject* by_name_;
+    // The names with their delimiters; no bytes: there is none yet.
+    Piece names_[COUNT] = {};
+    const HotTable* tables_[COUNT] = {};
+};
+
 int add_table_types(PyObject* module);
 
 }  // namespace pequod

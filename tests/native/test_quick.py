@@ -104,6 +104,28 @@ FOLLOW = ExecuteRequest(kinds=bytes([PUT, REMOVE]), arguments=[b"s|a|a", b"", b"
 STRAY = ExecuteRequest(kinds=bytes([SCAN, PUT, SCAN]), arguments=[*CHECK.arguments, b"t|a|x", b"!", *CHECK.arguments])
 
 
+def test_keys_in_any_leaf_of_any_group_are_found() -> None:
+    executor = make_executor(1 << 20, 1000)
+    # Some tables are cut into groups, one is not; each has rows of several leaves.
+    there = [
+        b"%s%05d" % (prefix, number) for prefix in (b"k|", b"p|ab|", b"p|b|", b"s|a|") for number in range(0, 8000, 2)
+    ]
+    executor.engine.put_all(there, [key[-5:] for key in there])
+    wanted = [key[:-5] + b"%05d" % (int(key[-5:]) + more) for key in there[:: len(there) // 300] for more in (0, 1)]
+    wanted += [prefix + number for prefix in (b"k|", b"p|ab|", b"p|c|") for number in (b"", b"9")]
+    for start in range(0, len(wanted), 100):
+        keys = wanted[start : start + 100]
+        (reply,) = quick_pieces(
+            executor, ExecuteRequest(kinds=bytes([GET]) * len(keys), arguments=keys).SerializeToString()
+        )
+        held = [key for key, status in zip(keys, reply.statuses, strict=True) if not status]
+        assert (held, reply.values) == (
+            [key for key in keys if executor.engine.get(key) is not None],
+            [key[-5:] for key in held],
+        )
+        assert len(held) in (len(keys) // 2, len(keys) // 2 - 3), "half of the keys are there"
+
+
 @given(
     st.lists(requests(), max_size=6),
     st.sampled_from([1, 20, 60, 200, 1 << 20]),

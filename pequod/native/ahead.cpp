@@ -1,0 +1,154 @@
+#include "ahead.hpp"
+
+#include "messages.hpp"
+
+namespace pequod {
+
+namespace {
+
+// The search for a key in rows: for the leaf, then in the leaf.
+struct Search {
+    // Null: nothing is searched.
+    const SortedRows* rows;
+    // Null until it is found.
+    const Leaf* leaf;
+    Piece key;
+    size_t low;
+    size_t high;
+
+    Search() : rows(nullptr), leaf(nullptr), key{nullptr, 0}, low(0), high(0) {}
+    Search(const SortedRows* rows, Piece key)
+        : rows(rows && rows->last.size ? rows : nullptr), leaf(nullptr), key(key), low(0), high(rows ? rows->older_size + 1 : 0) {
+        if (high == 1) enter(0);
+    }
+
+    bool is_under_way() const { return rows && low < high; }
+
+    // What the next step looks at.
+    const Entry* middle() const {
+        const size_t at = low + (high - low) / 2;
+        return leaf ? leaf->entries + at : leaf_at(at)->entries;
+    }
+
+    void step() {
+        const Entry* entry = middle();
+        const size_t at = low + (high - low) / 2;
+        const int order = compare(piece_of(entry->key), key);
+        if (leaf ? order < 0 : order <= 0) {
+            low = at + 1;
+        } else {
+            high = at;
+        }
+        if (!leaf && low == high) enter(low ? low - 1 : 0);
+    }
+
+  private:
+    const Leaf* leaf_at(size_t index) const { return index < rows->older_size ? rows->older + index : &rows->last; }
+
+    void enter(size_t index) {
+        if (!rows) return;
+        leaf = leaf_at(index);
+        low = 0;
+        high = leaf->size;
+    }
+};
+
+// What a command most likely looks at: an end, if it stands where it is first looked for, or the rows of a key.
+struct Ahead {
+    const End* end;
+    TablesAhead::Guess guess;
+    Piece key;
+
+    const SortedRows* rows() const {
+        if (!end) return guess.rows();
+        PyObject* rows = end->context ? hot_of(end->context)->rows : nullptr;
+        return is_rows(rows) ? reinterpret_cast<const SortedRows*>(rows) : nullptr;
+    }
+};
+
+void fetch_records(const Ahead& ahead) {
+    if (ahead.end) {
+        __builtin_prefetch(ahead.end->last);
+        __builtin_prefetch(ahead.end->context);
+        __builtin_prefetch(reinterpret_cast<const char*>(ahead.end->context) + 64);
+    } else {
+        __builtin_prefetch(ahead.rows());
+    }
+}
+
+void fetch_rows(const Ahead& ahead) {
+    if (!ahead.end || !ahead.end->context) return;
+    __builtin_prefetch(hot_of(ahead.end->context)->rows);
+    __builtin_prefetch(hot_of(ahead.end->context)->prefix);
+}
+
+void fetch_entries(const Ahead& ahead) {
+    const SortedRows* rows = ahead.rows();
+    if (rows && rows->last.size) __builtin_prefetch(rows->last.entries + rows->last.size - 1);
+}
+
+// A check begins with the last row, and a key that is put is compared with it first.
+void fetch_last_row(const Ahead& ahead) {
+    const SortedRows* rows = ahead.rows();
+    if (!rows || !rows->last.size) return;
+    const Entry& entry = rows->last.entries[rows->last.size - 1];
+    __builtin_prefetch(entry.key);
+    if (ahead.end) __builtin_prefetch(entry.value);
+}
+
+// So few searches have little to wait for together, and would only be done twice: of Twip, 5 % of the whole run.
+constexpr size_t SEARCHES_MIN = 8;
+
+// Search for the keys, a step of each in turn: by itself each step would wait for the memory twice.
+void search_all(const Ahead* ahead, size_t count) {
+    size_t searched = 0;
+    for (size_t at = 0; at < count; ++at) searched += !ahead[at].end;
+    if (searched < SEARCHES_MIN) return;
+    Search all[COMMANDS_AHEAD];
+    searched = 0;
+    for (size_t at = 0; at < count; ++at) {
+        if (!ahead[at].end) all[searched++] = Search(ahead[at].rows(), ahead[at].key);
+    }
+    for (bool is_done = false; !is_done;) {
+        is_done = true;
+        for (size_t at = 0; at < searched; ++at) {
+            if (all[at].is_under_way()) __builtin_prefetch(all[at].middle());
+        }
+        for (size_t at = 0; at < searched; ++at) {
+            if (all[at].is_under_way()) __builtin_prefetch(all[at].middle()->key);
+        }
+        for (size_t at = 0; at < searched; ++at) {
+            if (!all[at].is_under_way()) continue;
+            all[at].step();
+            is_done = false;
+        }
+    }
+}
+
+}  // namespace
+
+void look_ahead(const HotEngine* engine, const Upcoming& upcoming, size_t* hashes) {
+    const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
+    TablesAhead tables(engine->relations);
+    Ahead ahead[COMMANDS_AHEAD];
+    const Piece* argument = upcoming.arguments;
+    for (size_t at = 0; at < upcoming.count; ++at) {
+        const unsigned char kind = upcoming.kinds[at];
+        ahead[at] = {nullptr, {nullptr, 0, nullptr}, argument[0]};
+        if (kind >= SCAN && kind <= SCAN_DOWN) {
+            hashes[at] = hash_of(argument[1]);
+            __builtin_prefetch(ahead[at].end = ends->table.home(hashes[at]));
+        } else if (kind != COUNT) {
+            ahead[at].guess = tables.rows_of(argument[0]);
+            if (ahead[at].guess.groups) __builtin_prefetch(ahead[at].guess.groups->table.home(ahead[at].guess.hash));
+        }
+        argument += argument_count_of(kind);
+    }
+    for (size_t at = 0; at < upcoming.count; ++at) fetch_records(ahead[at]);
+    for (size_t at = 0; at < upcoming.count; ++at) fetch_rows(ahead[at]);
+    for (size_t at = 0; at < upcoming.count; ++at) fetch_entries(ahead[at]);
+    for (size_t at = 0; at < upcoming.count; ++at) fetch_last_row(ahead[at]);
+    search_all(ahead, upcoming.count);
+}
+
+}  // namespace pequod

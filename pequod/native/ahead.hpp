@@ -1,0 +1,22 @@
+// What the next commands of a batch look at, fetched in advance.
+#pragma once
+
+#include "engine.hpp"
+
+namespace pequod {
+
+// For how many commands that is done at once.
+constexpr size_t COMMANDS_AHEAD = 32;
+
+// Commands that come next: their kinds, and the arguments of all of them.
+struct Upcoming {
+    const unsigned char* kinds;
+    size_t count;
+    const Piece* arguments;
+};
+
+// Fetch what some commands will look at, no more than `COMMANDS_AHEAD` of them; give the hash of the end of each scan.
+// Nothing but time depends on it.
+void look_ahead(const HotEngine* engine, const Upcoming& upcoming, size_t* hashes);
+
+}  // namespace pequod
