@@ -119,7 +119,7 @@ def test_keys_in_any_leaf_of_any_group_are_found() -> None:
             executor, ExecuteRequest(kinds=bytes([GET]) * len(keys), arguments=keys).SerializeToString()
         )
         held = [key for key, status in zip(keys, reply.statuses, strict=True) if not status]
-        assert (held, reply.values) == (
+        assert (held, list(reply.values)) == (
             [key for key in keys if executor.engine.get(key) is not None],
             [key[-5:] for key in held],
         )

@@ -20,7 +20,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
 from contextlib import aclosing
-from functools import cache
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -255,11 +254,12 @@ def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Ha
 
 
 def _row_count(reply: object) -> int:
-    return len(reply.keys) if _has_keys(type(reply)) else 0  # type: ignore[attr-defined] # it has been looked
+    kind = type(reply)
+    if kind not in _HAS_KEYS:
+        descriptor = getattr(kind, "DESCRIPTOR", None)
+        _HAS_KEYS[kind] = descriptor is not None and "keys" in descriptor.fields_by_name
+    return len(getattr(reply, "keys", ())) if _HAS_KEYS[kind] else 0
 
 
-@cache
-def _has_keys(kind: type) -> bool:
-    # To look in a message for a field that its kind does not have takes a fiftieth of a Get.
-    descriptor = getattr(kind, "DESCRIPTOR", None)
-    return descriptor is not None and "keys" in descriptor.fields_by_name
+#: Whether replies of a class have rows: to look in a message for a field that it does not have takes 3 µs.
+_HAS_KEYS: Final[dict[type, bool]] = {}
