@@ -1,4 +1,4 @@
-"""bench cluster: Twip on homes and computes, and what larger clusters would do."""
+"""bench cluster, cluster-latency: Twip on homes and computes, what larger clusters would do, and how quick they are."""
 
 from __future__ import annotations
 
@@ -74,4 +74,33 @@ def cluster(
         client_loop=client_loop.value,
     )
     report = run(settings, sizes, homes, predict_users, progress_bars(json))
+    show(report, json, report.difference)
+
+
+@app.command(
+    "cluster-latency",
+    short_help="A small cluster: first reads, later reads, put to visible, a burst.",
+    epilog=examples(
+        "pequod bench cluster-latency                               (half a minute)",
+        "pequod bench cluster-latency --timelines 1000 --burst 200000",
+    ),
+)
+def cluster_latency(
+    timelines: Annotated[int, typer.Option("--timelines", min=1, help="Timelines, each of 20 posters.")] = 200,
+    reads: Annotated[int, typer.Option("--reads", min=1, help="Later reads.")] = 2_000,
+    puts: Annotated[int, typer.Option("--puts", min=1, help="Puts whose way to a watch is timed.")] = 500,
+    burst: Annotated[int, typer.Option("--burst", min=1, help="Posts that are put as fast as possible.")] = 50_000,
+    smoke: Smoke = False,
+    json: Json = False,
+) -> None:
+    """Start a home, two computes and a server alone on this machine, and take the times of single calls.
+
+    Times mean something where each of these processes, and this one, has a core.
+    """
+    from pequod_bench.cluster_latency import ClusterLatencySettings, run
+
+    settings = ClusterLatencySettings(timelines, reads, puts, burst)
+    if smoke:
+        settings = ClusterLatencySettings(5, 10, 5, 500)
+    report = run(settings, progress_bars(json))
     show(report, json, report.difference)
