@@ -235,6 +235,10 @@ class ServerConfig(BaseModel):
         description="Without a mapping: the tables whose keys are in the database's table of keys and values, which "
         "`pequod backing install --generic` makes; with pequod://, those that the other servers own. Such as p,s.",
     )
+    backing_whole_tables: str = Field(
+        default="",
+        description="Small tables behind the cache that the first read of any of their keys loads as a whole: s.",
+    )
     backing_token: File = Field(
         default=None, description="With pequod://, the file with the token that is sent to those servers."
     )

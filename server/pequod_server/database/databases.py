@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
 from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, Range, SearchRange
@@ -29,8 +29,10 @@ from pequod_server.backing import BackingStore, Backoff, Change, KeyRange, Relea
 from pequod_server.database.assignment import Assignment, tables_of
 from pequod_server.database.gate import Gates
 from pequod_server.database.loader import ROUNDS_MAX, Loader
+from pequod_server.database.questions import all_of
+from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
-from pequod_server.wire.publishing import DATABASE, public
+from pequod_server.wire.publishing import DATABASE, of_one
 
 T = TypeVar("T")
 
@@ -65,6 +67,7 @@ class Databases:
     Args:
         groups: Those of the start.
         make: Makes what keeps the engine in step with a database.
+        whole: The tables that are loaded as a whole; none.
 
     Invariants:
         1. Every range that is assigned lies in a backed table of the engine, and its owner is one of ``all``.
@@ -74,10 +77,17 @@ class Databases:
         ValueError: Groups do not go together, or do not go with the engine's tables.
     """
 
-    __slots__ = ("_assigning", "_engine", "_forgotten", "_make", "all", "assigned_s", "assignment", "gate")
+    __slots__ = ("_assigning", "_engine", "_forgotten", "_make", "_whole", "all", "assigned_s", "assignment", "gate")
 
-    def __init__(self, engine: Engine, groups: Sequence[HomeGroup] = (), make: MakeLoader = Loader) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        groups: Sequence[HomeGroup] = (),
+        make: MakeLoader = Loader,
+        whole: WholeTables | None = None,
+    ) -> None:
         self._engine = engine
+        self._whole = whole or WholeTables(engine)
         self._make = make
         #: In the order of their groups.
         self.all: tuple[Loader, ...] = ()
@@ -323,13 +333,18 @@ class Databases:
                 assert piece.last is not None, "ranges that reads lack end"
                 pieces.setdefault(owner, []).append(Range(piece.first, piece.last))
         loads = [self._load(*one) for one in pieces.items()]
-        await (loads[0] if len(loads) == 1 else _all_of(loads))
+        await (loads[0] if len(loads) == 1 else all_of(loads))
 
     async def _load(self, loader: Loader, lacking: Sequence[Lacking]) -> None:
         try:
-            await loader.load(lacking)
+            parts = self.assignment.split
+            await loader.load(
+                self._whole.widened(
+                    lacking, lambda one: [p for p, owner in parts(one.first, one.last) if owner is loader]
+                )
+            )
         except BackingUnavailableError as error:
-            raise _named(loader, error) from error
+            raise of_one(loader.name, error) from error
 
     async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
         """Load what is lacking, and try again for as long as a database does not answer."""
@@ -358,7 +373,7 @@ class Databases:
         try:
             await loader.write(changes)
         except BackingUnavailableError as error:
-            raise _named(loader, error) from error
+            raise of_one(loader.name, error) from error
 
     def taker_of(self, keys: Sequence[bytes]) -> Loader:
         """Return the database that takes a write of keys in one transaction.
@@ -379,20 +394,3 @@ class Databases:
     def _check(self) -> None:
         for one in self._engine.loaded():
             assert all(owner in self.all for _, owner in self.assignment.split(*one)), "invariant 2"
-
-
-def _named(loader: Loader, error: BackingUnavailableError) -> BackingUnavailableError:
-    """Return the error with the name of the database, for clients too, where there are several."""
-    if not loader.name:
-        return error
-    shown = public(error)
-    assert isinstance(shown, BackingUnavailableError)
-    return BackingUnavailableError(f"{DATABASE} {loader.name}", shown.reason)
-
-
-async def _all_of(awaitables: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all, and raise the error of the first that failed."""
-    outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome

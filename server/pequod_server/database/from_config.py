@@ -17,6 +17,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.gate import Gates
 from pequod_server.database.loader import Loader
+from pequod_server.database.whole_tables import WholeTables
 
 _SQLITE = "sqlite:"
 _LAKE = "lake:"
@@ -99,7 +100,7 @@ def make_databases(config: ServerConfig, engine: Engine, groups: Sequence[HomeGr
             stale_max_s=config.backing_stale_max_s,
         )
 
-    return Databases(engine, groups, make)
+    return Databases(engine, groups, make, WholeTables(engine, _names(config.backing_whole_tables)))
 
 
 def _homes(config: ServerConfig) -> PequodStore:
@@ -110,7 +111,7 @@ def _homes(config: ServerConfig) -> PequodStore:
     for address in addresses or [""]:
         if fault := fault_of(address):
             raise SettingError("backing", fault)
-    tables = _tables(config)
+    tables = _names(config.backing_tables)
     if not tables:
         raise SettingError("backing_tables", "name the tables whose keys those servers own, such as p,s")
     return PequodStore(addresses, tables, connect=peer_credentials(config).connect)
@@ -136,12 +137,12 @@ def peer_credentials(config: ServerConfig) -> PeerCredentials:
     )
 
 
-def _tables(config: ServerConfig) -> list[bytes]:
-    return [name.strip().encode() for name in config.backing_tables.split(",") if name.strip()]
+def _names(setting: str) -> list[bytes]:
+    return [name.strip().encode() for name in setting.split(",") if name.strip()]
 
 
 def _mappings(config: ServerConfig) -> tuple[Mapping, ...]:
-    tables = _tables(config)
+    tables = _names(config.backing_tables)
     if config.backing_mapping is None:
         if tables and not config.backing.startswith(_LAKE):
             return (Mapping.generic(tables),)

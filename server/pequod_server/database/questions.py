@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from pequod_server.backing import Place
 
@@ -70,3 +70,11 @@ class Questions:
         for task in (self._last, self._next):
             if task is not None:
                 task.cancel()
+
+
+async def all_of(awaitables: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all, and raise the error of the first that failed."""
+    outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome

@@ -69,3 +69,12 @@ def public(error: PequodError) -> PequodError:
             return BackingStaleError(error.age_s, error.stale_max_s, "")
         case _:
             return error
+
+
+def of_one(name: str, error: BackingUnavailableError) -> BackingUnavailableError:
+    """Return the error with the name of its database, for clients too, where there are several."""
+    if not name:
+        return error
+    shown = public(error)
+    assert isinstance(shown, BackingUnavailableError)
+    return BackingUnavailableError(f"{DATABASE} {name}", shown.reason)
