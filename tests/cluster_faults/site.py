@@ -28,6 +28,8 @@ from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import BackingUnavailableError, UnavailableError
 from pequod.freshness import Latest
+from tests.backing.chaos.proxy import TcpProxy
+from tests.cluster_faults.network import CutNetwork, InnerServer
 from tests.forked import ForkedServer
 from tests.peer.homes import MAPPING, TABLES, TIMELINE, sqlite
 
@@ -42,9 +44,23 @@ class FaultSite:
         etcd: The setting of a cluster in etcd without its name; empty for a file.
         dsn: A PostgreSQL in place of the SQLite database.
         has_group_b: Have a home group of its own, with a database of its own, for the posts from `p|m` on.
+        behind_proxies: A compute that reaches the homes through proxies; its copy of the map says so.
+        network: Where c1 is cut off from everybody else; all addresses are of it.
     """
 
-    def __init__(self, folder: Path, etcd: str = "", *, dsn: str = "", has_group_b: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        etcd: str = "",
+        *,
+        dsn: str = "",
+        has_group_b: bool = False,
+        behind_proxies: str = "",
+        network: CutNetwork | None = None,
+    ) -> None:
+        self._behind_proxies = behind_proxies
+        self._network = network
+        self.proxies: dict[str, TcpProxy] = {}
         self._dsn = dsn
         self._folder = folder
         self.name = f"faults-{secrets.token_hex(4)}"
@@ -52,14 +68,14 @@ class FaultSite:
         self._file = folder / "cluster.toml"
         groups = {"h1": "a", "h2": "b" if has_group_b else "a"}
         self.entries = {
-            **{name: _entry(name, ServerRole.HOME, group) for name, group in groups.items()},
-            **{name: _entry(name, ServerRole.COMPUTE) for name in ("c1", "c2", "c3")},
+            **{name: _entry(name, ServerRole.HOME, network, group) for name, group in groups.items()},
+            **{name: _entry(name, ServerRole.COMPUTE, network) for name in ("c1", "c2", "c3")},
         }
         ranges = [HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "a")]
         if has_group_b:
             ranges[:1] = [HomeRange(b"p|", b"p|m", "a"), HomeRange(b"p|m", b"p}", "b")]
         self.map = ClusterMap(self.name, 2, TIMELINE, home_ranges=tuple(ranges))
-        self.processes: dict[str, ForkedServer] = {}
+        self.processes: dict[str, ForkedServer | InnerServer] = {}
 
     async def __aenter__(self) -> Self:
         (self._folder / "mapping.toml").write_text(MAPPING)
@@ -74,15 +90,30 @@ class FaultSite:
         for entry in homes:
             if not self._dsn and not self.database(entry.group).exists():
                 await sqlite(self.database(entry.group))
+        if self._behind_proxies:
+            await self._put_proxies_between()
         for name in self.entries:
             await asyncio.to_thread(self.start, name)
         return self
+
+    async def _put_proxies_between(self) -> None:
+        """Start a proxy for each home, and write the map of the compute that goes through them."""
+        seen = dict(self.entries)
+        for name, entry in self.entries.items():
+            if entry.group:
+                proxy = self.proxies[name] = TcpProxy(entry.address)
+                await proxy.start()
+                seen[name] = replace(entry, address=proxy.address)
+        state = ClusterState.of(self.map, seen.values())
+        (self._folder / f"{self._behind_proxies}.toml").write_text(written(state))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for process in self.processes.values():
             process.kill()
+        for proxy in self.proxies.values():
+            await proxy.stop()
 
     @property
     def state(self) -> ClusterState:
@@ -90,7 +121,10 @@ class FaultSite:
 
     @property
     def target(self) -> str:
-        return f"pequod+cluster://{','.join(entry.address for entry in self.entries.values())}"
+        # The map of a compute behind proxies is not one for clients, nor can one that is cut off be asked for it.
+        hidden = "c1" if self._network else self._behind_proxies
+        addresses = [entry.address for name, entry in self.entries.items() if name != hidden]
+        return f"pequod+cluster://{','.join(addresses)}"
 
     def client(self, *, timeout_s: float = 60.0) -> AsyncClient:
         return AsyncClient(self.target, timeout_s=timeout_s)
@@ -101,7 +135,8 @@ class FaultSite:
     def start(self, name: str) -> None:
         """Start a server, at the same address each time."""
         entry = self.entries[name]
-        place = f"{self._etcd}/{self.name}" if self._etcd else f"static:{self._file}"
+        file = self._folder / f"{name}.toml" if name == self._behind_proxies else self._file
+        place = f"{self._etcd}/{self.name}" if self._etcd else f"static:{file}"
         flags = ["--listen", entry.address, "--cluster", place, "--cluster-id", name, "--drain-s", "0.5"]
         role = str(*entry.roles)
         if role == "home":
@@ -110,7 +145,12 @@ class FaultSite:
         if self._etcd:
             flags += ["--cluster-roles", role]
             flags += ["--cluster-group", entry.group] if entry.group else []
-        self.processes[name] = ForkedServer(*flags)
+        if self._network:
+            flags += ["--insecure"]
+        if self._network and name == "c1":
+            self.processes[name] = self._network.started(*flags)
+        else:
+            self.processes[name] = ForkedServer(*flags)
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -152,8 +192,9 @@ async def _install(dsn: str, feed_names: Sequence[str]) -> None:
         await store.close()
 
 
-def _entry(name: str, role: ServerRole, group: str = "") -> ServerEntry:
-    return ServerEntry(name, f"127.0.0.1:{free_port()}", frozenset({role}), group)
+def _entry(name: str, role: ServerRole, network: CutNetwork | None, group: str = "") -> ServerEntry:
+    host = "127.0.0.1" if network is None else network.inside if name == "c1" else network.outside
+    return ServerEntry(name, f"{host}:{free_port()}", frozenset({role}), group)
 
 
 def owner(client: AsyncClient, key: bytes) -> Node:

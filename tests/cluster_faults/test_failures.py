@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from pequod.errors import (
     StaleError,
     UnavailableError,
 )
+from tests.backing.chaos.proxy import Proxy, TcpProxy
 from tests.backing.conftest import Postgres
 from tests.cluster.conftest import Etcd
 from tests.cluster_client.site import MapServer, until
+from tests.cluster_faults.network import cut_network
 from tests.cluster_faults.site import LATEST, FaultSite, owner, put
 from tests.peer.homes import expected
 
@@ -129,16 +131,79 @@ async def test_the_primary_killed(tmp_path: Path, dsn: str, postgres: Postgres) 
         assert site.rows().keys() >= set(certain)
 
 
-async def test_compute_cut_off_from_its_homes(site: FaultSite, client: AsyncClient) -> None:
+@pytest.mark.parametrize("how", [Proxy.take_away, Proxy.hold_on], ids=["broken", "silent"])
+async def test_compute_cut_off_from_its_homes(tmp_path: Path, how: Callable[[TcpProxy], None]) -> None:
     """Any state is served; levels are refused once they cannot be had; afterwards the feed goes on."""
+    async with FaultSite(tmp_path, behind_proxies="c1") as site, site.client() as client:
+        await fill(client)
+        async with AsyncClient(site.entries["c1"].address, timeout_s=60) as cut_off:
+            for user in USERS:
+                before = await cut_off.scan(prefix=f"t|{user}|")
+            for proxy in site.proxies.values():
+                how(proxy)
+            await put(client, "p|bob|0400", "meanwhile")
+            await put(client, f"p|{USERS[0]}|0400", "meanwhile")
+            assert await cut_off.scan(prefix=f"t|{USERS[-1]}|") == before
+            with pytest.raises((StaleError, BackingUnavailableError)):
+                await cut_off.scan(prefix="t|u1|", freshness=AT_ONCE)
+            for proxy in site.proxies.values():
+                proxy.let_go()
+            await put(client, "p|bob|0401", "later")
+            await check(site, cut_off)
+
+
+async def test_compute_whose_network_is_cut(tmp_path: Path) -> None:
+    """Clients read elsewhere meanwhile; afterwards it goes on, and nothing is older than asked for."""
+    with cut_network() as network:
+        async with FaultSite(tmp_path, network=network) as site, site.client() as client:
+            await fill(client)
+            await check(site, client)
+            network.cut()
+            await put(client, "p|bob|0400", "meanwhile")
+            await check(site, client)
+            network.mend()
+            await put(client, "p|bob|0401", "later")
+            async with AsyncClient(site.entries["c1"].address, timeout_s=60) as cut_off:
+                await check(site, cut_off)
+            await check(site, client)
+
+
+@pytest.mark.parametrize("second", ["compute", "home"])
+async def test_two_failures_while_one_key_is_written(site: FaultSite, client: AsyncClient, second: str) -> None:
+    """Certain writes of the key are not lost, nor do readers ever go back to an earlier one."""
     await check(site, client)
-    before = await client.scan(prefix="t|u1|")
-    site.pause("h1", "h2")
-    assert await client.scan(prefix="t|u1|") == before
-    with pytest.raises((StaleError, BackingUnavailableError)):
-        await client.scan(prefix="t|u1|", freshness=AT_ONCE)
-    site.go_on("h1", "h2")
-    await put(client, "p|bob|0400", "later")
+    key, last = b"p|bob|0900", 150
+    seen: list[int] = []
+    is_done = asyncio.Event()
+
+    async def write() -> None:
+        for value in range(last + 1):
+            await put(client, key.decode(), str(value))
+        is_done.set()
+
+    async def read() -> None:
+        session = client.session()
+        while not is_done.is_set():
+            try:
+                rows = dict(await session.scan(prefix="t|u1|"))
+            except (UnavailableError, BackingUnavailableError, StaleError):
+                continue
+            if b"t|u1|0900|bob" in rows:
+                seen.append(int(rows[b"t|u1|0900|bob"]))
+            await asyncio.sleep(0)
+
+    async def fail() -> None:
+        await until(lambda: len(seen) > 5)
+        site.kill("h1")
+        if second == "compute":
+            site.kill(owner(client, b"t|u1|").id)
+        else:
+            site.kill("h2")
+            await asyncio.to_thread(site.start, "h2")
+
+    await asyncio.gather(write(), read(), fail())
+    assert seen == sorted(seen)
+    assert site.rows()[key] == str(last).encode()
     await check(site, client)
 
 

@@ -1,4 +1,4 @@
-"""A proxy between a server and PostgreSQL whose cable can be cut or held."""
+"""Proxies whose cable can be cut or held: between a server and PostgreSQL, and between any two processes over TCP."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ class Proxy:
         """Listen."""
         self._server = await asyncio.start_unix_server(self._serve, self.directory / SOCKET)
 
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self.behind / SOCKET)
+
     async def stop(self) -> None:
         """Close everything."""
         assert self._server is not None
@@ -49,6 +52,20 @@ class Proxy:
         await asyncio.sleep(seconds)
         self._flows.set()
 
+    def hold_on(self) -> None:
+        """Pass nothing on until `let_go`; nobody is told."""
+        self._flows.clear()
+
+    def take_away(self) -> None:
+        """Break all connections and take none until `let_go`."""
+        self._is_open = False
+        self.cut()
+
+    def let_go(self) -> None:
+        """Pass everything on again."""
+        self._is_open = True
+        self._flows.set()
+
     async def shut(self, seconds: float) -> None:
         """Break all connections and take none for a while."""
         self._is_open = False
@@ -61,7 +78,7 @@ class Proxy:
             writer.transport.abort()
             return
         try:
-            back_reader, back_writer = await asyncio.open_unix_connection(self.behind / SOCKET)
+            back_reader, back_writer = await self._connected()
         except OSError:
             writer.transport.abort()
             return
@@ -85,3 +102,22 @@ class Proxy:
                 await self._flows.wait()
                 writer.write(data)
                 await writer.drain()
+
+
+class TcpProxy(Proxy):
+    """Passes bytes between a port of the loopback and an address behind it."""
+
+    def __init__(self, behind: str) -> None:
+        super().__init__(Path(), Path())
+        self._host, _, self._port = behind.rpartition(":")
+        #: Where it listens; known once it is started.
+        self.address = ""
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self._host, int(self._port))
