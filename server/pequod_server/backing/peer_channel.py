@@ -20,6 +20,7 @@ from pequod_proto.pequod_pb2_grpc import PequodPeerStub
 from pequod.addresses import is_local
 from pequod.errors import BackingUnavailableError, PequodError, SettingError
 from pequod.refusals import rebuilt
+from pequod_server.backing.onward import trace_metadata
 
 #: Found dead after this long, also where the network says nothing.
 _KEEPALIVE_MS: Final = 2000
@@ -99,12 +100,12 @@ class GrpcPeerChannel:
         self._name = f"the home {address}"
         self._channel = channel
         self._stub: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
 
     async def load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
         """Read ranges."""
         try:
-            async for reply in self._stub.Load(request, metadata=self._metadata):
+            async for reply in self._stub.Load(request, metadata=self._metadata + trace_metadata()):
                 yield reply
         except aio.AioRpcError as error:
             self._fail(error)
@@ -120,7 +121,7 @@ class GrpcPeerChannel:
     async def position(self, request: pb.PeerPositionRequest) -> pb.PeerPositionReply:
         """Ask for a place."""
         try:
-            reply: pb.PeerPositionReply = await self._stub.Position(request, metadata=self._metadata)
+            reply: pb.PeerPositionReply = await self._stub.Position(request, metadata=self._metadata + trace_metadata())
         except aio.AioRpcError as error:
             self._fail(error)
         return reply
@@ -128,7 +129,7 @@ class GrpcPeerChannel:
     async def write(self, request: pb.PeerWriteRequest) -> pb.PeerWriteReply:
         """Write changes."""
         try:
-            reply: pb.PeerWriteReply = await self._stub.Write(request, metadata=self._metadata)
+            reply: pb.PeerWriteReply = await self._stub.Write(request, metadata=self._metadata + trace_metadata())
         except aio.AioRpcError as error:
             self._fail(error)
         return reply

@@ -15,11 +15,12 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace import TracerProvider as AnyTracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from structlog.contextvars import bind_contextvars
 
+from pequod_server.backing.onward import set_trace
 from pequod_server.ops.observe import Call, Closer
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
@@ -44,7 +45,7 @@ class CallTraces:
         self._tracer = provider.get_tracer("pequod.server", version("pequod"))
 
     def opened(self, call: Call) -> Closer:
-        """Begin the span of a call; lines of the log that belong to it have its trace id."""
+        """Begin the span of a call; lines of the log that belong to it have its trace id, as have calls of homes."""
         service, _, method = call.method.rpartition("/")
         service = service or _OUR_SERVICE
         headers = {key: value for key, value in call.metadata if isinstance(value, str)}
@@ -59,6 +60,9 @@ class CallTraces:
                 "pequod.request_id": call.request_id,
             },
         )
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
+        set_trace(carrier)
         bind_contextvars(trace_id=f"{span.get_span_context().trace_id:032x}")
         return lambda code, _duration_s: _close(span, call, code)
 
