@@ -167,6 +167,8 @@ class BackfillStatus:
     lease_s: float
     #: The reason for its end; empty while it runs.
     ended: str
+    #: The state of the databases at the revision; only where it was begun, and if there are databases.
+    token: Token = field(default=NO_TOKEN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,14 +18,15 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pequod_spark.backfill import Begun, Request
     from pequod_spark.connection import Connection
     from pequod_spark.plan import Read
     from pyspark.sql import SparkSession
 
     from pequod.calls import BackfillStatus
+
+    #: Opens what reads the sources of a backfill; None: they are read from the server.
+    Sources = Callable[[SparkSession, Begun], AbstractContextManager[Read | None]]
 
 _HELP: Final = """Have Spark compute a join and load it into a server, while reads and writes go on.
 
@@ -34,6 +36,8 @@ time. It is for large joins that nobody has read yet, such as after a start.
 
 \b
 --source server         read the sources from the server, as they were at its revision
+--source lake:DIR       read the lake behind the server (--backing lake:DIR), as of the batch at which the backfill
+                        begins; --mapping names the server's mapping, and rows are compared by number and checksum
 --source parquet:PATH   read a copy with the columns key and value; its rows must be what the server has when the
                         backfill begins, which is compared by their number and a checksum, so nothing may be written
                         between the copy and the begin
@@ -42,7 +46,8 @@ If anything dies, run the same command again: what is loaded stays right and is 
 with the join and all source rows there again within 30 s, it begins anew by itself, twice at most. Ctrl-C or
 `pequod backfill cancel` ends it; what is loaded stays.
 
-The join must be push, its value source the last one, and all its sources written by clients. Needs the rights
+The join must be push, its value source the last one, and no join may compute its sources. Rows of sources that a
+database owns are loaded into the server first, and all of them must stay there. Needs the rights
 `admin` on the join's keys, `read` on its sources and `write` on what is loaded, pip install 'pequod[spark]' and Java
 17 or newer.
 """
@@ -64,6 +69,7 @@ app: Final = typer.Typer(help=_HELP, invoke_without_command=True, rich_markup_mo
     epilog=examples(
         "pequod backfill --join t",
         "pequod backfill --join t --range 't|a' 't|n' --master spark://host:7077",
+        "pequod backfill --join t --source lake:/data/lake --mapping twip.toml",
         "pequod backfill --join t --source parquet:base.parquet --conf spark.driver.memory=8g",
         "pequod backfill status",
     )
@@ -76,8 +82,11 @@ def backfill(
         typer.Option("--range", metavar="FIRST LAST", help="Only its keys from FIRST up to LAST; without it, all."),
     ] = None,
     source: Annotated[
-        str, typer.Option("--source", metavar="SOURCE", help="Where Spark reads: server, or parquet:PATH.")
+        str, typer.Option("--source", metavar="SOURCE", help="Where Spark reads: server, lake:DIR, or parquet:PATH.")
     ] = "server",
+    mapping: Annotated[
+        Path | None, typer.Option("--mapping", metavar="FILE", help="The server's mapping, for --source lake:DIR.")
+    ] = None,
     level: Annotated[
         int | None,
         typer.Option("--level", min=0, help="How many slots of the output the reads will fix; one, as of a timeline."),
@@ -97,10 +106,13 @@ def backfill(
     if join is None:
         fail(ExitCode.USAGE, "name the join with --join; `pequod join list` shows the names")
     kind, _, path = source.partition(":")
-    if (kind, bool(path)) not in (("server", False), ("parquet", True)):
-        fail(ExitCode.USAGE, f"--source is server or parquet:PATH, not {source!r}")
+    if (kind, bool(path)) not in (("server", False), ("parquet", True), ("lake", True)):
+        fail(ExitCode.USAGE, f"--source is server, lake:DIR or parquet:PATH, not {source!r}")
+    if (kind == "lake") != (mapping is not None):
+        fail(ExitCode.USAGE, "--source lake:DIR and --mapping FILE, the server's --backing-mapping, go together")
     first, last = (b"", None) if bounds is None else (argument_bytes(bounds[0]), argument_bytes(bounds[1]))
     check_options(master, conf, target)
+    sources = _sources(kind, path, mapping)
     if kind == "parquet" and (file := first_file(path, master)) is not None:
         _refuse_columns(file)
     reach(target)
@@ -113,7 +125,7 @@ def backfill(
     try:
         rows = _ROWS_OF_SOURCE * begun.source_count
         with session(_patient(master), conf, "starting Spark", row_count=rows) as spark:
-            outcome = _run(spark, connection, begun, request, _read_parquet(spark, path) if path else None)
+            outcome = _run(spark, connection, begun, request, sources)
     finally:
         begun.close()
     took_s = time.monotonic() - started
@@ -126,7 +138,7 @@ def backfill(
 
 
 def _run(
-    spark: SparkSession, connection: Connection, begun: Begun, request: Request, read: Read | None
+    spark: SparkSession, connection: Connection, begun: Begun, request: Request, sources: Sources
 ) -> dict[str, int]:
     """Run a backfill, and run it again if the server was restarted meanwhile."""
     from pequod_spark.backfill import BackfillFailedError
@@ -137,7 +149,7 @@ def _run(
     source_count = begun.source_count
     for attempt in range(_RESTARTS_MAX + 1):
         try:
-            with _progress(request.join) as show:
+            with _progress(request.join) as show, sources(spark, begun) as read:
                 return begun.run(spark, read=read, on_progress=show)._asdict()
         except (BackfillFailedError, UnavailableError, UnknownBackfillError):
             if attempt == _RESTARTS_MAX or not _is_another(connection, begun, source_count):
@@ -145,6 +157,29 @@ def _run(
             say("the server was started anew and holds nothing of it; beginning again")
         begun = BegunAnew(connection.client, request)
     raise AssertionError("the last attempt raises or returns")
+
+
+def _sources(kind: str, path: str, mapping: Path | None) -> Sources:
+    """Return what opens the sources of a backfill."""
+    if mapping is None:
+        return lambda spark, _begun: nullcontext(_read_parquet(spark, path) if kind == "parquet" else None)
+    from pequod.cli.backing import read_mappings
+    from pequod.cli.lake_serve import lake_errors, opened_lake
+
+    mappings = read_mappings(mapping)
+    # So that the command fails before the server begins, if there is no lake.
+    with opened_lake(Path(path)):
+        pass
+
+    @contextmanager
+    def opened(spark: SparkSession, begun: Begun) -> Iterator[Read]:
+        with lake_errors():
+            from pequod_spark.lake_source import LakeSource
+
+        with LakeSource(Path(path), mappings, begun) as source:
+            yield source.read(spark)
+
+    return opened
 
 
 def _is_another(connection: Connection, begun: Begun, source_count: int) -> bool:
@@ -223,6 +258,8 @@ def _json(one: BackfillStatus) -> str:
     from dataclasses import asdict
 
     shown = asdict(one)
+    # Of interest to what began it alone.
+    del shown["token"]
     shown |= {name: json_bytes(shown[name]) for name in ("first", "last")}
     shown["sources"] = [[json_bytes(first), json_bytes(last)] for first, last in one.sources]
     return json_line(shown)

@@ -113,7 +113,7 @@ def sql(
         chosen = PostgresDialect()
     else:
         fail(ExitCode.USAGE, f"{dialect!r} is no dialect; there are postgresql and sqlite")
-    found = _queries(chosen, _mappings(file), argument_bytes(first), argument_bytes(last), join or [])
+    found = _queries(chosen, read_mappings(file), argument_bytes(first), argument_bytes(last), join or [])
     if not found:
         fail(ExitCode.ABSENT, "no mapping has keys in this range")
     for query in found:
@@ -234,7 +234,8 @@ def drop_slot(database: Database, feed_name: FeedName = "pequod") -> None:
         print(f"{statement};")
 
 
-def _mappings(file: Path) -> tuple[Mapping, ...]:
+def read_mappings(file: Path) -> tuple[Mapping, ...]:
+    """Return the mappings of a file, or end the command."""
     from pequod_server.backing import parse_mappings
 
     from pequod.errors import PequodError
@@ -261,7 +262,7 @@ def _mapped(places: Sequence[str], *, generic: bool) -> tuple[tuple[Mapping, ...
         return (Mapping.generic([]),), places[0]
     if len(places) != 2:
         fail(ExitCode.USAGE, "give the file of the mapping and the database; or --generic and the database")
-    return _mappings(Path(places[0])), places[1]
+    return read_mappings(Path(places[0])), places[1]
 
 
 def _lake(mappings: tuple[Mapping, ...], database: str) -> LakeStore:

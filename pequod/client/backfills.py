@@ -9,6 +9,7 @@ client.backfills.end(status, "finished")
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pequod_proto import pequod_pb2 as pb
@@ -16,6 +17,11 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.calls import BackfillStatus, Data, to_range
 from pequod.client import decode
 from pequod.engine.base.rows import Rows
+from pequod.freshness import NO_TOKEN, Token
+
+
+def _token_of(header: pb.Header) -> Token:
+    return Token.parse(header.token) if header.token else NO_TOKEN
 
 
 class SourcePage(NamedTuple):
@@ -74,7 +80,7 @@ class AsyncBackfills:
         start, stop = to_range(first, last)
         request = pb.BeginBackfillRequest(join=join, first=start, last=stop, level=level, lease_s=lease_s)
         reply = await self._call("BeginBackfill", request)
-        return decode.backfill(reply.backfill)
+        return replace(decode.backfill(reply.backfill), token=_token_of(reply.header))
 
     async def read(self, backfill: BackfillStatus, first: bytes, last: bytes) -> SourcePage:
         """Return the first source rows of a range as they were when a backfill began.

@@ -133,7 +133,8 @@ class Begun:
     """
 
     def __init__(self, connect: Connect, request: Request) -> None:
-        self._connect = connect
+        #: Opens a client.
+        self.connect = connect
         self._request = request
         self._client = connect()
         try:
@@ -175,7 +176,7 @@ class Begun:
             SourceDiffersError: ``read`` gives rows other than those that the server had when the backfill began.
             BackfillFailedError: Spark failed.
         """
-        run = _Run(spark, self._connect, self._client, self.status, self._spec, self._lease)
+        run = _Run(spark, self.connect, self._client, self.status, self._spec, self._lease)
         self._lease.on_progress = on_progress
         try:
             with run.cancelled_with_lease():
@@ -354,5 +355,5 @@ def _spec_of(client: Client, name: str) -> JoinSpec:
 def _reason(error: Exception) -> str:
     """Return the line of Spark's long message that has the error of a task."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line.startswith("pequod.")]
+    told = [line for line in lines if line.startswith(("pequod.", "pequod_lake."))]
     return (told[-1].partition(": ")[2] if told else next((line for line in lines if line), type(error).__name__))[:500]

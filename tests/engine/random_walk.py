@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TypeVar
 
 from pequod.engine import (
     BackedKeyError,
     Backfill,
+    BackfillEndedError,
     Engine,
     JoinError,
     JoinSpec,
@@ -224,11 +226,10 @@ class Walker:
         if not self.specs:
             return
         name = self.engine.joins()[number % len(self.specs)].name
+        begin = partial(self.engine.backfills.begin, name, first, last, level=level, record_bytes_max=bytes_max)
         try:
-            backfill = self.engine.backfills.begin(
-                name, first, last, self.engine.revision, level=level, record_bytes_max=bytes_max
-            )
-        except NotBackfillableError:
+            backfill = self._loading(lambda: begin(self.engine.revision))
+        except (NotBackfillableError, LimitExceededError):
             return
         self.backfills.append((backfill, dict(self.model.base)))
 
@@ -248,8 +249,15 @@ class Walker:
         for _ in range(2):
             chosen = random.sample(pieces, random.randint(0, len(pieces)))
             computed = counters.computed_ranges
-            with suppress(LimitExceededError):
+            try:
                 self.engine.backfills.load(backfill, chosen, now=self.now)
+            except LimitExceededError:
+                pass
+            except BackfillEndedError:
+                # Rows of its sources were evicted meanwhile.
+                assert self._is_limited
+                assert self.backed
+                return
             self.engine._check()
             if self._is_limited:
                 continue
@@ -392,7 +400,7 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
             key = draw_key(random, specs)
             return Step(kind, (key, key + b"\0"))
         return Step(kind, draw_range(random, specs))
-    if not walker.backed and random.random() < (0.4 if walker.is_backfilling else 0.12):
+    if random.random() < (0.4 if walker.is_backfilling else 0.12):
         return draw_backfill_step(random, walker)
     if chance < 0.5:
         return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))

@@ -12,8 +12,10 @@ from pequod.engine import (
     BackfillEndedError,
     Engine,
     InvalidPieceError,
+    MissingError,
     NotBackfillableError,
     Piece,
+    Range,
     UnknownJoinError,
 )
 from tests.engine.backfilling import draw_pieces, source_rows
@@ -173,11 +175,27 @@ def test_joins_that_nobody_else_can_compute_are_refused(join: str, reason: str) 
         engine.backfills.begin("nobody", b"", None, 0, level=None, record_bytes_max=1000)
 
 
-def test_a_join_over_a_database_is_refused() -> None:
+def test_a_backfill_over_a_database_begins_once_its_sources_are_loaded_and_ends_when_they_are_forgotten() -> None:
     engine = Engine(backed=[b"p"])
     engine.add_joins(parse(TIMELINE))
-    with pytest.raises(NotBackfillableError, match="a database owns"):
-        engine.backfills.begin("t", b"", None, 0, level=None, record_bytes_max=1000)
+    engine.put(b"s|ann|bob", b"1")
+
+    def begin() -> Backfill:
+        return engine.backfills.begin("t", b"", None, 0, level=None, record_bytes_max=1000)
+
+    with pytest.raises(MissingError) as missing:
+        begin()
+    assert [*missing.value.ranges] == [Range(b"p|", b"p}")]
+    engine.load(b"p|", b"p}", [(b"p|bob|100", b"Hi")])
+    backfill = begin()
+    engine.apply(b"p|bob|110", b"later")
+    assert backfill.source_rows(b"p|", b"p}", 10).keys == [b"p|bob|100"]
+    engine.backfills.load(backfill, [Piece(b"t|ann|", b"t|ann}", [b"100|bob"], [b"Hi"])])
+    assert engine.scan(b"t|ann|", b"t|ann}").values == [b"Hi", b"later"]
+    engine.forget(b"p|bob|", b"p|bob}")
+    with pytest.raises(BackfillEndedError, match="not loaded any more"):
+        engine.backfills.load(backfill, [])
+    engine._check()
 
 
 @pytest.mark.parametrize(

@@ -211,9 +211,9 @@ def test_random_walks_with_a_database_agree() -> None:
 @pytest.mark.usefixtures("kernel")
 def test_random_walks_with_backfills_agree() -> None:
     for seed in range(300):
-        records = seed % 3 == 0
-        script = walk(seed, 40, backfills=True, records=records)
-        flags = "--backfills --records" if records else "--backfills"
+        records, backed = seed % 3 == 0, seed % 4 == 1
+        script = walk(seed, 40, backfills=True, records=records, backed=backed)
+        flags = "--backfills" + " --records" * records + " --backed" * backed
         assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"
 
 

@@ -40,6 +40,7 @@ from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
 from pequod.language.containing import containing_range
 from pequod.language.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
+from pequod.language.missing import MissingError
 from pequod.language.ranges import Range, lower
 from pequod.language.slots import fix_slots
 from pequod.language.spec import Operator
@@ -81,6 +82,7 @@ class Loading:
         Raises:
             UnknownJoinError: No join has this name.
             NotBackfillableError: The join cannot be backfilled, or has no outputs in the range.
+            MissingError: Ranges of the sources that a database owns are not loaded.
         """
         join = self._catalog.find(name)
         _refuse_unfit(join)
@@ -96,6 +98,8 @@ class Loading:
         if not 0 <= level <= len(slots):
             raise NotBackfillableError(name, f"its output has {len(slots)} slots, so that a read cannot fix {level}")
         sources = [Range(*containing_range(join.spec, source.pattern, *bounds)) for source in join.spec.sources]
+        if lacking := _not_loaded(join, sources, self._memory.reads.begin().number):
+            raise MissingError(lacking)
         backfill = Backfill(join, join.plan_at(level), bounds, revision, sources, record_bytes_max)
         self._writer.backfills.append(backfill)
         return backfill
@@ -104,7 +108,8 @@ class Loading:
         """Take in pieces; ranges that are materialised already are skipped.
 
         Raises:
-            BackfillEndedError: The backfill has ended.
+            BackfillEndedError: The backfill has ended, or rows of its sources were evicted for those that were loaded;
+                the pieces before were taken in.
             InvalidPieceError: A piece is malformed, and none was taken in; or one cannot follow from the sources at the
                 backfill's revision, and those before it were taken in.
             LimitExceededError: A piece does not fit into memory, even after eviction; those before it were taken in.
@@ -125,6 +130,9 @@ class Loading:
             gaps = backfill.join.coverage.gaps(piece.first, piece.last)
             loaded.skipped_count += not gaps
             for bounds in gaps:
+                self._freshen(backfill.join.contexts.get(prefix), read)
+                # Loading takes memory, for which rows of its sources may have been evicted.
+                backfill.refuse_ended()
                 context = backfill.join.make_context(backfill.plan, environment, prefix)
                 try:
                     self._make(backfill, context, bounds, piece, read)
@@ -158,6 +166,8 @@ class Loading:
                 _refuse_unfit(backfill.join)
             except PequodError as error:
                 backfill.end(str(error))
+            if _not_loaded(backfill.join, backfill.sources, self._memory.reads.number):
+                backfill.end("a database owns some of its sources now")
         self.discard_ended()
 
     def discard_ended(self) -> None:
@@ -188,12 +198,14 @@ class Loading:
             reason = f"they are not those of the sources at revision {backfill.revision}"
             raise InvalidPieceError(piece.first, piece.last, reason) from error
 
+    def _freshen(self, present: Context | None, read: Read) -> None:
+        """Bring the context that is to take over another one up to date, or drop it."""
+        if present is not None and not present.is_fresh:
+            self._reader.refresh(present, read)
+
     def _show(self, join: InstalledJoin, context: Context, bounds: Range, read: Read) -> None:
         """Let a context that is right answer reads; if there is one with its prefix, that one takes it over."""
         present = join.contexts.get(context.prefix)
-        if present is not None and not present.is_fresh:
-            self._reader.refresh(present, read)
-            present = join.contexts.get(context.prefix)
         if present is None:
             join.contexts[context.prefix] = present = context
         else:
@@ -351,12 +363,25 @@ def _refuse_unfit(join: InstalledJoin) -> None:
         )
     if any(join.upstreams):
         raise refuse("joins compute some of its sources; the server computes it when it is read, as a scan of it does")
-    if any(table.presence is not None for table in join.source_tables):
-        raise refuse("a database owns some of its sources")
+    if join.spec.has_records and any(table.presence is not None for table in join.source_tables):
+        raise refuse("it looks at the fields of values that a database owns; a scan of it computes it")
     if join.value_depth != len(join.spec.sources) - 1:
         raise refuse(
             f"its value source is not the last one; declare it with `{join.spec.sources[join.value_depth]}` last"
         )
+
+
+def _not_loaded(join: InstalledJoin, sources: Sequence[Range], read_number: int) -> list[Range]:
+    """Return what is not loaded of sources that a database owns; what is loaded of them counts as used.
+
+    Changes of rows that are not loaded do not come, so that a backfill could not catch up with them.
+    """
+    return [
+        gap
+        for table, source in zip(join.source_tables, sources, strict=True)
+        if table.presence is not None
+        for gap in table.presence.gaps(*source, read_number)
+    ]
 
 
 _NO_ROWS: Final = Rows([], [])

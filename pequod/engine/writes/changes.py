@@ -91,6 +91,14 @@ class Writer:
         if any(backfill.ended is not None for backfill in self.backfills):
             self.backfills = [backfill for backfill in self.backfills if backfill.ended is None]
 
+    def end_backfills(self, first: bytes, last: bytes, reason: str) -> None:
+        """End the backfills with a source in a range whose rows are forgotten: later changes of them do not come."""
+        if self.backfills:
+            for backfill in self.backfills:
+                if any(first < source.last and source.first < last for source in backfill.sources):
+                    backfill.end(f"rows of its sources are not loaded any more ({reason})")
+            self.backfills = [backfill for backfill in self.backfills if backfill.ended is None]
+
     def _drain(self) -> None:
         queue = self._queue
         while queue:

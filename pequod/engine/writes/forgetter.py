@@ -51,6 +51,7 @@ class Forgetter(Parts):
 
         Rows that searched ranges show stay. The caller sees to the searched ranges.
         """
+        self._writer.end_backfills(first, last, reason)
         for context in self.dependants(first, last):
             self._writer.evict(context, reason)
         watches = self._relations.watches

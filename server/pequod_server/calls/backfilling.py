@@ -12,8 +12,9 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Backfill, InvalidPieceError, LoadCounts, Piece
 from pequod_server.batches.batch import ROW_BYTES
-from pequod_server.calls.leases import LeasedBackfills
+from pequod_server.calls.leases import Leased, LeasedBackfills
 from pequod_server.calls.served import ServedEngine
+from pequod_server.wire.bounds import last_of
 from pequod_server.wire.handlers import Context
 
 #: How long pieces are loaded before other calls have their turn.
@@ -29,8 +30,13 @@ class BackfillCalls:
         self._backfills = LeasedBackfills(served.engine, served.config)
 
     async def begin(self, request: pb.BeginBackfillRequest, _context: Context) -> pb.BeginBackfillReply:
-        """Begin a backfill."""
-        leased = self._backfills.begin(request)
+        """Begin a backfill, once all rows of its sources that databases own are loaded."""
+
+        def begin(_now: float) -> Leased:
+            return self._backfills.begin(request)
+
+        leased = await self._served.read(begin, request.first, last_of(request), None)
+        # In the turn in which it began, so the token names the state that the backfill is of.
         return pb.BeginBackfillReply(header=self._served.header(), backfill=leased.message())
 
     async def read(self, request: pb.ReadBackfillRequest, _context: Context) -> pb.ReadBackfillReply:
