@@ -14,13 +14,14 @@ from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.lake_serve import Folder, lake_errors, opened_lake
 from pequod.cli.lake_serve import app as serving
+from pequod.cli.lake_work import age_s
+from pequod.cli.lake_work import app as working
 from pequod.cli.progress import progress_bar
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
 
 if TYPE_CHECKING:
     from pequod_lake import Lake, LakeSnapshot
-    from pequod_lake.worker import StepReport
 
 _HELP: Final = """Take in rows by the million, and read them as fresh as each query wants.
 
@@ -44,10 +45,10 @@ The schema is a file in TOML:
 It needs pip install 'pequod[lake]'; docs/lake.md is the page about it.
 """
 _ROWS: Final = 1_000_000
-_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(serving)
+app.add_typer(working)
 
 FreshnessOption = Annotated[
     str,
@@ -106,57 +107,6 @@ def ingest(
     with opened_lake(folder) as lake:
         for line in _ingested(lake, _named_files(files), whole=whole, delete=delete, rows=rows, name=name):
             print(json_line(line) if json else "{id}: {rows} rows, SCU {scu}{note}".format(**line, note=_note(line)))
-
-
-@app.command("run", epilog=examples("pequod lake run lake", "pequod lake run lake --workers 2 --until-done --json"))
-def run(
-    folder: Folder,
-    workers: Annotated[int, typer.Option("--workers", min=1, metavar="NUMBER", help="Steps at a time.")] = 1,
-    until_done: Annotated[bool, typer.Option("--until-done", help="End when there is nothing to do.")] = False,
-    authority_after: Annotated[
-        str, typer.Option("--authority-after", metavar="AGE", help="Rows are in the authority after this time.")
-    ] = "60s",
-    json: Json = False,
-) -> None:
-    """Sort and merge what came in, until Ctrl-C; any number of these may run side by side.
-
-    A worker that dies leaves nothing broken: another one does its step again.
-    """
-    from threading import Event, Thread
-
-    with opened_lake(folder) as lake:
-        from pequod_lake import MergePolicy
-
-        policy = MergePolicy(authority_after_s=_seconds(authority_after))
-        crew = [lake.worker(policy) for _ in range(workers)]
-        stop, failures = Event(), list[BaseException]()
-
-        def work(number: int) -> None:
-            try:
-                if until_done:
-                    crew[number].drain(lambda report: _tell(report, json=json))
-                else:
-                    crew[number].run(stop, lambda report: _tell(report, json=json))
-            except BaseException as error:
-                failures.append(error)
-                stop.set()
-
-        threads = [Thread(target=work, args=(number,), daemon=True) for number in range(workers)]
-        for thread in threads:
-            thread.start()
-        try:
-            while any(thread.is_alive() for thread in threads):
-                threads[0].join(0.2)
-        except KeyboardInterrupt:
-            say("ending after the present steps")
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-            for worker in crew:
-                worker.close()
-        if failures:
-            raise failures[0]
 
 
 @app.command(
@@ -235,17 +185,6 @@ def status(folder: Folder, json: Json = False) -> None:
             )
 
 
-@app.command("compact", epilog=examples("pequod lake compact lake"))
-def compact(folder: Folder, json: Json = False) -> None:
-    """Bring everything that is committed now into the authority."""
-    with opened_lake(folder) as lake:
-        worker = lake.worker()
-        try:
-            worker.compact(lambda report: _tell(report, json=json))
-        finally:
-            worker.close()
-
-
 @app.command("expire", epilog=examples("pequod lake expire lake --keep 1h"))
 def expire(
     folder: Folder,
@@ -254,7 +193,7 @@ def expire(
 ) -> None:
     """Delete the files of older states, and what broken uploads and workers left; open queries keep theirs."""
     with opened_lake(folder) as lake:
-        expired, orphans = lake.expire(_seconds(keep))
+        expired, orphans = lake.expire(age_s(keep))
         if json:
             print(json_line({"expired": len(expired), "orphans": len(orphans)}))
         else:
@@ -320,16 +259,6 @@ def _note(line: dict[str, Any]) -> str:
     return ", taken before" if line["repeated"] else ""
 
 
-def _tell(report: StepReport, *, json: bool) -> None:
-    step = report.step
-    if json:
-        line: dict[str, object] = {"step": step.kind.value, "first_scu": step.runs[0].first_scu}
-        line |= {"last_scu": step.runs[-1].last_scu, "rows": report.row_count}
-        print(json_line(line | {"elapsed_s": report.elapsed_s, "cpu_s": report.cpu_s}), flush=True)
-    else:
-        print(f"{step}: {report.row_count:,} rows, {report.elapsed_s:.2f} s", flush=True)
-
-
 def _print_rows(rows: Any, *, json: bool) -> None:
     import csv
 
@@ -354,10 +283,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     return value.hex() if isinstance(value, bytes) else value
-
-
-def _seconds(text: str) -> float:
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS_S or not number.replace(".", "", 1).isdecimal():
-        fail(ExitCode.USAGE, f"{text!r} is no age; write 90s, 5m, 1h or 7d")
-    return float(number) * _UNITS_S[unit]

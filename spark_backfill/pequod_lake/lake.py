@@ -25,12 +25,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from pequod_lake.catalog import CatalogSnapshot
-from pequod_lake.checking import check_rows
+from pequod_lake.checking import check_run
 from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.coordination import Coordinator
 from pequod_lake.ducklake import DuckLakeCatalog
 from pequod_lake.ducklake_tables import create_tables
-from pequod_lake.errors import LakeCorruptError, LakeExistsError, LakeStaleError
+from pequod_lake.errors import LakeExistsError, LakeStaleError
 from pequod_lake.freshness import Level, chosen_runs, parse_level, staleness_s
 from pequod_lake.ingest import AtPoint, IngestLimits, Ingestor, no_point
 from pequod_lake.locks import HeldLock, held_names
@@ -38,6 +38,7 @@ from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import MergePolicy, Stage
 from pequod_lake.schema import LakeSchema
+from pequod_lake.slices import Bulk
 from pequod_lake.stages import StageLimits, Stages
 from pequod_lake.worker import LakeWorker
 from pequod_lake.writing import FileWriter
@@ -138,9 +139,19 @@ class Lake:
         return Ingestor(self.schema, self.catalog, self.coordinator, self.writer, limits, self._clock, self._at_point)
 
     def worker(
-        self, policy: MergePolicy | None = None, limits: StageLimits | None = None, *, lease_s: float = 30.0
+        self,
+        policy: MergePolicy | None = None,
+        limits: StageLimits | None = None,
+        *,
+        lease_s: float = 30.0,
+        bulk: Bulk | None = None,
     ) -> LakeWorker:
-        """Return a worker for the stages."""
+        """Return a worker for the stages.
+
+        Args:
+            bulk: Takes over steps of more than ``limits.bulk_rows`` rows, as `pequod_spark.lake_bulk.SparkBulk` does;
+                None if this process does all of them.
+        """
         # Two workers of one process have writers of their own: the names of leases are those of writers.
         writer = FileWriter(self.folder)
         stages = Stages(
@@ -151,6 +162,7 @@ class Lake:
             writer,
             limits or StageLimits(),
             self._at_point,
+            bulk,
         )
         return LakeWorker(
             self.catalog,
@@ -250,12 +262,8 @@ class Lake:
         problems = list[str]()
         try:
             for run in found.runs:
-                for file in run.files:
-                    try:
-                        self.reader.check(file)
-                        problems += check_rows(self.reader, self.schema.table(file.table), run, file)
-                    except LakeCorruptError as error:
-                        problems.append(str(error))
+                for table in self.schema.all_tables:
+                    problems += check_run(self.reader, table, run)
         finally:
             lock.release()
         return problems

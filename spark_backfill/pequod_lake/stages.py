@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
 from typing import Any, Final, assert_never
 
 import duckdb
@@ -23,13 +21,13 @@ from pyarrow import compute as pc
 
 from pequod_lake.catalog import LakeCatalog, NewRun
 from pequod_lake.combining import combined, live
-from pequod_lake.conditions import Bound
 from pequod_lake.coordination import Coordinator
 from pequod_lake.ids import known_ids
 from pequod_lake.ingest import AtPoint, no_point
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, LakeStep, Run, Stage, StepKind
 from pequod_lake.schema import LakeSchema, LakeTable, ids_table
+from pequod_lake.slices import Bulk, TableWork, key_slices
 from pequod_lake.writing import FileWriter
 
 
@@ -41,6 +39,8 @@ class StageLimits:
     slice_rows: int = 4_000_000
     #: What DuckDB may take to sort the rows of a larger merge for another view; the rest is on disk.
     memory: str = "2GB"
+    #: Tables of which a step has more rows go to Spark, if the worker has one.
+    bulk_rows: int = 20_000_000
 
 
 class Stages:
@@ -55,6 +55,7 @@ class Stages:
         writer: FileWriter,
         limits: StageLimits,
         at_point: AtPoint = no_point,
+        bulk: Bulk | None = None,
     ) -> None:
         self._schema = schema
         self._catalog = catalog
@@ -63,6 +64,7 @@ class Stages:
         self._writer = writer
         self._limits = limits
         self._at_point = at_point
+        self._bulk = bulk
         self._name = ""
 
     def work(self, step: LakeStep) -> NewRun:
@@ -138,9 +140,11 @@ class Stages:
 
     def _sorted(self, run: Run) -> Iterator[LakeFile]:
         for table in self._schema.all_tables:
-            if run.of(table.name):
-                rows = combined(table, self._rows(table, [run]))
-                yield from self._views(table, rows)
+            work = TableWork(self._name, table, (run,), self._writer.id)
+            if self._bulk is not None and work.row_count > self._limits.bulk_rows:
+                yield from self._bulk_files(self._bulk.sort(work))
+            elif work.files:
+                yield from self._views(table, combined(table, self._rows(table, [run])))
 
     def _views(self, table: LakeTable, rows: Any) -> Iterator[LakeFile]:
         """Write rows that are combined, in the order of each view."""
@@ -155,37 +159,20 @@ class Stages:
 
     def _merged(self, runs: Sequence[Run], *, is_authority: bool) -> Iterator[LakeFile]:
         for table in self._schema.all_tables:
-            count = sum(file.row_count for run in runs for file in run.of(table.name))
-            finish = partial(live, table) if is_authority and not table.keeps_markers else _as_they_are
-            if count == 0:
+            work = TableWork(self._name, table, tuple(runs), self._writer.id, is_authority)
+            if work.row_count == 0:
                 continue
-            if count <= self._limits.slice_rows:
-                yield from self._views(table, finish(combined(table, self._rows(table, runs))))
+            if self._bulk is not None and work.row_count > self._limits.bulk_rows:
+                yield from self._bulk_files(self._bulk.merge(work))
                 continue
-            slices = (finish(combined(table, pieces)) for pieces in self._slices(table, runs))
-            primary = list(self._written(table, "", slices))
+            if work.row_count <= self._limits.slice_rows:
+                yield from self._views(table, work.finished(self._rows(table, runs)))
+                continue
+            slices = key_slices(self._reader, work, self._limits.slice_rows)
+            primary = list(self._written(table, "", (one.rows(self._reader, work) for one in slices)))
             yield from primary
             for view in table.views if primary else ():
                 yield from self._written(table, view.name, self._sorted_by(table, view.key, view.columns, primary))
-
-    def _slices(self, table: LakeTable, runs: Sequence[Run]) -> Iterator[list[Any]]:
-        """Yield the rows of sorted runs, in pieces of the key."""
-        name = table.key[0]
-        kind = table.stored(table.primary).field(name).type
-        files = [file for run in runs for file in run.of(table.name)]
-        starts = sorted(start for file in files for start in self._reader.first_values(file, name))
-        bounds = list[Any]()
-        rows = 0
-        for least, count in starts:
-            rows += count
-            if rows > self._limits.slice_rows and (not bounds or bounds[-1] < least):
-                bounds.append(least)
-                rows = count
-        edges = [None, *bounds, None]
-        for low, high in pairwise(edges):
-            conditions = [Bound(name, ">=", pa.scalar(low, kind))] if low is not None else []
-            conditions += [Bound(name, "<", pa.scalar(high, kind))] if high is not None else []
-            yield self._rows(table, runs, conditions)
 
     def _sorted_by(
         self, table: LakeTable, key: Sequence[str], columns: Sequence[str], files: Sequence[LakeFile]
@@ -203,11 +190,13 @@ class Stages:
 
     # Files.
 
-    def _rows(
-        self, table: LakeTable, runs: Sequence[Run], conditions: Sequence[Bound] = (), *, raw: bool = False
-    ) -> list[Any]:
+    def _rows(self, table: LakeTable, runs: Sequence[Run], *, raw: bool = False) -> list[Any]:
         columns = table.stored(table.primary, raw=raw).names
-        return [self._reader.read(file, columns, conditions) for run in runs for file in run.of(table.name)]
+        return [self._reader.read(file, columns) for run in runs for file in run.of(table.name)]
+
+    def _bulk_files(self, files: Sequence[LakeFile]) -> Iterator[LakeFile]:
+        self._at_point(f"{self._name}.file")
+        yield from files
 
     def _written(self, table: LakeTable, view: str, batches: Iterable[Any]) -> Iterator[LakeFile]:
         file = self._writer.write(self._name, table, table.view(view), batches)
@@ -217,10 +206,6 @@ class Stages:
 
 
 _BATCH_ROWS: Final = 131_072
-
-
-def _as_they_are(rows: Any) -> Any:
-    return rows
 
 
 def _numbers(texts: Any, ids: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -60,21 +60,35 @@ class _Summed:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class WriterTask:
+    """A part of a writer's work that another process does, while the writer holds its lock."""
+
+    writer_id: str
+    #: What tells its files from those of the writer and of other tasks.
+    label: str
+
+
 class FileWriter:
     """Writes the files of one process.
 
     A sweep for orphans leaves the files of a living writer alone; `close` ends that.
+
+    Args:
+        task: The task of another writer, whose lock is held elsewhere; None for a writer of its own.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, task: WriterTask | None = None) -> None:
         self._folder = folder
-        self._lock = HeldLock(folder / "locks", "w")
+        self._lock: HeldLock | None = None
+        self._label = ""
+        if task is None:
+            self._lock = HeldLock(folder / "locks", "w")
+            #: The part of the files' names by which they are known.
+            self.id = self._lock.id
+        else:
+            self.id, self._label = task.writer_id, f"{task.label}."
         self._count = 0
-
-    @property
-    def id(self) -> str:
-        """The part of the files' names by which they are known."""
-        return self._lock.id
 
     def write(
         self, kind: str, table: LakeTable, view: LakeView, batches: Iterable[Any], *, raw: bool = False
@@ -147,13 +161,14 @@ class FileWriter:
 
     def close(self) -> None:
         """End the writer: what it wrote and no catalog names are orphans from now on."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def _path(self, kind: str, folder: str) -> Path:
         self._count += 1
         parent = self._folder / "data" / "main" / folder
         parent.mkdir(parents=True, exist_ok=True)
-        return parent / f"{kind}-{self.id}-{self._count}.parquet"
+        return parent / f"{kind}-{self.id}-{self._label}{self._count}.parquet"
 
 
 def _in_schema(batch: Any, schema: Any) -> Any:

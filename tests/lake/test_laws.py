@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pequod_lake import IngestLimits, Lake, LakeSchema, MergePolicy
+from pequod_lake.checking import check_run
 from pequod_lake.clock import Stamp, machine_clock
 from pequod_lake.errors import (
     LakeBusyError,
@@ -23,6 +24,7 @@ from pequod_lake.errors import (
     SnapshotGoneError,
     UploadRefusedError,
 )
+from pequod_lake.runs import Run, Stage
 
 NOW = IngestLimits(scu_age_s=0)
 SCHEMA = """
@@ -254,6 +256,22 @@ def test_a_damaged_file_is_said_and_gives_no_rows(how: str, make: Callable[[str]
     with pytest.raises(LakeCorruptError):
         worker.compact()
     worker.close()
+
+
+def test_rows_out_of_order_are_said(make: Callable[[str], Lake]) -> None:
+    """Two rows that changed places, in one file and in two."""
+    lake = make(SCHEMA)
+    table = lake.schema.table("plain")
+
+    def written(*files: list[int]) -> Run:
+        rows = [pa.table({"id": ids, "body": ["x"] * len(ids), "_deleted": [False] * len(ids)}) for ids in files]
+        found = [lake.writer.write("merge", table, table.primary, [one]) for one in rows]
+        return Run(1, 1, 1, Stage.SORTED, 0, machine_clock(), tuple(one for one in found if one is not None))
+
+    assert check_run(lake.reader, table, written([1, 2, 3], [4, 5])) == []
+    assert "order" in check_run(lake.reader, table, written([2, 1, 3]))[0]
+    assert "come after" in check_run(lake.reader, table, written([4, 5], [1, 2]))[0]
+    assert "come after" in check_run(lake.reader, table, written([1, 2], [2, 3]))[0]
 
 
 def test_duckdb_reads_the_catalog_and_its_past(make: Callable[[str], Lake]) -> None:

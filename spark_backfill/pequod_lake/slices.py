@@ -1,0 +1,111 @@
+"""Merges in slices of the key, and what takes over work that is too much for one process.
+
+    runs      [ 1 ... 900 ][ 2 ... 700 ][ 5 ... 800 ]
+    slices    [ below 300 ) [ 300 to 600 ) [ 600 and above )      each with the rows of all runs
+
+A slice depends on no other, so slices are done one after the other, or by tasks of Spark side by side: the same code
+does them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from pequod_lake.combining import combined, live
+from pequod_lake.conditions import Bound
+from pequod_lake.reading import LakeReader
+from pequod_lake.runs import LakeFile, Run
+from pequod_lake.schema import LakeTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableWork:
+    """What a step does with one table: runs that follow each other become files of one run."""
+
+    #: What the files are, for their names.
+    kind: str
+    table: LakeTable
+    runs: tuple[Run, ...]
+    #: The worker, under whose lock files are written.
+    writer_id: str
+    is_authority: bool = False
+
+    @property
+    def files(self) -> tuple[LakeFile, ...]:
+        """The files of the primary view, those of older runs first."""
+        return tuple(file for run in self.runs for file in run.of(self.table.name))
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of all runs."""
+        return sum(file.row_count for file in self.files)
+
+    def finished(self, pieces: Sequence[Any]) -> Any:
+        """Return versions combined; in the authority without delete markers, unless the table keeps them."""
+        rows = combined(self.table, pieces)
+        return live(self.table, rows) if self.is_authority and not self.table.keeps_markers else rows
+
+
+@dataclass(frozen=True, slots=True)
+class KeySlice:
+    """The rows whose first column of the key is at least ``low`` and below ``high``; None is no limit."""
+
+    low: Any
+    high: Any
+
+    def rows(self, reader: LakeReader, work: TableWork) -> Any:
+        """Return what remains of the slice's rows.
+
+        Raises:
+            LakeCorruptError: A file is damaged.
+        """
+        table = work.table
+        name, stored = table.key[0], table.stored(table.primary)
+        kind = stored.field(name).type
+        conditions = [Bound(name, ">=", pa.scalar(self.low, kind))] if self.low is not None else []
+        conditions += [Bound(name, "<", pa.scalar(self.high, kind))] if self.high is not None else []
+        return work.finished([reader.read(file, stored.names, conditions) for file in work.files])
+
+
+def key_slices(reader: LakeReader, work: TableWork, rows_max: int) -> list[KeySlice]:
+    """Cut the rows of sorted runs into slices of about ``rows_max`` rows, by the statistics of their files.
+
+    Raises:
+        LakeCorruptError: A file is damaged.
+    """
+    name = work.table.key[0]
+    starts = sorted(start for file in work.files for start in reader.first_values(file, name))
+    bounds = list[Any]()
+    rows = 0
+    for least, count in starts:
+        rows += count
+        if rows > rows_max and (not bounds or bounds[-1] < least):
+            bounds.append(least)
+            rows = count
+    return [KeySlice(low, high) for low, high in pairwise([None, *bounds, None])]
+
+
+class Bulk(Protocol):
+    """Does sorts and merges that are too much for one process; their results are those of `Stages`."""
+
+    def sort(self, work: TableWork) -> list[LakeFile]:
+        """Sort one run that is not sorted, into files for each view.
+
+        Raises:
+            LakeCorruptError: A file is damaged.
+            LakeError: It could not be done; nothing is left of it.
+        """
+        ...
+
+    def merge(self, work: TableWork) -> list[LakeFile]:
+        """Merge sorted runs, into files for each view.
+
+        Raises:
+            LakeCorruptError, LakeError: As `sort`.
+        """
+        ...
