@@ -16,12 +16,14 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.homes import HomeRules
 
+from pequod.client import AsyncClient
 from pequod.cluster.edits import moved, moves_within, moving, owned, placed, stayed, unplaced
 from pequod.cluster.map import ClusterMap, HomeRange, Placement
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod.errors import ClusterMapError, NotHomeError
+from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
 from tests.cluster.conftest import Etcd
 from tests.cluster.test_joins import Cluster
+from tests.cluster.waiting import eventually
 from tests.server.serving import connect
 
 KNOWN = ClusterMap("twip", 4, home_ranges=(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b")))
@@ -153,3 +155,52 @@ async def test_every_way_to_write_is_refused_at_a_home_of_another_group(cluster:
                 await (stub.Put if isinstance(request, pb.PutRequest) else stub.Remove)(request)
     assert [key for key, _ in await client.scan()] == [b"p|bob|1", b"p|bob|2", b"p|bob|3", b"p|bob|4", b"p|bob|6"]
     assert await client.remove_range("p|bob|2", "p|bob|4") == 2
+
+
+async def test_a_home_that_was_paused_takes_no_write_before_it_has_asked_for_the_map() -> None:
+    now_s = 100.0
+    rules = HomeRules(HOME, lambda: now_s)
+    await rules.take_in(KNOWN)
+    for _ in range(5):
+        rules.beat()
+        now_s += 2.9
+        assert taken(rules, b"p|bob|1") == [True]
+    now_s += 0.2
+    assert isinstance(rules.error_of(b"p|bob|1"), BackingUnavailableError)
+    assert rules.bounds == ([], [])
+    rules.beat()
+    with pytest.raises(BackingUnavailableError, match="paused"):
+        rules.refuse_range(b"p|", b"p}")
+    with pytest.raises(BackingUnavailableError, match="paused"):
+        rules.refuse([b"p|bob|1"])
+    rules.confirm(moved(moving(KNOWN, b"p|m", b"p}", "b"), b"p|m", b"p}"))
+    assert taken(rules, b"p|l", b"p|m") == [True, False]
+    now_s += 100
+    await rules.take_in(KNOWN)
+    # A map that may have been on its way during the pause is no confirmation.
+    assert taken(rules, b"p|l") == [False]
+
+
+async def test_a_home_wakes_after_a_range_has_moved_without_it(cluster: Cluster, etcd: Etcd) -> None:
+    home = await cluster.server("h1", cluster_roles="home", cluster_group="a")
+    assert home.member is not None
+    coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)
+    known = (await coordinator.read()).map
+    rules = home.member.rules
+    await eventually(lambda: rules._ran_s is not None)
+    async with AsyncClient(home.member.entry.address) as client:
+        await client.put("p|zoe|1", "before")
+        clock, rules._clock = rules._clock, lambda: clock() + 5.0
+        # What the home is told of maps does not come in time.
+        for task in home.member._tasks[:2]:
+            task.cancel()
+        during = moving(known, b"p|m", b"p}", "b")
+        for step in (during, moved(during, b"p|m", b"p}")):
+            await coordinator.put_map(step)
+        with pytest.raises(BackingUnavailableError, match="paused"):
+            await client.put("p|zoe|1", "lost")
+        await eventually(lambda: not rules.must_confirm())
+        with pytest.raises(NotHomeError):
+            await client.put("p|zoe|1", "lost")
+        await client.put("p|bob|1", "again")
+    await coordinator.close()

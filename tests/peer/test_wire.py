@@ -19,7 +19,7 @@ from pequod_server.backing.peer_channel import PeerCredentials
 
 from pequod.client import AsyncClient
 from pequod.errors import BackedKeyError, PermissionDeniedError, SchemaError
-from tests.peer.homes import LATEST, TIMELINE, Running, fake, running, until
+from tests.peer.homes import LATEST, TIMELINE, Running, computing, fake, running, until
 
 ACCESS = """
 [roles.compute]
@@ -255,3 +255,20 @@ async def test_a_put_that_a_home_refuses_is_refused_at_the_compute() -> None:
             client: AsyncClient = compute.client
             with pytest.raises(BackedKeyError):
                 await client.put("p|bob|0001", "a")
+
+
+async def test_a_compute_is_no_home_of_others() -> None:
+    async with running(fake()) as home, computing([home.address]) as compute:
+        with pytest.raises(SchemaError, match="from other servers itself; name those"):
+            async with computing([compute.address]):
+                pass
+        plain = Plain(compute)
+        for call in (
+            plain.load(load((b"p|", b"p}"))),
+            plain.feed(hello(1)).read(),
+            plain.stub.Position(pb.PeerPositionRequest()),
+            plain.stub.Write(pb.PeerWriteRequest(keys=[b"p|a"], values=[b""], present=b"\1")),
+        ):
+            with pytest.raises(aio.AioRpcError, match="from other servers itself"):
+                await call
+        await plain.channel.close()

@@ -20,7 +20,14 @@ from typing import Any, Final, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.errors import BackingUnavailableError, PequodError, PermissionDeniedError, SchemaError
+from pequod.errors import (
+    BackingUnavailableError,
+    BadRequestError,
+    NotHomeError,
+    PequodError,
+    PermissionDeniedError,
+    SchemaError,
+)
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.health import Backoff, Health
@@ -152,6 +159,8 @@ class PequodStore:
             except BackingUnavailableError as error:
                 reasons.append(f"{address}: {error.reason}")
                 continue
+            except BadRequestError as error:
+                raise SchemaError(self.name, [f"{address}: {error}"]) from error
             finally:
                 await channel.close()
             self._compare(address, found)
@@ -308,8 +317,8 @@ class PequodStore:
                     async for event in events:
                         failures = 0
                         yield event
-            except PermissionDeniedError as error:
-                # It may hold ranges that it had a right on before: those it may still have are loaded again.
+            except (PermissionDeniedError, NotHomeError) as error:
+                # It may hold ranges that it, or the home, had before: those that it still may have are loaded again.
                 reason = self._lost = str(error)
             except PequodError as error:
                 reason = str(error)

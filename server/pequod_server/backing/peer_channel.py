@@ -5,7 +5,7 @@ The protocol is a seam: simulations put links of their own in its place.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
@@ -120,23 +120,23 @@ class GrpcPeerChannel:
 
     async def position(self, request: pb.PeerPositionRequest) -> pb.PeerPositionReply:
         """Ask for a place."""
-        try:
-            reply: pb.PeerPositionReply = await self._stub.Position(request, metadata=self._metadata + trace_metadata())
-        except aio.AioRpcError as error:
-            self._fail(error)
+        reply: pb.PeerPositionReply = await self._answered(self._stub.Position, request)
         return reply
 
     async def write(self, request: pb.PeerWriteRequest) -> pb.PeerWriteReply:
         """Write changes."""
-        try:
-            reply: pb.PeerWriteReply = await self._stub.Write(request, metadata=self._metadata + trace_metadata())
-        except aio.AioRpcError as error:
-            self._fail(error)
+        reply: pb.PeerWriteReply = await self._answered(self._stub.Write, request)
         return reply
 
     async def close(self) -> None:
         """Cut the calls under way off."""
         await self._channel.close()
+
+    async def _answered(self, call: Callable[..., Awaitable[Any]], request: Any) -> Any:
+        try:
+            return await call(request, metadata=self._metadata + trace_metadata())
+        except aio.AioRpcError as error:
+            self._fail(error)
 
     def _fail(self, error: aio.AioRpcError) -> NoReturn:
         """Raise what a home refused as it was raised there, and all else as a home that does not answer."""

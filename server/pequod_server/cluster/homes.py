@@ -11,41 +11,78 @@ A map without home ranges says nothing of keys: then each server takes what it t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, PequodError
-from pequod.errors import NotHomeError
+from pequod.errors import BackingUnavailableError, NotHomeError
 from pequod_server.backing import Change
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import WriteThrough
+from pequod_server.wire.publishing import DATABASE
 
 #: Where ranges start, and where they end.
 Bounds = tuple[list[bytes], list[bytes | None]]
+_NO_KEYS: Final[Bounds] = ([], [])
+#: A process that did not run for this long was paused: others may have found its lease ended after 4 s.
+PAUSE_S: Final = 3.0
+_PAUSED: Final = "this home was paused, and asks for the map of the cluster before it takes writes"
+
+
+def _clock() -> float:
+    """Return the seconds since the machine started; those in which it slept count, which `monotonic` leaves out."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class HomeRules:
     """Refuses writes of keys that belong elsewhere, and knows which writes are under way.
 
-    Before the first map everything is taken.
+    Before the first map everything is taken. A home that was paused may go by an old map: its lease has ended, and a
+    range may have moved without it. So it refuses writes until it has asked for the map.
 
     Invariants:
-        1. ``bounds`` are the keys that are taken, by the map ``_known``; None: the map says nothing of keys.
+        1. ``_bounds`` are the keys that are taken, by the map ``_known``; None: the map says nothing of keys.
     """
 
-    def __init__(self, entry: ServerEntry) -> None:
+    def __init__(self, entry: ServerEntry, clock: Callable[[], float] = _clock) -> None:
         self._entry = entry
+        self._clock = clock
+        #: When the process last ran for certain; None: it does not say.
+        self._ran_s: float | None = None
+        self._was_paused = False
         self._known: ClusterMap | None = None
-        #: Where the ranges start whose writes are taken, and where they end (None: nowhere); None: all keys are taken.
-        self.bounds: Bounds | None = None
+        self._bounds: Bounds | None = None
         #: Writes under way that were let in, each with a moment of its own.
         self._under_way: set[asyncio.Event] = set()
 
+    @property
+    def bounds(self) -> Bounds | None:
+        """Where the ranges start whose writes are taken, and where they end (None: nowhere); None: all are taken."""
+        return _NO_KEYS if self._bounds is not None and self.must_confirm() else self._bounds
+
+    def beat(self) -> None:
+        """Note that the process runs; a home calls this more often than every `PAUSE_S`."""
+        self.must_confirm()
+        self._ran_s = self._clock()
+
+    def must_confirm(self) -> bool:
+        """Return whether the process was paused since the map was confirmed."""
+        if self._ran_s is not None and self._clock() - self._ran_s > PAUSE_S:
+            self._was_paused = True
+        return self._was_paused
+
+    def confirm(self, cluster_map: ClusterMap) -> None:
+        """Go by a map that was asked for after the pause."""
+        self._known, self._bounds = cluster_map, _bounds(cluster_map, self._entry)
+        self._ran_s, self._was_paused = self._clock(), False
+
     async def take_in(self, cluster_map: ClusterMap) -> None:
         """Go by a map from now on; return when writes are done that were let in by the one before."""
-        self._known, self.bounds = cluster_map, _bounds(cluster_map, self._entry)
+        self._known, self._bounds = cluster_map, _bounds(cluster_map, self._entry)
         for done in tuple(self._under_way):
             await done.wait()
 
@@ -54,17 +91,20 @@ class HomeRules:
 
         Raises:
             NotHomeError: One belongs elsewhere, or moves.
+            BackingUnavailableError: The process was paused, and the map is not confirmed.
         """
-        if self.bounds is not None:
+        if self._bounds is not None:
             for key in keys:
                 if (error := self.error_of(key)) is not None:
                     raise error
 
-    def error_of(self, key: bytes) -> NotHomeError | None:
+    def error_of(self, key: bytes) -> NotHomeError | BackingUnavailableError | None:
         """Return the error of a write of a key, None if it is taken."""
         known = self._known
-        if known is None or self.bounds is None:
+        if known is None or self._bounds is None:
             return None
+        if self.must_confirm():
+            return BackingUnavailableError(DATABASE, _PAUSED)
         home = known.home_range_of(key)
         if home is not None and _is_taken(home, self._entry):
             return None
@@ -75,10 +115,13 @@ class HomeRules:
 
         Raises:
             NotHomeError: A part of it belongs elsewhere, or moves.
+            BackingUnavailableError: The process was paused, and the map is not confirmed.
         """
-        if self.bounds is None or self._known is None or (last is not None and last <= first):
+        if self._bounds is None or self._known is None or (last is not None and last <= first):
             return
-        for start, end in zip(*self.bounds, strict=True):
+        if self.must_confirm():
+            raise BackingUnavailableError(DATABASE, _PAUSED)
+        for start, end in zip(*self._bounds, strict=True):
             if start <= first and (end is None or (last is not None and last <= end)):
                 return
         raise NotHomeError(first, self._known.version)
@@ -89,7 +132,7 @@ class HomeRules:
         Raises:
             NotHomeError: A part of it belongs elsewhere.
         """
-        if self._known is None or self.bounds is None:
+        if self._known is None or self._bounds is None:
             return
         at: bytes | None = first
         for home in self._known.home_ranges:
@@ -110,7 +153,7 @@ class HomeRules:
             self._under_way.discard(done)
 
     def _check(self) -> None:
-        assert self._known is None or self.bounds == _bounds(self._known, self._entry), "1"
+        assert self._known is None or self._bounds == _bounds(self._known, self._entry), "1"
 
 
 class HeldWrites(WriteThrough):

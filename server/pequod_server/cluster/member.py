@@ -22,7 +22,7 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
 from pequod_server.cluster.coordinator import ClusterCoordinator
-from pequod_server.cluster.homes import HomeRules
+from pequod_server.cluster.homes import PAUSE_S, HomeRules
 
 log = logging.getLogger("pequod.server")
 
@@ -147,6 +147,8 @@ class Member:
             asyncio.create_task(self._follow(), name="pequod map"),
             asyncio.create_task(self._catch_up(), name="pequod map taken in"),
         ]
+        if ServerRole.HOME in self._entry.roles:
+            self._tasks.append(asyncio.create_task(self._notice_pauses(), name="pequod pauses"))
 
     async def show(self, port: int) -> None:
         """Register as ready.
@@ -239,6 +241,20 @@ class Member:
             await asyncio.wait_for(self._coordinator.register(self._entry), _TELL_S)
         except (TimeoutError, ClusterMapError) as error:
             log.warning("the server is not registered", extra={"at": self.place, "reason": str(error)})
+
+    async def _notice_pauses(self) -> None:
+        """Ask for the map after each pause of the process; until then, no writes are taken."""
+        while True:
+            self.rules.beat()
+            if self.rules.must_confirm():
+                try:
+                    state = await self._coordinator.read()
+                except (ClusterMapError, CoordinatorUnavailableError) as error:
+                    log.warning("no writes are taken after a pause", extra={"at": self.place, "reason": str(error)})
+                else:
+                    self._learn(state)
+                    self.rules.confirm(self.map)
+            await asyncio.sleep(PAUSE_S / 6)
 
     def _learn(self, state: ClusterState) -> None:
         """Take note of a state; what is older than what is known is left out."""

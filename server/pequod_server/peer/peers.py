@@ -22,6 +22,7 @@ from pequod.errors import BackingUnavailableError, BadRequestError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
 from pequod_server.backing import Change, KeyRange, Place
+from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns
 from pequod_server.cluster.homes import HomeRules
@@ -61,7 +62,8 @@ def make_peer_service(
         raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
     if not databases.all:
         return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules)
-    return PeerService(DatabaseOrigin(engine, databases, tables, relay, exported), admission, rules)
+    origin = DatabaseOrigin(engine, databases, tables, relay, exported)
+    return PeerService(origin, admission, rules, is_home=not isinstance(databases.all[0].store, PequodStore))
 
 
 class PeerService:
@@ -69,12 +71,20 @@ class PeerService:
 
     Args:
         rules: Which keys the map of the cluster gives to this home; None: it belongs to none.
+        is_home: Whether it has base data of its own. It is told the changes alone of what it has loaded itself from its
+            homes, and forgets that, so another server that had it from here would miss changes.
     """
 
     def __init__(
-        self, origin: DatabaseOrigin | MemoryOrigin, admission: Admission, rules: HomeRules | None = None
+        self,
+        origin: DatabaseOrigin | MemoryOrigin,
+        admission: Admission,
+        rules: HomeRules | None = None,
+        *,
+        is_home: bool = True,
     ) -> None:
         self._rules = rules
+        self._is_home = is_home
         self.origin = origin
         self._admission = admission
         #: By the numbers that computes chose.
@@ -109,6 +119,7 @@ class PeerService:
     async def _load(self, request: pb.PeerLoadRequest, _context: Context) -> AsyncIterator[pb.PeerLoadReply]:
         """Read ranges as of one place, and subscribe a feed to them."""
         _refuse_version(request.version_min, request.version_max)
+        self._refuse_unless_home()
         ranges = Clip(_ranges_of(request.firsts, request.lasts)).ranges
         if self._rules is not None:
             for one in ranges:
@@ -146,11 +157,15 @@ class PeerService:
         """Tell a compute what changes in the ranges that it holds."""
         hello, ranges = await _hello_of(requests)
         _refuse_version(hello.version_min, hello.version_max)
+        self._refuse_unless_home()
         caller = present_caller()
         role = None if caller is None else caller.role()
         if role is not None:
             for one in ranges:
                 role.need(Right.FEED, one.first, one.last)
+        if self._rules is not None:
+            for one in ranges:
+                self._rules.refuse_load(one.first, one.last)
         self.origin.wake()
         self.origin.prepare(ranges)
         feed = PeerFeed(self.origin, context.peer(), self._sweep)
@@ -179,6 +194,7 @@ class PeerService:
 
     async def _position(self, request: pb.PeerPositionRequest, _context: Context) -> pb.PeerPositionReply:
         """Return where the base data are now."""
+        self._refuse_unless_home()
         self.origin.wake()
         place = await self.origin.ask(latest=request.latest)
         return pb.PeerPositionReply(
@@ -190,6 +206,7 @@ class PeerService:
 
     async def _write(self, request: pb.PeerWriteRequest, _context: Context) -> pb.PeerWriteReply:
         """Write changes, all or none."""
+        self._refuse_unless_home()
         if not len(request.keys) == len(request.values) == len(request.present):
             raise BadRequestError("each key needs a value and a byte in `present`")
         if not request.keys:
@@ -203,6 +220,12 @@ class PeerService:
             async with self._rules.writing():
                 place = await self.origin.write(changes)
         return pb.PeerWriteReply(place=pb.PeerPlace(timeline=place.timeline, position=place.position))
+
+    def _refuse_unless_home(self) -> None:
+        if not self._is_home:
+            raise BadRequestError(
+                "this server has its base data from other servers itself; name those as the homes (backing = pequod://...)"
+            )
 
     def _sweep(self) -> None:
         """Clear the subscriptions of feeds that are gone, in the background."""

@@ -1,0 +1,143 @@
+"""`pequod cluster move` that ends at any step: run again, or undone, no row and no write is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from pequod_server import PequodServer
+from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.operating import ClusterEditor
+
+from pequod.cli import cluster_move
+from pequod.client import AsyncClient
+from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.errors import NotHomeError
+from tests.cluster.conftest import Etcd
+from tests.cluster.test_joins import Cluster
+from tests.cluster.waiting import eventually
+
+#: A move changes the map, puts two pages of rows, and changes the map; it may end before or after each.
+EFFECTS = 4
+PAGE = 3
+
+
+class KilledError(BaseException):
+    """The command is gone."""
+
+
+class Deadly:
+    """Ends the command before or after one of its effects."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: float | None = None
+        for kind, name in ((ClusterEditor, "change"), (AsyncClient, "multi_put"), (AsyncClient, "remove")):
+            monkeypatch.setattr(kind, name, self._deadly(getattr(kind, name)))
+
+    def _deadly(self, effect: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def carry_out(*args: Any, **settings: Any) -> Any:
+            if self.left is not None and self.left < 1:
+                is_after, self.left = self.left > 0, None
+                if is_after:
+                    await effect(*args, **settings)
+                raise KilledError
+            if self.left is not None:
+                self.left -= 1
+            return await effect(*args, **settings)
+
+        return carry_out
+
+
+@pytest.fixture
+async def homes(etcd: Etcd) -> AsyncIterator[tuple[Cluster, PequodServer, PequodServer]]:
+    """Two homes, and a table for each test of the first one."""
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(etcd, stack)
+        ranges = tuple(HomeRange(b"p%02d|" % at, b"p%02d}" % at, "a") for at in range(4 * EFFECTS + 2))
+        coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)
+        await coordinator.put_map(ClusterMap(cluster.name, 1, home_ranges=ranges))
+        await coordinator.close()
+        settings = {"cluster_roles": "home"}
+        old = await cluster.server("h1", cluster_group="a", **settings)
+        yield cluster, old, await cluster.server("h2", cluster_group="b", **settings)
+
+
+async def client_of(server: PequodServer, stack: AsyncExitStack) -> AsyncClient:
+    assert server.member is not None
+    return await stack.enter_async_context(AsyncClient(server.member.entry.address))
+
+
+async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
+    homes: tuple[Cluster, PequodServer, PequodServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, *servers = homes
+    monkeypatch.setattr(cluster_move, "_ROWS", PAGE)
+    async with AsyncExitStack() as stack:
+        old, new = [await client_of(server, stack) for server in servers]
+        deadly = Deadly(monkeypatch)
+        editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+        stack.push_async_callback(editor.close)
+        for number in range(4 * EFFECTS):
+            step, is_undone = number // 2 / 2, number % 2 == 1
+            table = f"p{number:02}|"
+            bounds = table.encode(), table.encode()[:-1] + b"}"
+            rows = {f"{table}{row}": f"{number} {row}" for row in range(2 * PAGE)}
+            await old.multi_put(rows)
+            deadly.left = step
+            with pytest.raises(KilledError):
+                await cluster_move._move(editor, bounds, "b", copied=False)
+            known = (await editor.state()).map
+            home = known.home_range_of(bounds[0])
+            assert home is not None
+            is_over = home.group == "b"
+            assert is_over == (step == EFFECTS - 0.5)
+            for server in servers:
+                assert server.member is not None
+                await eventually(lambda: server.member.entry.map_version == known.version)  # type: ignore[union-attr]  # noqa: B023
+            if home.moves_to:
+                with pytest.raises(NotHomeError):
+                    await old.put(f"{table}0", "meanwhile")
+            if is_undone and not is_over:
+                await cluster_move._undo(editor, bounds)
+                # What the earlier try has left at the new home is old, or gone, by the next one.
+                await old.put(f"{table}0", "changed")
+                await old.remove(f"{table}1")
+                rows[f"{table}0"] = "changed"
+                del rows[f"{table}1"]
+            if not is_over:
+                await cluster_move._move(editor, bounds, "b", copied=False)
+            assert dict(await new.scan(prefix=table)) == {key.encode(): one.encode() for key, one in rows.items()}
+            await new.put(f"{table}9", "new")
+            with pytest.raises(NotHomeError):
+                await old.put(f"{table}9", "old")
+
+
+async def test_rows_that_were_copied_by_other_means_are_compared(
+    homes: tuple[Cluster, PequodServer, PequodServer],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, *servers = homes
+    monkeypatch.setattr(cluster_move, "_ROWS", 2)
+    async with AsyncExitStack() as stack:
+        old, new = [await client_of(server, stack) for server in servers]
+        editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+        stack.push_async_callback(editor.close)
+        bounds = b"p00|", b"p00}"
+        await old.multi_put({"p00|1": "one", "p00|2": "two"})
+        for rows, reason in (({}, "is not the same"), ({"p00|1": "one", "p00|2": "other"}, "is not the same")):
+            with pytest.raises(BaseException):  # noqa: B017 - the command's end
+                await cluster_move._move(editor, bounds, "b", copied=True)
+            assert reason in capsys.readouterr().err
+            # The range moves, so the new home takes its rows.
+            await new.multi_put(rows)
+        await new.multi_put({"p00|2": "two", "p00|3": "more"})
+        with pytest.raises(BaseException):  # noqa: B017
+            await cluster_move._move(editor, bounds, "b", copied=True)
+        assert "has keys in" in capsys.readouterr().err
+        await new.remove("p00|3")
+        await cluster_move._move(editor, bounds, "b", copied=True)
+        assert "2 rows compared" in capsys.readouterr().out
+        assert await new.scan(prefix="p00|") == [(b"p00|1", b"one"), (b"p00|2", b"two")]
