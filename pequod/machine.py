@@ -1,4 +1,4 @@
-"""The memory of the machine that this process runs on."""
+"""What the machine tells: the memory that this process may use, and whether a file is another one."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def machine_bytes() -> int:
         with suppress(OSError, ValueError):
             found.append(int(file.read_text("ascii")))
     return min(found)
+
+
+def stamp_of(file: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written or replaced; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -28,12 +28,16 @@ _STATES: Final = (ServerState.READY, ServerState.DRAINING, ServerState.JOINING)
 class Owners:
     """Finds the servers of keys in one state of a cluster.
 
+    Args:
+        zone: Reads go to the computes of this zone, and to others if none of it answers; empty: to all alike.
+
     Invariants:
         1. What is kept for a group is what would be found anew.
     """
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, zone: str = "") -> None:
         self.state = state
+        self._zone = zone
         self._map = state.map
         self._grouping = grouping(state.map.placements)
         #: Those that reads go to.
@@ -63,8 +67,13 @@ class Owners:
         group = self._grouping.group_of(key)
         found = self._readers.get(group)
         if found is None:
-            found = _kept(self._readers, group, _ranked(group, self.computes))
+            found = _kept(self._readers, group, self._near_first(_ranked(group, self.computes)))
         return found
+
+    def _near_first(self, servers: Servers) -> Servers:
+        if not self._zone:
+            return servers
+        return tuple(sorted(servers, key=lambda server: server.zone != self._zone))
 
     def writers(self, key: bytes) -> Servers:
         """Return the homes for a write of ``key``, always the same one first; none if no home group owns it.
@@ -98,7 +107,7 @@ class Owners:
 
     def _check(self) -> None:
         for group, servers in self._readers.items():
-            assert servers == _ranked(group, self.computes), f"1: {group!r}"
+            assert servers == self._near_first(_ranked(group, self.computes)), f"1: {group!r}"
         for (name, group), servers in self._writers.items():
             assert servers == _ranked(group, self._homes_of(name)), f"1: {group!r}"
 

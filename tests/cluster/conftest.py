@@ -27,22 +27,33 @@ def free_ports(count: int) -> list[int]:
 
 
 class Node:
-    """A node of etcd on the loopback."""
+    """A node of etcd on the loopback.
 
-    def __init__(self, name: str, port: int, peer_port: int, nodes: str, folder: Path) -> None:
+    Args:
+        security: Its options for TLS with clients, if it has it.
+    """
+
+    def __init__(
+        self, name: str, port: int, peer_port: int, nodes: str, folder: Path, security: dict[str, str] | None = None
+    ) -> None:
         self.address = f"127.0.0.1:{port}"
         self._log = folder / f"{name}.log"
         peer = f"http://127.0.0.1:{peer_port}"
+        client = f"{'https' if security else 'http'}://{self.address}"
+        #: Health and figures, in plain text also where clients need TLS.
+        self._told = f"127.0.0.1:{free_ports(1)[0]}" if security else self.address
         options = {
             "name": name,
             "data-dir": str(folder / name),
-            "listen-client-urls": f"http://{self.address}",
-            "advertise-client-urls": f"http://{self.address}",
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
             "initial-cluster": nodes,
             "heartbeat-interval": "100",
             "election-timeout": "1000",
+            **(security or {}),
+            **({"listen-metrics-urls": f"http://{self._told}"} if security else {}),
         }
         self._command = ["etcd", *(f"--{name}={value}" for name, value in options.items()), "--unsafe-no-fsync"]
         self.process: subprocess.Popen[bytes] | None = None
@@ -67,7 +78,7 @@ class Node:
         self.process.send_signal(signal.SIGCONT)
 
     def get(self, path: str) -> str:
-        with suppress(OSError, URLError), urlopen(f"http://{self.address}{path}", timeout=2) as reply:
+        with suppress(OSError, URLError), urlopen(f"http://{self._told}{path}", timeout=2) as reply:
             return str(reply.read().decode())
         return ""
 
@@ -83,12 +94,12 @@ class Node:
 class Etcd:
     """Some nodes of etcd that agree with each other."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, security: dict[str, str] | None = None) -> None:
         ports = free_ports(2 * count)
         names = [f"n{number}" for number in range(count)]
         peers = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, ports[count:], strict=True))
         self.nodes = [
-            Node(name, port, peer, peers, folder)
+            Node(name, port, peer, peers, folder, security)
             for name, port, peer in zip(names, ports[:count], ports[count:], strict=True)
         ]
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -145,3 +146,23 @@ def test_placements_say_the_spread() -> None:
     assert found.read_spread_of(found.group_of(b"t|ann|1")) == 3
     assert found.read_spread_of(found.group_of(b"t|bob|1")) == 2
     assert found.read_spread_of(found.group_of(b"p|bob|1")) == 1
+
+
+def test_reads_of_a_zone_go_to_its_computes_and_then_to_the_others() -> None:
+    zones = {"c1": "eu", "c2": "us", "c3": "eu", "c4": "us", "c5": ""}
+    entries = [entry(name, COMPUTE, zone=zone) for name, zone in zones.items()]
+    state = ClusterState.of(ClusterMap("twip", 1), entries)
+    everywhere, near, unknown = Owners(state), Owners(state, "eu"), Owners(state, "asia")
+    for group in GROUPS[:200]:
+        order = names(everywhere.readers(group))
+        found = names(near.readers(group))
+        assert found == sorted(order, key=lambda name: zones[name] != "eu")
+        assert set(found[:2]) == {"c1", "c3"}
+        assert names(unknown.readers(group)) == order
+    near._check()
+    # Each zone shares its groups out over its own.
+    firsts = Counter(names(near.readers(group))[0] for group in GROUPS[:200])
+    assert firsts["c1"] + firsts["c3"] == 200
+    assert min(firsts.values()) > 60
+    gone = [replace(one, state=ServerState.DRAINING) if one.zone == "eu" else one for one in entries]
+    assert "c1" not in names(Owners(ClusterState.of(state.map, gone), "eu").readers(b"t|ann|"))

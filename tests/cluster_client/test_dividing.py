@@ -148,4 +148,5 @@ def test_a_target_that_names_no_cluster_is_refused(target: str) -> None:
 
 def test_a_target_names_addresses_and_the_server_of_calls_about_a_server() -> None:
     assert ClusterTarget.parse("pequod+cluster://a:1,[::1]:2/?server=s1") == ClusterTarget(("a:1", "[::1]:2"), "s1")
+    assert ClusterTarget.parse("pequod+cluster://a:1?zone=eu") == ClusterTarget(("a:1",), zone="eu")
     assert not ClusterTarget.is_one("127.0.0.1:7744")

@@ -127,3 +127,9 @@ async def test_a_commit_that_the_ring_cannot_hold_is_loaded_instead() -> None:
         assert home.server.peers.origin.relay.overrun_count == 1
         assert home.server.peers.origin.relay.size_bytes <= 100_000
         assert expected(store.rows.items(), b"ann")
+
+
+@pytest.mark.parametrize(("memory_limit", "keep_bytes"), [("none", 64 << 20), ("256MiB", 32 << 20), ("8GiB", 64 << 20)])
+async def test_kept_changes_leave_memory_to_rows(memory_limit: str, keep_bytes: int) -> None:
+    async with running(fake(), memory_limit=memory_limit) as home:
+        assert home.server.peers.origin.relay._keep_bytes == keep_bytes

@@ -1,7 +1,7 @@
 """The target of a cluster: the addresses of some of its servers, from any of which a client learns the others.
 
 >>> ClusterTarget.parse("pequod+cluster://10.0.0.1:7744,10.0.0.2:7744?server=c1")
-ClusterTarget(addresses=('10.0.0.1:7744', '10.0.0.2:7744'), server='c1')
+ClusterTarget(addresses=('10.0.0.1:7744', '10.0.0.2:7744'), server='c1', zone='')
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class ClusterTarget:
     addresses: tuple[str, ...]
     #: The id of the server that calls about a server go to, such as statistics; empty: any.
     server: str = ""
+    #: Whose computes reads go to while one is there; empty: those of all zones.
+    zone: str = ""
 
     @staticmethod
     def is_one(target: str) -> bool:
@@ -42,7 +44,7 @@ class ClusterTarget:
             if fault := fault_of(address):
                 raise SettingError("target", fault)
         options = dict(parse_qsl(query, keep_blank_values=True))
-        server = options.pop("server", "")
+        server, zone = options.pop("server", ""), options.pop("zone", "")
         if options:
-            raise SettingError("target", f"there is no option {min(options)!r}; there is `server`")
-        return ClusterTarget(addresses, server)
+            raise SettingError("target", f"there is no option {min(options)!r}; there are `server` and `zone`")
+        return ClusterTarget(addresses, server, zone)

@@ -145,7 +145,7 @@ class ClusterConnection(Link):
             present[server.id] = node
         self._gone |= {node for name, node in self._nodes.items() if present.get(name) is not node}
         self._nodes = present
-        self.routes = Routes(state, present)
+        self.routes = Routes(state, present, self._to.zone)
         self._failures = 0
         for node in tuple(self._gone):
             self._sender.move_reads(node)

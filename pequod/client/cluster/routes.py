@@ -32,14 +32,15 @@ class Routes:
 
     Args:
         nodes: The nodes of the state's servers, by their ids.
+        zone: Whose computes reads go to, see `Owners`.
 
     Invariants:
         1. What is kept for a group is right for those who are away now: `forget` is called when this changes.
     """
 
-    def __init__(self, state: ClusterState, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, state: ClusterState, nodes: Mapping[str, Node], zone: str = "") -> None:
         self.state: Final = state
-        self.owners: Final = Owners(state)
+        self.owners: Final = Owners(state, zone)
         self.nodes: Final = nodes
         self._group_of = self.owners.group_of
         self._is_plain = not state.map.placements

@@ -30,6 +30,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pequod.errors import SettingError, UnauthenticatedError
+from pequod.machine import stamp_of
 from pequod_server.access.grants import Right, Role
 
 log = logging.getLogger("pequod.server")
@@ -104,7 +105,7 @@ class Access:
             SettingError: It cannot be read, or is not right.
         """
         self._path = path
-        self._stamp = self._look()
+        self._stamp = stamp_of(self._path)
         self._rules = read_rules(self._path)
         self._next_look_s = monotonic() + LOOK_S
 
@@ -113,7 +114,7 @@ class Access:
         now = monotonic()
         if now >= self._next_look_s:
             self._next_look_s = now + LOOK_S
-            stamp = self._look()
+            stamp = stamp_of(self._path)
             if stamp != self._stamp:
                 self.reload()
         return self._rules
@@ -121,20 +122,13 @@ class Access:
     def reload(self) -> None:
         """Read the file now."""
         # Looked at before it is read: what changes meanwhile is read at the next look.
-        self._stamp = self._look()
+        self._stamp = stamp_of(self._path)
         try:
             self._rules = read_rules(self._path)
         except SettingError as error:
             log.error("%s; the rules read before stay in force", error)  # noqa: TRY400 - no defect of ours
         else:
             log.info("access_file %s: read", self._path)
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def read_rules(path: Path) -> AccessRules:

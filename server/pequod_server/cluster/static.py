@@ -18,6 +18,7 @@ from pequod.cluster.document import read, written
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, MapFixedError
+from pequod.machine import stamp_of
 
 log = logging.getLogger("pequod.server")
 
@@ -50,7 +51,7 @@ class StaticCoordinator:
         stamp, known = None, None
         while True:
             self._is_hurried.clear()
-            if (found := self._look()) != stamp:
+            if (found := stamp_of(self._path)) != stamp:
                 stamp = found
                 try:
                     state = read_file(self._path)
@@ -65,13 +66,6 @@ class StaticCoordinator:
             except TimeoutError:
                 continue
             stamp = None
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     async def put_map(self, changed: ClusterMap) -> None:
         """Refuse the map: other servers have files of their own.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
@@ -29,6 +29,7 @@ from pequod_server.cluster.homes import HomeRules
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.memory.keeper import limit_bytes
 from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, FeedCounters, PeerFeed
 from pequod_server.peer.loads import read_ranges
 from pequod_server.peer.origin import DatabaseOrigin, MemoryOrigin
@@ -37,6 +38,9 @@ from pequod_server.wire.errors import version_status
 from pequod_server.wire.handlers import Context, Unregistered, end_call
 
 log = logging.getLogger("pequod.peer")
+
+#: The part of `memory_limit` that kept changes take at the most; with more, rows would be evicted for them.
+_KEPT_PART: Final = 8
 
 
 def add_peer_service(service: PeerService, server: aio.Server) -> None:
@@ -54,7 +58,8 @@ def make_peer_service(
     rules: HomeRules | None = None,
 ) -> PeerService:
     """Return what computes ask of a server: of its database, or of what its clients write."""
-    relay = Relay(config.peer_keep_bytes, engine.ledger.change_watches)
+    keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
+    relay = Relay(keep_bytes, engine.ledger.change_watches)
     exported = [name.strip().encode() for name in config.peer_exports.split(",") if name.strip()]
     if exported and not tables:
         raise SettingError("peer_exports", "only a home beside one database exports what it computes")
