@@ -14,7 +14,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate views-chaos cluster-chaos test-pure test-sanitised test-leaks wheels clean
+        soak-memory soak-server simulate views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,13 @@ chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) 
 cluster-chaos: RUNS = 20
 cluster-chaos: $(INSTALLED) ## kill and stop servers of a cluster RUNS (20) times under sessions that write and read, and compare
 	$(BIN)/python -m tests.cluster_faults.chaos --runs $(RUNS) --seed $(or $(SEED),0)
+
+# A program of its own: Patroni's packages are not Pequod's. As root it runs as nobody, who has to be able to read PYTHON.
+PATRONI := build/patroni
+cluster-patroni: $(INSTALLED) ## kill a PostgreSQL that Patroni leads under load, a minute and a half: no answered write is lost
+	test -x $(PATRONI)/bin/patroni || { $(PYTHON) -m venv $(PATRONI) && \
+		$(PATRONI)/bin/python -m pip install --quiet 'patroni[etcd3]' 'psycopg[binary]'; }
+	$(BIN)/python -m tests.cluster_faults.patroni --patroni $(PATRONI)/bin/patroni
 
 TARGET ?= postgres
 BEHIND ?= nothing
