@@ -76,11 +76,31 @@ class BackingStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerStatistics:
+    """A compute that follows the base data of a server, and the counts of its feed."""
+
+    #: Its id in the cluster; empty outside of one.
+    id: str
+    address: str
+    #: Events that it was not told yet.
+    lag_events: int
+    messages: int
+    changes: int
+    #: Of keys and values.
+    bytes: int
+    #: Times that it was told to read ranges again.
+    reloads: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerStatistics(Statistics):
     """Everything of one server."""
 
     #: Those behind the server.
     databases: tuple[BackingStatistics, ...]
+    #: Computes that follow its base data, and the bounds of the ranges that they are subscribed to.
+    peers: tuple[PeerStatistics, ...] = ()
+    subscription_bounds: int = 0
 
     @property
     def backing(self) -> BackingStatistics | None:

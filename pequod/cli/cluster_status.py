@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 app: Final = typer.Typer()
 
 _COLUMNS: Final = ("id", "roles", "group", "zone", "address", "state", "map", "keys", "bytes", "computed", "behind")
+#: Subscriptions are those of all computes of the home: ranges that several have are one.
+_FOLLOWER_COLUMNS: Final = ("home", "compute", "events behind", "changes", "bytes", "reloads", "home's subscriptions")
 #: How long a server has to answer.
 _ANSWER_S: Final = 2.0
 
@@ -87,6 +89,7 @@ def status(
     map       the version of the map that it goes by; with a file, servers do not say it
     keys      base keys in its memory; computed: rows that its joins have materialised
     behind    the age of what it has of its databases
+    Then each compute that follows a home: the events that it was not told yet, and what it was told.
     Exit code 1 if a server does not answer, or goes by an older map.
     """  # noqa: D301 - typer's mark of lines that stay as they are
     while True:
@@ -169,6 +172,10 @@ def _print(state: ClusterState, lines: list[ServerLine]) -> None:
     for home in known.home_ranges:
         print(f"{home}: group {home.group}{f', moves to {home.moves_to}' if home.moves_to else ''}")
     print_table(_COLUMNS, map(_cells, lines))
+    followers = [cells for one in lines for cells in _follower_cells(one)]
+    if followers:
+        print()
+        print_table(_FOLLOWER_COLUMNS, followers)
     for one in lines:
         if one.error:
             print(f"{one.server.id}: {one.error}")
@@ -189,6 +196,25 @@ def _cells(one: ServerLine) -> tuple[str, ...]:
         _figure(one.computed),
         "" if one.behind_s is None else f"{one.behind_s:.1f} s",
     )
+
+
+def _follower_cells(one: ServerLine) -> list[tuple[str, ...]]:
+    """Return a line for each compute that follows a home."""
+    found = one.statistics
+    if found is None:
+        return []
+    return [
+        (
+            one.server.id,
+            peer.id or peer.address,
+            f"{peer.lag_events:,}",
+            f"{peer.changes:,}",
+            f"{peer.bytes:,}",
+            f"{peer.reloads:,}",
+            f"{found.subscription_bounds // 2:,}",
+        )
+        for peer in found.peers
+    ]
 
 
 def _figure(value: int | None) -> str:
@@ -214,6 +240,11 @@ def _print_json(state: ClusterState, lines: list[ServerLine]) -> None:
                     "used_bytes": one.used_bytes,
                     "computed": one.computed,
                     "behind_s": one.behind_s,
+                    "followers": [
+                        {"id": peer.id, "lag_events": peer.lag_events, "changes": peer.changes, "reloads": peer.reloads}
+                        for peer in (one.statistics.peers if one.statistics else ())
+                    ],
+                    "subscription_bounds": one.statistics.subscription_bounds if one.statistics else None,
                     "error": one.error,
                 }
             )

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
-from pequod.calls import BackfillStatus, BackingStatistics, Join, ServerStatistics
+from pequod.calls import BackfillStatus, BackingStatistics, Join, PeerStatistics, ServerStatistics
 from pequod.engine.memory.ledger import MemoryStatistics
 from pequod.engine.shown.explain import (
     CoverageExplanation,
@@ -120,6 +120,10 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
         },
         memory=MemoryStatistics(*[getattr(message.memory, field.name) for field in fields(MemoryStatistics)]),
         databases=tuple(map(_database, message.databases)),
+        peers=tuple(
+            PeerStatistics(*[getattr(peer, field.name) for field in fields(PeerStatistics)]) for peer in message.peers
+        ),
+        subscription_bounds=message.subscription_bounds,
     )
 
 

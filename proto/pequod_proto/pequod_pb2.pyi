@@ -506,20 +506,42 @@ class StatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
     DATABASES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_BOUNDS_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
     joins: _containers.RepeatedCompositeFieldContainer[JoinStatistics]
     databases: _containers.RepeatedCompositeFieldContainer[BackingStatistics]
     memory: MemoryStatistics
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ...) -> None: ...
+    peers: _containers.RepeatedCompositeFieldContainer[PeerStatistics]
+    subscription_bounds: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ...) -> None: ...
+
+class PeerStatistics(_message.Message):
+    __slots__ = ("id", "address", "lag_events", "messages", "changes", "bytes", "reloads")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RELOADS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    address: str
+    lag_events: int
+    messages: int
+    changes: int
+    bytes: int
+    reloads: int
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., lag_events: _Optional[int] = ..., messages: _Optional[int] = ..., changes: _Optional[int] = ..., bytes: _Optional[int] = ..., reloads: _Optional[int] = ...) -> None: ...
 
 class BackingStatistics(_message.Message):
     __slots__ = ("mode", "state", "error", "position", "lag", "age_s", "loaded_ranges", "feed_failures", "reloads", "flights", "ranges", "rows", "changes", "changes_applied", "writes", "name")
@@ -1034,7 +1056,7 @@ class PeerFeedRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[PeerFeedHello, _Mapping]] = ..., released_firsts: _Optional[_Iterable[bytes]] = ..., released_lasts: _Optional[_Iterable[bytes]] = ..., hurry: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
 
 class PeerFeedHello(_message.Message):
-    __slots__ = ("version_min", "version_max", "feed", "since", "database", "firsts", "lasts", "more")
+    __slots__ = ("version_min", "version_max", "feed", "since", "database", "firsts", "lasts", "more", "id")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     FEED_FIELD_NUMBER: _ClassVar[int]
@@ -1043,6 +1065,7 @@ class PeerFeedHello(_message.Message):
     FIRSTS_FIELD_NUMBER: _ClassVar[int]
     LASTS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     feed: int
@@ -1051,7 +1074,8 @@ class PeerFeedHello(_message.Message):
     firsts: _containers.RepeatedScalarFieldContainer[bytes]
     lasts: _containers.RepeatedScalarFieldContainer[bytes]
     more: bool
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
+    id: str
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
 class PeerFeedReply(_message.Message):
     __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "sequence", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered")

@@ -124,6 +124,7 @@ class PequodServer:
         #: What computes ask of this server.
         self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
+        self.service.tell_following(self.peers.following)
         self.instruments.add(self._peer_collector)
         if self.member is not None:
             self.instruments.follow(self.member)

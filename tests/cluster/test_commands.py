@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ class Servers:
         assert "Traceback" not in done.stdout
         return done.stdout
 
-    def status(self, code: int = 0) -> dict[str, dict[str, object]]:
+    def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
         lines = self.run("status", self.place, "--json", code=code).splitlines()
         return {one["id"]: one for one in map(json.loads, lines)}
 
@@ -211,6 +212,9 @@ def test_a_range_moves_to_another_group_with_all_its_rows(servers: Servers) -> N
         with pytest.raises(NotHomeError):
             before.put("p|z|0001", "")
     assert "it is in b already" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
+    followers = {name: [one["id"] for one in line["followers"]] for name, line in servers.status().items()}
+    assert followers == {"c1": [], "h1": ["c1"], "h2": ["c1"]}
+    assert "events behind" in servers.run("status", place)
     assert {name: one["state"] for name, one in servers.status().items()} == dict.fromkeys(["c1", "h1", "h2"], "ready")
 
 

@@ -68,9 +68,9 @@ async def running(store: BackingStore | None = None, **settings: Any) -> AsyncIt
 
 
 @asynccontextmanager
-async def computing(homes: Sequence[str], **settings: Any) -> AsyncIterator[Running]:
+async def computing(homes: Sequence[str], *, own_id: str = "", **settings: Any) -> AsyncIterator[Running]:
     """Run a server that computes timelines from homes."""
-    store = PequodStore(homes, OWNED, silence_s=2.0, backoff=Backoff(first_s=0.01, most_s=0.1))
+    store = PequodStore(homes, OWNED, silence_s=2.0, backoff=Backoff(first_s=0.01, most_s=0.1), own_id=own_id)
     async with running(store, **{"joins": TIMELINE, "backing_mode": "write-through", **settings}) as compute:
         yield compute
 

@@ -33,3 +33,17 @@ async def test_a_home_counts_its_computes_and_what_it_tells_them() -> None:
         assert found["pequod_peer_reloads_total"] == 0
         (lag,) = (value for name, value in found.items() if name.startswith("pequod_peer_lag_events{"))
         assert lag == 0
+
+
+async def test_a_home_says_in_its_statistics_who_follows_it() -> None:
+    async with running() as home, computing([home.address], own_id="c7") as compute:
+        await home.client.multi_put({"s|ann|bob": "1", "p|bob|0001": "Hi"})
+        assert len(await compute.client.scan(prefix="t|ann|", freshness=LATEST)) == 1
+        await home.client.put("p|bob|0002", "Ho")
+        assert len(await compute.client.scan(prefix="t|ann|", freshness=LATEST)) == 2
+        found = await home.client.statistics()
+        (peer,) = found.peers
+        assert (peer.id, peer.lag_events, peer.changes, peer.reloads) == ("c7", 0, 1, 0)
+        assert peer.bytes == len(b"p|bob|0002" + b"Ho")
+        assert found.subscription_bounds == 5
+        assert (await compute.client.statistics()).peers == ()

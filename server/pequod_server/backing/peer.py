@@ -73,6 +73,7 @@ class PequodStore:
         addresses: HOST:PORT of each home, in the order in which they are tried.
         tables: The names of the tables whose keys they own.
         connect: Opens a channel to an address.
+        own_id: The compute's id in its cluster, for people at the homes.
 
     Invariants:
         1. ``_held`` has all ranges that the engine has loaded, or is about to load.
@@ -88,6 +89,7 @@ class PequodStore:
         settle_s: float = SETTLE_S,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
+        own_id: str = "",
     ) -> None:
         assert addresses, "a group has a home"
         self.mappings: tuple[Mapping, ...] = ()
@@ -95,6 +97,7 @@ class PequodStore:
         self._addresses = list(addresses)
         self._connect = connect or PeerCredentials().connect
         self._silence_s = silence_s
+        self._own_id = own_id
         self._settle_s = settle_s
         self._backoff = backoff or Backoff()
         self._clock = clock
@@ -336,7 +339,7 @@ class PequodStore:
     async def _events(self, address: str) -> AsyncGenerator[Event, None]:
         """Yield the events of one connection; what it stands for is set when it stands."""
         self._epoch += 1
-        session = PeerSession(self._connect(address), address, self._epoch, self._clock, self._silence_s)
+        session = PeerSession(self._connect(address), address, self._epoch, self._clock, self._silence_s, self._own_id)
         known, lost = self._known, self._lost
         held = [] if known is None or lost else list(self._held.ranges_of(_HELD))
         position = None if known is None else known.place.position

@@ -51,14 +51,22 @@ class PeerSession:
     Args:
         epoch: Counts the connections of a store.
         silence_s: A home that says nothing for this long is given up.
+        own_id: The compute's id in its cluster, for people at the home.
 
     Invariants:
         1. ``released_count`` is the number of messages with released ranges, the next one included if it has any.
     """
 
     def __init__(
-        self, channel: PeerChannel, address: str, epoch: int, clock: Callable[[], float], silence_s: float
+        self,
+        channel: PeerChannel,
+        address: str,
+        epoch: int,
+        clock: Callable[[], float],
+        silence_s: float,
+        own_id: str = "",
     ) -> None:
+        self._id = own_id
         self.channel = channel
         self.address = address
         self.epoch = epoch
@@ -105,6 +113,7 @@ class PeerSession:
                 firsts=[one.first for one in some],
                 lasts=[one.last or b"" for one in some],
                 more=len(some) == _HELLO_RANGES,
+                id=self._id,
             )
             if since is not None:
                 hello.database = since.database

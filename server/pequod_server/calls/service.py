@@ -6,6 +6,8 @@ request -> interceptors -> handler -> engine, or a database behind it -> reply
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import grpc
 from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
@@ -29,6 +31,7 @@ from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink
 from pequod_server.ops.snapshots import Snapshots
+from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.handlers import SERVICE_PATH, Unregistered
 
 
@@ -90,7 +93,7 @@ class PequodService:
         self.Watch = self._watches.watch
 
         cluster_joins = None if member is None else ClusterJoins(engine, member)
-        administration = AdministrationCalls(served, snapshots, cluster_joins)
+        self._administration = administration = AdministrationCalls(served, snapshots, cluster_joins)
         self.AddJoin = administration.add_join
         self.DropJoin = administration.drop_join
         self.ListJoins = administration.list_joins
@@ -110,6 +113,10 @@ class PequodService:
 
         self._follows = FollowCalls(served, member)
         self.FollowCluster = self._follows.follow
+
+    def tell_following(self, following: Callable[[], PeersFollowing]) -> None:
+        """Show in the statistics who follows this server's base data."""
+        self._administration.following = following
 
     @property
     def watch_count(self) -> int:

@@ -107,16 +107,18 @@ class PeerFeed:
     Args:
         peer: Who is at the other end, for people.
         sweep: Has the subscriptions cleared that nobody has any more.
+        own_id: The id of the compute in its cluster, for people; empty outside of one.
 
     Invariants:
         1. What was told, with what the subscriber has left to be told, is all that changed in the subscribed ranges.
     """
 
-    def __init__(self, origin: Origin, peer: str, sweep: Callable[[], None]) -> None:
+    def __init__(self, origin: Origin, peer: str, sweep: Callable[[], None], own_id: str = "") -> None:
         self._origin = origin
         self._sweep = sweep
         self._relay = origin.relay
         self.peer = peer
+        self.id = own_id
         self.counters = FeedCounters()
         self._news = asyncio.Event()
         self.subscriber: Subscriber = self._relay.subscribe(self._news.set)

@@ -17,6 +17,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
 
+from pequod.calls import PeerStatistics
 from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, BadRequestError, SettingError
 from pequod_server.access.grants import Right
@@ -34,6 +35,7 @@ from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, FeedCounters, Pee
 from pequod_server.peer.loads import read_ranges
 from pequod_server.peer.origin import DatabaseOrigin, MemoryOrigin
 from pequod_server.peer.relay import Relay
+from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.errors import version_status
 from pequod_server.wire.handlers import Context, Unregistered, end_call
 
@@ -109,6 +111,23 @@ class PeerService:
             counters.add(one)
         return counters
 
+    def following(self) -> PeersFollowing:
+        """Return who follows this home, for people."""
+        relay = self.origin.relay
+        peers = [
+            PeerStatistics(
+                id=feed.id,
+                address=feed.peer,
+                lag_events=relay.lag(feed.subscriber),
+                messages=feed.counters.messages,
+                changes=feed.counters.changes,
+                bytes=feed.counters.size_bytes,
+                reloads=feed.counters.reloads,
+            )
+            for feed in self.feeds.values()
+        ]
+        return PeersFollowing(peers, len(relay.wants) if peers else 0)
+
     def end(self) -> None:
         """End the feeds: their computes go to another home."""
         for feed in list(self.feeds.values()):
@@ -173,7 +192,7 @@ class PeerService:
                 self._rules.refuse_load(one.first, one.last)
         self.origin.wake()
         self.origin.prepare(ranges)
-        feed = PeerFeed(self.origin, context.peer(), self._sweep)
+        feed = PeerFeed(self.origin, context.peer(), self._sweep, hello.id)
         if hello.feed in self.feeds:
             feed.close()
             raise BadRequestError("another feed has this number")

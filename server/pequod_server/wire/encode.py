@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.calls import BackingStatistics
+from pequod.calls import BackingStatistics, PeerStatistics
 from pequod.engine import JoinExplanation, JoinInfo, RangeExplanation, Statistics
 
 
@@ -70,8 +71,17 @@ def range_explanation(explained: RangeExplanation, freshness: str) -> pb.RangeEx
     )
 
 
-def statistics(collected: Statistics, header: pb.Header, databases: Sequence[BackingStatistics]) -> pb.StatsReply:
-    """Encode the statistics of an engine and of the databases behind it."""
+class PeersFollowing(NamedTuple):
+    """The computes that follow a server's base data."""
+
+    peers: Sequence[PeerStatistics] = ()
+    subscription_bounds: int = 0
+
+
+def statistics(
+    collected: Statistics, header: pb.Header, databases: Sequence[BackingStatistics], following: PeersFollowing
+) -> pb.StatsReply:
+    """Encode the statistics of an engine, of the databases behind it and of the computes before it."""
     return pb.StatsReply(
         header=header,
         loose_keys=collected.loose_keys,
@@ -107,4 +117,6 @@ def statistics(collected: Statistics, header: pb.Header, databases: Sequence[Bac
         ],
         databases=[pb.BackingStatistics(**asdict(one)) for one in databases],
         memory=pb.MemoryStatistics(**asdict(collected.memory)),
+        peers=[pb.PeerStatistics(**asdict(one)) for one in following.peers],
+        subscription_bounds=following.subscription_bounds,
     )
