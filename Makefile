@@ -36,7 +36,7 @@ $(ENVIRONMENT): pyproject.toml
 demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
-# One process for each core and one more, which tests/conftest.py counts; each takes half a GiB.
+# Two processes for each core, which tests/conftest.py counts; each takes half a GiB.
 PARALLEL := -n logical --maxprocesses 4
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)

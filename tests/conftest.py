@@ -62,7 +62,7 @@ def _register(name: str, examples: int, steps: int) -> None:
 
 _register("quick", 10, 20)
 _register("dev", 50, 40)
-_register("ci", 150, 50)
+_register("ci", 60, 50)
 _register("soak", 1_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
@@ -81,8 +81,8 @@ _LONG: Final = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run one process more than there are cores: most tests wait for servers of their own."""
-    return (os.cpu_count() or 1) + 1
+    """Run two processes for each core: most tests wait for servers of their own."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
