@@ -223,12 +223,18 @@ async def test_readers_of_one_moment_share_a_question() -> None:
 async def test_a_database_that_does_not_answer_refuses_the_latest_alone() -> None:
     async with plain() as served:
         await served.get(BOB)
-        served.store.fail("latest", times=1)
-        _, reason, facts = await refusal(served.get(BOB, latest()))
+        served.store.fail("latest", times=1000)
+        _, reason, facts = await refusal(served.get(BOB, latest(SOON)))
         assert reason == "StaleError"
         assert "the server's log has more" in facts["reason"]
-        assert await served.get(BOB, latest()) == b"Hi"
         assert await served.get(BOB) == b"Hi"
+
+
+async def test_a_database_that_does_not_answer_is_asked_again_until_the_time_is_over() -> None:
+    async with plain() as served:
+        await served.get(BOB)
+        served.store.fail("latest", times=3)
+        assert await served.get(BOB, latest(30_000)) == b"Hi"
 
 
 async def test_a_reader_that_goes_away_takes_no_question_with_it() -> None:

@@ -26,7 +26,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Engine, PequodError
 from pequod.errors import BackingUnavailableError, InvalidTokenError, StaleError, TokenLostError
 from pequod.freshness import NO_TIMELINE, NO_TOKEN, After, Freshness, Latest, Mark, MaxAge, Token, Whatever, database_of
-from pequod_server.backing import Place
+from pequod_server.backing import Backoff, Place
 from pequod_server.database.database_levels import DatabaseLevels, Demand
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
@@ -227,19 +227,31 @@ class Levels:
         return errors
 
     async def _come_to(self, demand: Demand, one: DatabaseLevels) -> StaleError | TokenLostError | None:
-        """Wait until a demand is met by one database; return why it cannot be had."""
+        """Wait until a demand is met by one database; return why it cannot be had.
+
+        A database that does not answer is asked again until the time is over: it may come back, and of several homes
+        the next one may answer.
+        """
+        unavailable: BackingUnavailableError | None = None
+        backoff, failures = Backoff(most_s=0.5), 0
         try:
             async with asyncio.timeout(max(0.0, demand.deadline_s - time.monotonic())):
-                await one.come_to(demand)
+                while True:
+                    try:
+                        await one.come_to(demand)
+                        return None
+                    except BackingUnavailableError as error:
+                        unavailable = error
+                    failures += 1
+                    await asyncio.sleep(backoff.wait_s(failures))
         except TimeoutError:
-            return self.stale(demand, one.loader, "")
-        except BackingUnavailableError as error:
-            stale = self.stale(demand, one.loader, str(public(error)))
-            stale.__cause__ = error
+            if unavailable is None or one in demand.places:
+                return self.stale(demand, one.loader, "")
+            stale = self.stale(demand, one.loader, str(public(unavailable)))
+            stale.__cause__ = unavailable
             return stale
         except TokenLostError as error:
             return error
-        return None
 
     def is_met(self, demand: Demand, loader: Loader) -> bool:
         """Return whether what comes from a database is as fresh as demanded.
