@@ -24,6 +24,7 @@ from pequod_server.backing import (
     WriteRefusedError,
     parse_mappings,
 )
+from pequod_server.backing.pg_notify import _listening
 from pequod_server.backing.pg_session import SnapshotHorizon
 from pequod_server.backing.postgres import PostgresStore
 
@@ -584,3 +585,22 @@ async def test_a_condition_that_fails_is_told(dsn: str, database: Connection, mo
             assert store.status.failure_count == 0
         with pytest.raises(SchemaError, match="division by zero"):
             await store.load([EVERYTHING])
+
+
+async def test_a_commit_under_a_number_below_that_of_the_feed_s_own_is_made_sure_of(
+    dsn: str, database: Connection
+) -> None:
+    """Its notes may come long after it is in the log; only a notification of the feed's own shows that they came."""
+    store = await installed(dsn, "notify")
+    taken = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    async with _listening(store._session) as listener:
+        async with database.transaction():
+            await database.execute("INSERT INTO posts (poster, at, body, hidden) VALUES ('bob', 1, 'Hi', false)")
+            await listener.progress()
+        before = await database.fetchval(taken)
+        await listener.progress()
+        assert await database.fetchval(taken) == before + 1
+        # A database in which nothing happens is left alone.
+        await listener.progress()
+        assert await database.fetchval(taken) == before + 1
+    await store.close()

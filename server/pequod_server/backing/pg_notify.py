@@ -36,7 +36,9 @@ _NOTES_SIZE_MAX: Final = 32 << 20
 _TRANSACTIONS: Final = """
 SELECT pg_snapshot_xmin(now)::text::bigint, pg_snapshot_xmax(now)::text::bigint FROM pg_current_snapshot() AS now
 """
-_NOTIFY_SELF: Final = "SELECT pg_current_xact_id()::text::bigint FROM pg_notify($1, '')"
+_NOTIFY_SELF: Final = """
+SELECT pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint FROM pg_notify($1, '')
+"""
 _MANY: Final = "a table was truncated, or more rows changed than are worth telling apart"
 
 
@@ -151,8 +153,9 @@ class _Listener:
         self._notes: dict[str, None] = {}
         self._notes_size = 0
         self._woken = asyncio.Event()
-        #: Of the last notification of this connection's own, on a channel of its own.
-        self._own_xid = 0
+        #: Of the last notification of this connection's own, on a channel of its own, if all transactions before it had
+        #: ended; one that had not may have committed since, under a number that is less.
+        self._own_xid: int | None = None
         self._own_channel = f"pequod_{secrets.token_hex(8)}"
 
     async def start(self) -> None:
@@ -175,9 +178,12 @@ class _Listener:
                 transactions = await self._connection.fetchrow(_TRANSACTIONS)
                 assert transactions is not None, "it is one row"
                 running, next_xid = transactions
-                if not running == next_xid == self._own_xid + 1:
+                if self._own_xid is None or not running == next_xid == self._own_xid + 1:
                     # There was a transaction after the last one of ours; an idle database is left alone.
-                    self._own_xid = await self._connection.fetchval(_NOTIFY_SELF, self._own_channel)
+                    notified = await self._connection.fetchrow(_NOTIFY_SELF, self._own_channel)
+                    assert notified is not None, "it is one row"
+                    own_xid, oldest = notified
+                    self._own_xid = own_xid if own_xid == oldest else None
                 return position
         except BackingUnavailableError as error:
             raise FeedBrokenError(str(error), is_lost=True) from error
