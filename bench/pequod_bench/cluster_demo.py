@@ -64,8 +64,9 @@ class ClusterReport:
     ticks_per_s: float
     #: At which part of the run a server was killed, and which.
     kills: dict[str, str]
-    #: The longest time from the sending of a batch to its results, with what was tried again.
-    longest_ms: float
+    #: The longest time from the sending of a batch to its results, with what was tried again: from the start on, when
+    #: every timeline is read for the first time, and from each kill on.
+    longest_ms: dict[str, float]
     #: Writes that were sent again since their outcome was not known, and reads that failed.
     writes_repeated: int
     reads_failed: int
@@ -90,7 +91,7 @@ class ClusterReport:
             ("graph", f"{self.graph}, {self.users:,} users, {self.edges:,} subscriptions"),
             ("ticks", f"{self.ticks:,} in {self.seconds:.1f} s, {self.ticks_per_s:,.0f}/s"),
             *((f"at {when}", f"{which} was killed") for when, which in self.kills.items()),
-            ("longest batch", f"{self.longest_ms:,.0f} ms"),
+            *((f"longest batch {when}", f"{longest_ms:,.0f} ms") for when, longest_ms in self.longest_ms.items()),
             ("writes sent again", f"{self.writes_repeated:,}"),
             ("reads that failed", f"{self.reads_failed:,}"),
             ("final timelines", f"{self.timelines:,} of {self.timeline_rows:,} rows"),
@@ -111,7 +112,9 @@ class ClusterReport:
 class _Course:
     """How a run has gone so far."""
 
-    longest_s: float = 0.0
+    #: What happened last, and the longest batch that ended after it.
+    stage: str = "from the start"
+    longest_s: dict[str, float] = field(default_factory=dict)
     writes_repeated: int = 0
     reads_failed: int = 0
     kills: dict[str, str] = field(default_factory=dict)
@@ -152,7 +155,7 @@ def run(
         seconds=seconds,
         ticks_per_s=stream.tick_count / seconds,
         kills=course.kills,
-        longest_ms=course.longest_s * 1000,
+        longest_ms={stage: longest_s * 1000 for stage, longest_s in course.longest_s.items()},
         writes_repeated=course.writes_repeated,
         reads_failed=course.reads_failed,
         timelines=len(stream.active),
@@ -208,6 +211,7 @@ def _killing(site: ClusterSite, batches: list[CommandBatch], course: _Course) ->
                 victim = site.one(role)
                 victim.kill()
                 course.kills[text] = f"{role} {victim.entry.id}"
+                course.stage = f"after {victim.entry.id}"
         yield batch
 
 
@@ -227,7 +231,8 @@ async def _work(client: AsyncClient, order: Iterator[CommandBatch], course: _Cou
                 await _put(client, *arguments[2 * at : 2 * at + 2])
             else:
                 course.reads_failed += 1
-        course.longest_s = max(course.longest_s, time.perf_counter() - begun)
+        spent_s = time.perf_counter() - begun
+        course.longest_s[course.stage] = max(course.longest_s.get(course.stage, 0.0), spent_s)
         advance(len(kinds))
 
 

@@ -21,6 +21,7 @@ def test_timelines_are_exact_after_a_compute_and_a_home_were_killed() -> None:
     assert report["correct"]
     assert report["reads_failed"] == 0
     assert list(report["kills"]) == ["a third", "two thirds"]
+    assert list(report["longest_ms"]) == ["from the start", "after c1", "after h1"]
     assert {one["id"] for one in report["servers"] if one["was_killed"]} == {"c1", "h1"}
     assert report["timelines"] == 42
     assert report["timeline_rows"] > 0
