@@ -13,8 +13,8 @@ from rich.table import Table
 
 from pequod_bench.micro_cluster import CLUSTER, subscription_size
 from pequod_bench.micro_engine import ENGINE
-from pequod_bench.micro_frame import MicroRow, MicroScale, MicroSize, Result, measure
-from pequod_bench.micro_records import RECORDS
+from pequod_bench.micro_frame import MicroRatio, MicroRow, MicroScale, MicroSize, Result, measure
+from pequod_bench.micro_records import RATIOS, RECORDS
 from pequod_bench.micro_sizes import SIZES
 from pequod_bench.micro_wire import HALVES
 
@@ -27,6 +27,7 @@ class MicroReport:
 
     workloads: list[Result]
     sizes: list[MicroSize]
+    ratios: list[MicroRatio]
 
     def to_json(self) -> str:
         """Return everything as one JSON object on one line."""
@@ -41,6 +42,8 @@ class MicroReport:
             figures = (f"{us:.2f}" for us in (row.min_us, row.median_us, row.p99_us))
             table.add_row(row.name, row.operation, *figures)
         console.print(table)
+        for ratio in self.ratios:
+            console.print(f"{ratio.name}: {ratio.times:.2f} times {ratio.than}; at most {ratio.times_max} is wanted")
         for size in self.sizes:
             console.print(f"{size.name}: {size.bytes_each:.0f} bytes")
 
@@ -48,7 +51,13 @@ class MicroReport:
 def run(only: str, scale: MicroScale) -> MicroReport:
     """Measure the rows whose names hold ``only``."""
     results = [measure(workload, scale) for workload in workloads() if only in workload.name]
-    return MicroReport(results, [size(scale) for name, size in _SIZES.items() if only in name])
+    medians = {result.name: result.median_us for result in results}
+    ratios = [
+        MicroRatio(name, than, medians[name] / medians[than], times_max)
+        for name, than, times_max in RATIOS
+        if name in medians and than in medians
+    ]
+    return MicroReport(results, [size(scale) for name, size in _SIZES.items() if only in name], ratios)
 
 
 def workloads() -> Iterator[MicroRow]:

@@ -29,6 +29,9 @@ clock: Final = time.thread_time_ns
 #: Operations a sample, where a single one is too short for the clock.
 RUN: Final = 64
 
+#: Records of an index, unless more are asked for: a million take a minute for ten samples.
+FEW_RECORDS: Final = 20_000
+
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
@@ -41,6 +44,8 @@ class MicroScale:
     sample_count: int
     #: Size of what a workload prepares, as a part of the full size.
     part: float
+    #: Records of an index that is built.
+    record_count: int = FEW_RECORDS
 
     def of(self, full_size: int) -> int:
         """Return ``full_size`` at this scale, at least 2."""
@@ -59,6 +64,13 @@ class MicroRow:
     #: What one operation is.
     operation: str
     samples: Callable[[MicroScale], Samples]
+    #: Whether one sample takes all records of an index: of more records, fewer samples do.
+    is_indexing: bool = False
+
+    def sample_count(self, scale: MicroScale) -> int:
+        """Return how many samples count."""
+        fewer = scale.record_count // FEW_RECORDS if self.is_indexing else 1
+        return max(3, scale.sample_count // max(1, fewer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,17 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class MicroRatio:
+    """How much more one workload takes than another of the same run, by their medians."""
+
+    name: str
+    than: str
+    times: float
+    #: The most that is wanted.
+    times_max: float
+
+
+@dataclass(frozen=True, slots=True)
 class MicroSize:
     """What something occupies."""
 
@@ -83,13 +106,13 @@ class MicroSize:
 
 def measure(workload: MicroRow, scale: MicroScale) -> Result:
     """Run one workload; the garbage collector rests meanwhile, as it does inside a server's batch."""
-    samples = workload.samples(scale)
-    for _ in islice(samples, max(1, scale.sample_count // 10)):
+    samples, sample_count = workload.samples(scale), workload.sample_count(scale)
+    for _ in islice(samples, max(1, sample_count // 10)):
         pass
     gc.collect()
     gc.disable()
     try:
-        figures = sorted(nanos / operations / 1000 for operations, nanos in islice(samples, scale.sample_count))
+        figures = sorted(nanos / operations / 1000 for operations, nanos in islice(samples, sample_count))
     finally:
         gc.enable()
     p99 = figures[min(len(figures) - 1, round(0.99 * len(figures)))]

@@ -8,14 +8,14 @@ from typing import Final
 import orjson
 from pequod_grammar import parse
 
-from pequod.engine import Engine
+from pequod.engine import Engine, MissingError
 from pequod_bench.micro_frame import RUN, MicroRow, MicroScale, Samples, clock, timed
 
 _AUTHORS: Final = 200
 #: Articles of each author, where reads are timed.
 _ARTICLES: Final = 50
-#: Records of an index; the full size of the issue would take a minute for each sample.
-_INDEXED: Final = 20_000
+#: The number of the first article that is put anew.
+_NEW: Final = 20_000
 _OVER_KEYS: Final = "by|<author>|<id:8> = copy article|<author>|<id:8>"
 _OVER_RECORDS: Final = "by|<author>|<id:8> = copy article|<id:8> with author = <author>"
 _OF_FIELDS: Final = f"{_OVER_RECORDS} as {{title, stats.votes}}"
@@ -55,7 +55,7 @@ def _puts(name: str, joins: str) -> MicroRow:
 
     def samples(scale: MicroScale) -> Samples:
         engine = _read(joins, scale.of(_AUTHORS * 10))
-        for start in count(_INDEXED, RUN):
+        for start in count(_NEW, RUN):
             numbers = range(start, start + RUN)
             rows = [(_key(number, is_keyed=joins == _OVER_KEYS), _record(number)) for number in numbers]
             yield RUN, timed(engine.put, rows)
@@ -79,7 +79,7 @@ def _reads(name: str, joins: str) -> MicroRow:
 
 def parse_records(scale: MicroScale) -> Samples:
     """Parse what an index is made of, and keep nothing."""
-    values = [_record(number) for number in range(scale.of(_INDEXED))]
+    values = [_record(number) for number in range(scale.of(scale.record_count))]
     while True:
         begun = clock()
         for value in values:
@@ -89,7 +89,7 @@ def parse_records(scale: MicroScale) -> Samples:
 
 def build_index(scale: MicroScale) -> Samples:
     """Read one author in an engine without an index."""
-    size = scale.of(_INDEXED)
+    size = scale.of(scale.record_count)
     rows = [(_key(number, is_keyed=False), _record(number)) for number in range(size)]
     while True:
         engine = Engine()
@@ -98,12 +98,36 @@ def build_index(scale: MicroScale) -> Samples:
         yield size, timed(engine.scan, [_range(1)])
 
 
+def see_changes(scale: MicroScale) -> Samples:
+    """Apply a database's changes of rows that are not loaded, beside ranges of an index that were searched for."""
+    engine = Engine(backed=[b"article"], can_search=lambda _: True)
+    engine.add_joins(parse(_OVER_RECORDS))
+    for author in range(scale.of(_AUTHORS // 2)):
+        try:
+            engine.scan(*_range(author))
+        except MissingError as missing:
+            for found in missing.searches:
+                engine.load_found(found, [(_key(author, is_keyed=False), _record(author))])
+                engine.note_searched(found)
+            engine.scan(*_range(author))
+    for start in count(0, RUN):
+        others = [_AUTHORS * (start + number) - 1 for number in range(1, RUN + 1)]
+        yield RUN, timed(engine.apply, [(_key(other, is_keyed=False), _record(other)) for other in others])
+
+
 RECORDS: Final = (
     _puts("put, join over keys", _OVER_KEYS),
     _puts("put, join over records", _OVER_RECORDS),
     _puts("put, join over fields of records", _OF_FIELDS),
     _reads("read, join over keys", _OVER_KEYS),
     _reads("read, join over records", _OVER_RECORDS),
-    MicroRow("records, parsed", "a record", parse_records),
-    MicroRow("records, indexed", "a record", build_index),
+    MicroRow("records, parsed", "a record", parse_records, is_indexing=True),
+    MicroRow("records, indexed", "a record", build_index, is_indexing=True),
+    MicroRow("change, not searched for", "a change of another author's article", see_changes),
+)
+#: Rows, what each is compared with, and how many times that it may take.
+RATIOS: Final = (
+    ("put, join over records", "put, join over keys", 2.5),
+    ("read, join over records", "read, join over keys", 1.1),
+    ("records, indexed", "records, parsed", 4.0),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,10 +29,12 @@ class Collector(StrEnum):
     epilog=examples(
         "pequod bench micro                  (a minute)",
         "pequod bench micro --only check     (only the rows whose names hold it)",
+        "pequod bench micro --only records, --records 1000000",
     ),
 )
 def micro(
     only: Only = "",
+    records: Annotated[int, typer.Option("--records", min=100, help="Records of an index that is built.")] = 20_000,
     smoke: Smoke = False,
     json: Json = False,
 ) -> None:
@@ -39,7 +42,7 @@ def micro(
     from pequod_bench.micro import run
     from pequod_bench.micro_frame import FULL, SMOKE
 
-    show(run(only, SMOKE if smoke else FULL), json)
+    show(run(only, replace(SMOKE if smoke else FULL, record_count=records)), json)
 
 
 @app.command(

@@ -15,44 +15,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from operator import eq, ge, gt, le, lt, ne
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from orjson import JSONDecodeError, loads
 
-from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, slot_form
+from pequod.language.forms import ABSENT, FormOf, Misfit, getter, slot_form
 from pequod.language.patterns import Builder, compile_builder, compile_matcher, compile_template
-from pequod.language.record_rules import read_literal
-from pequod.language.spec import (
-    Bind,
-    Comparator,
-    Compare,
-    CompareSlot,
-    Exists,
-    Given,
-    OneField,
-    Operator,
-    Path,
-    Source,
-)
+from pequod.language.record_checks import Record, compile_binds, compile_given, compile_selections, leading_binds
+from pequod.language.spec import DELIMITER, Bind, Operator
 from pequod.language.views import RecordView
 
-Record = dict[str, object]
 #: The plain rows of one key.
 Shown = dict[bytes, bytes]
-#: (record, values of slots so far) -> why the record does not match, or None. A check that binds a slot appends it.
-Check = Callable[[Record, list[bytes]], Misfit | None]
-#: (value, record) -> what the source gives, or why it gives nothing.
-Give = Callable[[bytes, Record], bytes | Misfit]
-
-_COMPARE: Final[dict[Comparator, Callable[[Any, Any], bool]]] = {
-    Comparator.EQUAL: eq,
-    Comparator.NOT_EQUAL: ne,
-    Comparator.LESS: lt,
-    Comparator.AT_MOST: le,
-    Comparator.GREATER: gt,
-    Comparator.AT_LEAST: ge,
-}
+#: Texts of a field that are remembered while many records are looked at.
+_HEADS_MAX: Final = 10_000
 
 
 def parse_record(value: bytes) -> Record | None:
@@ -90,6 +66,7 @@ class Lens:
         "_match",
         "_match_plain",
         "_own_key",
+        "_own_start",
         "_pick",
         "_template",
         "begins_with_own",
@@ -103,18 +80,23 @@ class Lens:
         self.view = view
         matcher = compile_matcher(source.pattern)
         self._match = matcher.match
+        own, plain_parts = source.pattern.parts, view.pattern.parts
+        #: Where the only slot of own keys begins, if plain keys have one field's slot before it; else 0.
+        self._own_start = 0
+        if len(own) == 2 and len(plain_parts) == 4 and (plain_parts[0], plain_parts[3]) == own:
+            self._own_start = len(source.pattern.literal_prefix)
         each = next((one for one in source.conditions if isinstance(one, Bind) and one.is_each), None)
         binds = [one for one in source.conditions if isinstance(one, Bind) and not one.is_each]
         names = [*matcher.names, *(one.slot.name for one in binds), *([each.slot.name] if each else [])]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        self._checks = _compile_selections(source, numbers) + _compile_binds(binds, numbers, set(matcher.names))
+        self._checks = compile_selections(source, numbers) + compile_binds(binds, numbers, set(matcher.names))
         #: The outer fields that give slots their values, if these are the first checks, in their order.
-        self._binds = _leading_binds(source, set(matcher.names))
+        self._binds = leading_binds(source, set(matcher.names))
         self._each = None
         if each is not None:
             is_bound = each.slot.name in names[:-1]
             self._each = _Each(getter(each.path), slot_form(each.slot), numbers[each.slot.name], is_bound)
-        self._give = _compile_given(source)
+        self._give = compile_given(source)
         #: Whether the rows' values are not those of the table.
         self.has_own_values = source.given is not None or source.operator in (Operator.CHECK, Operator.COUNT)
         self._build: Builder = compile_builder(view.pattern.parts, numbers)
@@ -155,17 +137,26 @@ class Lens:
             return {key if self.is_own else self._build(slots): given}
         return self._show_each(self._each, slots, given, record)
 
-    def show_all(self, keys: Sequence[bytes], values: Sequence[bytes], note: Callable[[Misfit, bytes], None]) -> Shown:
+    def show_all(
+        self, keys: Sequence[bytes], values: Sequence[bytes], note: Callable[[Misfit, bytes], None]
+    ) -> tuple[list[bytes], list[bytes]]:
         """Return the plain rows of many rows, as `show` does, in one loop (bench row: records, indexed).
 
         Args:
-            keys: The keys of the table.
+            keys: Keys of the table, each once, that begin with the bytes before the pattern's first slot.
             values: Their values.
             note: Called with the reason and the key for each row that shows nothing.
+
+        Returns:
+            The plain keys in no order, each once, and their values.
         """
         match_key, binds, template, pick = self._match, self._binds, self._template, self._pick
         is_simple = len(binds) == len(self._checks) and self._each is None and not self.has_own_values
-        found: Shown = {}
+        if is_simple and self._own_start:
+            return self._show_by_field(keys, values, note)
+        shown_keys: list[bytes] = []
+        shown_values: list[bytes] = []
+        add_key, add_value = shown_keys.append, shown_values.append
         for key, value in zip(keys, values, strict=True):
             match = match_key(key)
             if match is None:
@@ -186,14 +177,55 @@ class Lens:
                 slots.append(text)
             else:
                 if is_simple:
-                    found[template % pick(slots)] = value
+                    add_key(template % pick(slots))
+                    add_value(value)
                     continue
                 shown = self._show_rest(slots, value, record)
                 if isinstance(shown, Misfit):
                     note(shown, key)
                 else:
-                    found.update(shown)
-        return found
+                    shown_keys += shown
+                    shown_values += shown.values()
+        return shown_keys, shown_values
+
+    def _show_by_field(
+        self, keys: Sequence[bytes], values: Sequence[bytes], note: Callable[[Misfit, bytes], None]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Do the same for one field in front of own keys with one slot, the most frequent, in two thirds of the time.
+
+        A plain key is the text of the field and the end of the own key: `article|bob|` and `7`.
+        """
+        ((name, form),), start = self._binds, self._own_start
+        (own,) = self.view.source.pattern.slots()
+        table, width = self.view.source.pattern.literal_prefix, own.width
+        heads: dict[str, bytes] = {}
+        shown_keys: list[bytes] = []
+        shown_values: list[bytes] = []
+        add_key, add_value = shown_keys.append, shown_values.append
+        for key, value in zip(keys, values, strict=True):
+            bound = key[start:]
+            if not (len(bound) == width or (width is None and bound and DELIMITER not in bound)):
+                continue
+            try:
+                record = loads(value)
+            except JSONDecodeError:
+                record = None
+            if record.__class__ is not dict:
+                note(Misfit.NO_OBJECT, key)
+                continue
+            field = record.get(name, ABSENT)
+            head = heads.get(field) if field.__class__ is str else None
+            if head is None:
+                text = form(field)
+                if isinstance(text, Misfit):
+                    note(text, key)
+                    continue
+                head = b"%b%b|" % (table, text)
+                if field.__class__ is str and len(heads) < _HEADS_MAX:
+                    heads[field] = head
+            add_key(head + bound)
+            add_value(value)
+        return shown_keys, shown_values
 
     def _show_rest(self, slots: list[bytes], value: bytes, record: Record) -> Shown | Misfit:
         """Return the plain rows of a record whose leading fields have given their slots."""
@@ -223,134 +255,3 @@ class Lens:
                 slots[each.number] = text
                 shown[self._build(slots)] = given
         return shown or misfit
-
-
-def _compile_selections(source: Source, numbers: dict[str, int]) -> list[Check]:
-    """Compile the conditions that select, those of the key first."""
-    of_keys: list[Check] = []
-    of_fields: list[Check] = []
-    for condition in source.conditions:
-        match condition:
-            case CompareSlot(slot, comparator, literal):
-                of_keys.append(_compare_slot(numbers[slot], comparator, literal))
-            case Compare(path, comparator, literal):
-                of_fields.append(_compare(path, comparator, literal))
-            case Exists(path):
-                of_fields.append(_exists(path))
-            case _:
-                # It binds, which comes later.
-                continue
-    return of_keys + of_fields
-
-
-def _compare_slot(number: int, comparator: Comparator, literal: str) -> Check:
-    compare, wanted = _COMPARE[comparator], cast("str", read_literal(literal)).encode()
-    return lambda _record, slots: None if compare(slots[number], wanted) else Misfit.NOT_SELECTED
-
-
-def _compare(path: Path, comparator: Comparator, literal: str) -> Check:
-    get, compare, wanted = getter(path), _COMPARE[comparator], read_literal(literal)
-    kind = _kind_of(wanted)
-
-    def check(record: Record, _slots: list[bytes]) -> Misfit | None:
-        value = get(record)
-        if _kind_of(value) is not kind:
-            return Misfit.MISSING if value is ABSENT else Misfit.OTHER_TYPE
-        return None if compare(value, wanted) else Misfit.NOT_SELECTED
-
-    return check
-
-
-def _kind_of(value: object) -> type:
-    return float if value.__class__ is int else value.__class__
-
-
-def _exists(path: Path) -> Check:
-    get = getter(path)
-    return lambda record, _slots: Misfit.MISSING if get(record) is ABSENT else None
-
-
-def _compile_binds(binds: list[Bind], numbers: dict[str, int], bound: set[str]) -> list[Check]:
-    checks: list[Check] = []
-    for bind in binds:
-        name = bind.slot.name
-        checks.append(_bind(bind, numbers[name] if name in bound else None))
-        bound.add(name)
-    return checks
-
-
-def _leading_binds(source: Source, bound: set[str]) -> list[tuple[str, FormOf]]:
-    if not all(isinstance(condition, Bind) for condition in source.conditions):
-        return []
-    leading = []
-    for bind in source.conditions:
-        if not isinstance(bind, Bind) or bind.is_each or len(bind.path.names) > 1 or bind.slot.name in bound:
-            break
-        bound.add(bind.slot.name)
-        leading.append((bind.path.names[0], slot_form(bind.slot)))
-    return leading
-
-
-def _bind(bind: Bind, number: int | None) -> Check:
-    """Compile the check that binds a slot; if the slot has a number, it is bound before, and must be equal."""
-    get, form = getter(bind.path), slot_form(bind.slot)
-    if number is None and len(bind.path.names) == 1:
-        return _bind_first(bind.path.names[0], form)
-
-    def check(record: Record, slots: list[bytes]) -> Misfit | None:
-        text = form(get(record))
-        if isinstance(text, Misfit):
-            return text
-        if number is None:
-            slots.append(text)
-        elif slots[number] != text:
-            return Misfit.NOT_SELECTED
-        return None
-
-    return check
-
-
-def _bind_first(name: str, form: FormOf) -> Check:
-    """Compile the same for an outer field and a slot that is not bound before, which are the most frequent."""
-
-    def check(record: Record, slots: list[bytes]) -> Misfit | None:
-        text = form(record.get(name, ABSENT))
-        if text.__class__ is bytes:
-            slots.append(text)
-            return None
-        return text  # type: ignore[return-value]
-
-    return check
-
-
-def _compile_given(source: Source) -> Give:
-    given: Given | None = source.given
-    if source.operator is Operator.CHECK or (source.operator is Operator.COUNT and given is None):
-        return lambda _value, _record: b""
-    if given is None:
-        return lambda value, _record: value
-    if isinstance(given, OneField):
-        return _compile_field(given.path, is_counted=source.operator is Operator.COUNT)
-    fields = [(name, getter(path)) for name, path in given.fields]
-
-    def give(_value: bytes, record: Record) -> bytes | Misfit:
-        found = {}
-        for name, get in fields:
-            field = get(record)
-            if field is not ABSENT:
-                found[name] = field
-        return json_text(found)
-
-    return give
-
-
-def _compile_field(path: Path, *, is_counted: bool) -> Give:
-    get = getter(path)
-    if not is_counted:
-        return lambda _value, record: field_text(get(record))
-
-    def count(_value: bytes, record: Record) -> bytes | Misfit:
-        field = get(record)
-        return Misfit.MISSING if field is ABSENT else Misfit.NULL if field is None else b""
-
-    return count

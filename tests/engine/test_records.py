@@ -1,10 +1,16 @@
 """What a reader of joins over records may rely on, one law a test."""
 
+from random import Random
+
 import pytest
 from pequod_grammar import parse
 
 from pequod.engine.testing import NaiveModel
+from pequod.language.forms import Misfit
 from pequod.language.numbers import encode_f64, encode_i64
+from pequod.language.records import Lens, parse_record
+from pequod.language.views import plain_join
+from tests.engine.draw_records import draw_record
 from tests.engine.joins import BY_AUTHOR, REVIEW, engine_with, put_all, scan
 
 CHEAP = 'cheap|<price:8>|<id> = copy item|<id> with price = <price:8>, stock > 0, status = "open" as {name, price}'
@@ -289,3 +295,36 @@ def test_only_the_elements_that_changed_are_told() -> None:
     engine.put(b"post|1", b'{"tags": ["red", "old"], "time": "0000000001", "title": "Hi"}')
     told = [(change.key, change.new is None) for change in engine.settle(watch)]
     assert sorted(told) == [(b"tagged|new|0000000001|1", True), (b"tagged|old|0000000001|1", False)]
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        "t|<a>|<id> = copy s|<id> with a = <a>",
+        "t|<a:1>|<id:2> = copy s|<id:2> with a = <a:1>",
+        "t|<a>|<id> = copy s|x|<id> with a = <a>",
+        "t|<a>|<id>|<of> = copy s|<id>|<of> with a = <a>",
+        "t|<a>|<b>|<id> = copy s|<id> with a = <a>, b = <b>",
+        "t|<a>|<id> = copy s|<id> with a = <a> as b",
+        "t|<e>|<id> = copy s|<id> with e[] = <e>",
+    ],
+)
+def test_many_records_show_what_each_shows_by_itself(join: str) -> None:
+    (view,) = plain_join(*parse(join))[1]
+    assert view is not None
+    lens, random = Lens(view), Random(3)
+    keys = [b"s|%b" % key for key in (b"x", b"1", b"01", b"x|1", b"x|01", b"1|1|1", b"")] * 10
+    values = [draw_record(random) for _ in keys]
+    rows = dict(zip(keys, values, strict=True))
+    rows |= {b"s|x|%02d" % number: value for number, value in enumerate(values)}
+    rows |= {b"s|%02d" % number: value for number, value in enumerate(values)}
+    rows = {key: value for key, value in rows.items() if key.startswith(view.source.pattern.literal_prefix)}
+    misfits: list[tuple[bytes, Misfit]] = []
+    found = lens.show_all(list(rows), list(rows.values()), lambda misfit, key: misfits.append((key, misfit)))
+    each = {key: lens.show(key, value, parse_record) for key, value in rows.items()}
+    shown = [row for one in each.values() if not isinstance(one, Misfit) for row in one.items()]
+    assert sorted(zip(*found, strict=True)) == sorted(shown)
+    counted = {row for row in misfits if row[1] is not Misfit.NOT_SELECTED}
+    assert counted == {
+        (key, one) for key, one in each.items() if isinstance(one, Misfit) and one is not Misfit.NOT_SELECTED
+    }

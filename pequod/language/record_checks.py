@@ -1,0 +1,172 @@
+"""Checks of records: what compares, selects and binds, compiled into functions, and what gives a source's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final, cast
+
+from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, slot_form
+from pequod.language.record_rules import read_literal
+from pequod.language.spec import (
+    Bind,
+    Comparator,
+    Compare,
+    CompareSlot,
+    Exists,
+    Given,
+    OneField,
+    Operator,
+    Path,
+    Source,
+)
+
+#: What a value is in JSON.
+Record = dict[str, object]
+#: (record, values of slots so far) -> why the record does not match, or None. A check that binds a slot appends it.
+Check = Callable[[Record, list[bytes]], Misfit | None]
+#: (value, record) -> what the source gives, or why it gives nothing.
+Give = Callable[[bytes, Record], bytes | Misfit]
+
+_COMPARE: Final[dict[Comparator, Callable[[Any, Any], bool]]] = {
+    Comparator.EQUAL: eq,
+    Comparator.NOT_EQUAL: ne,
+    Comparator.LESS: lt,
+    Comparator.AT_MOST: le,
+    Comparator.GREATER: gt,
+    Comparator.AT_LEAST: ge,
+}
+
+
+def compile_selections(source: Source, numbers: dict[str, int]) -> list[Check]:
+    """Compile the conditions that select, those of the key first."""
+    of_keys: list[Check] = []
+    of_fields: list[Check] = []
+    for condition in source.conditions:
+        match condition:
+            case CompareSlot(slot, comparator, literal):
+                of_keys.append(_compare_slot(numbers[slot], comparator, literal))
+            case Compare(path, comparator, literal):
+                of_fields.append(_compare(path, comparator, literal))
+            case Exists(path):
+                of_fields.append(_exists(path))
+            case _:
+                # It binds, which comes later.
+                continue
+    return of_keys + of_fields
+
+
+def _compare_slot(number: int, comparator: Comparator, literal: str) -> Check:
+    compare, wanted = _COMPARE[comparator], cast("str", read_literal(literal)).encode()
+    return lambda _record, slots: None if compare(slots[number], wanted) else Misfit.NOT_SELECTED
+
+
+def _compare(path: Path, comparator: Comparator, literal: str) -> Check:
+    get, compare, wanted = getter(path), _COMPARE[comparator], read_literal(literal)
+    kind = _kind_of(wanted)
+
+    def check(record: Record, _slots: list[bytes]) -> Misfit | None:
+        value = get(record)
+        if _kind_of(value) is not kind:
+            return Misfit.MISSING if value is ABSENT else Misfit.OTHER_TYPE
+        return None if compare(value, wanted) else Misfit.NOT_SELECTED
+
+    return check
+
+
+def _kind_of(value: object) -> type:
+    return float if value.__class__ is int else value.__class__
+
+
+def _exists(path: Path) -> Check:
+    get = getter(path)
+    return lambda record, _slots: Misfit.MISSING if get(record) is ABSENT else None
+
+
+def compile_binds(binds: list[Bind], numbers: dict[str, int], bound: set[str]) -> list[Check]:
+    """Compile the conditions that give slots their values; ``bound`` are the slots that have one before."""
+    checks: list[Check] = []
+    for bind in binds:
+        name = bind.slot.name
+        checks.append(_bind(bind, numbers[name] if name in bound else None))
+        bound.add(name)
+    return checks
+
+
+def leading_binds(source: Source, bound: set[str]) -> list[tuple[str, FormOf]]:
+    """Return the names and forms of the outer fields that come first, if all conditions bind."""
+    if not all(isinstance(condition, Bind) for condition in source.conditions):
+        return []
+    leading = []
+    for bind in source.conditions:
+        if not isinstance(bind, Bind) or bind.is_each or len(bind.path.names) > 1 or bind.slot.name in bound:
+            break
+        bound.add(bind.slot.name)
+        leading.append((bind.path.names[0], slot_form(bind.slot)))
+    return leading
+
+
+def _bind(bind: Bind, number: int | None) -> Check:
+    """Compile the check that binds a slot; if the slot has a number, it is bound before, and must be equal."""
+    get, form = getter(bind.path), slot_form(bind.slot)
+    if number is None and len(bind.path.names) == 1:
+        return _bind_first(bind.path.names[0], form)
+
+    def check(record: Record, slots: list[bytes]) -> Misfit | None:
+        text = form(get(record))
+        if isinstance(text, Misfit):
+            return text
+        if number is None:
+            slots.append(text)
+        elif slots[number] != text:
+            return Misfit.NOT_SELECTED
+        return None
+
+    return check
+
+
+def _bind_first(name: str, form: FormOf) -> Check:
+    """Compile the same for an outer field and a slot that is not bound before, which are the most frequent."""
+
+    def check(record: Record, slots: list[bytes]) -> Misfit | None:
+        text = form(record.get(name, ABSENT))
+        if text.__class__ is bytes:
+            slots.append(text)
+            return None
+        return text  # type: ignore[return-value]
+
+    return check
+
+
+def compile_given(source: Source) -> Give:
+    """Compile what a source gives for a value."""
+    given: Given | None = source.given
+    if source.operator is Operator.CHECK or (source.operator is Operator.COUNT and given is None):
+        return lambda _value, _record: b""
+    if given is None:
+        return lambda value, _record: value
+    if isinstance(given, OneField):
+        return _compile_field(given.path, is_counted=source.operator is Operator.COUNT)
+    fields = [(name, getter(path)) for name, path in given.fields]
+
+    def give(_value: bytes, record: Record) -> bytes | Misfit:
+        found = {}
+        for name, get in fields:
+            field = get(record)
+            if field is not ABSENT:
+                found[name] = field
+        return json_text(found)
+
+    return give
+
+
+def _compile_field(path: Path, *, is_counted: bool) -> Give:
+    get = getter(path)
+    if not is_counted:
+        return lambda _value, record: field_text(get(record))
+
+    def count(_value: bytes, record: Record) -> bytes | Misfit:
+        field = get(record)
+        return Misfit.MISSING if field is ABSENT else Misfit.NULL if field is None else b""
+
+    return count
