@@ -1,7 +1,7 @@
 """The figures that Pequod is held to, all in one run: what was wanted, what was found, and the command that says so.
 
     python -m pequod_bench.figures                 some 22 minutes on two quiet cores
-    python -m pequod_bench.figures --smoke         a minute: shows that all runs, figures mean nothing
+    python -m pequod_bench.figures --smoke         two minutes: shows that all runs, figures mean nothing
 
 Each command of `pequod bench` runs by itself, one after the other, and its JSON is read. What could not be measured,
 as a system is not installed or a command failed, says so in its place.
@@ -56,7 +56,7 @@ COMMANDS: Final = {
     "pure": Command(_TWIP, _TWIP_SMALL, is_pure=True),
     "compare": Command(
         ["compare", "--reference", "--figures", "7,8,9,ycsb"],
-        ["compare", "--quick", "--figures", "7", "--systems", "pequod,redis", "--users", "100", "--ticks", "1000"],
+        ["compare", "--quick", "--figures", "7,8,9,ycsb", "--users", "100", "--ticks", "1000", "--repeat", "1"],
     ),
     "scale": Command(["scale", "--users", "1000,100000", "--entries", "10000000"], ["scale", "--smoke"]),
     "clients": Command(["clients", "--only", "unary Get"], ["clients", "--only", "unary Get", "--smoke"]),
@@ -156,6 +156,11 @@ def _pause(runs: Runs) -> tuple[str, bool]:
     return f"{longest:.1f} ms", longest <= 5
 
 
+def _timeline(runs: Runs) -> tuple[str, bool]:
+    largest = max(float(point["bytes_per_twip_timeline"]) for point in runs[0]["points"])
+    return f"{largest:,.0f} bytes", largest <= 2600
+
+
 def _unary(runs: Runs) -> tuple[str, bool]:
     form = next(one for one in runs[0]["forms"] if "unary Get" in one["name"])
     client, server = float(form["client_cpu_us"]), float(form["server_cpu_us"])
@@ -183,6 +188,7 @@ FIGURES: Final = [
     Figure("100,000 users by 1,000, 10 M entries: a check", "at most 1.5", "scale", _scale("check_us")),
     Figure("the same: an entry of a fan-out", "at most 1.5", "scale", _scale("fan_out_entry_us")),
     Figure("longest pause of the collector there", "at most 5 ms", "scale", _pause),
+    Figure("a timeline of one who follows 116", "at most 2,600 bytes", "scale", _timeline),
     Figure("one unary Get, client and server CPU", "at most 350 µs", "clients", _unary),
 ]
 
@@ -209,8 +215,9 @@ def run(name: str, size: Size) -> Runs | str:
 
 
 def table(results: dict[str, Runs | str], size: Size) -> str:
-    """Return the figures as a table in Markdown."""
-    lines = ["| measure | wanted | found | |", "|---|---|---|---|"]
+    """Return the figures as a table in Markdown, and the commands by their numbers."""
+    lines = ["| measure | wanted | reached | | command |", "|---|---|---|---|---|"]
+    numbers = {name: number for number, name in enumerate(COMMANDS, 1)}
     for figure in FIGURES:
         runs = results[figure.command]
         if isinstance(runs, str):
@@ -221,8 +228,9 @@ def table(results: dict[str, Runs | str], size: Size) -> str:
                 verdict = "met" if is_met else "missed"
             except (KeyError, StopIteration, ValueError, IndexError, ZeroDivisionError):
                 text, verdict = "not measured", ""
-        lines.append(f"| {figure.measure} | {figure.wanted} | {text} | {verdict} |")
-    commands = [f"- `{command.text(size)}`" for command in COMMANDS.values()]
+        number = numbers[figure.command]
+        lines.append(f"| {figure.measure} | {figure.wanted} | {text} | {verdict} | {number} |")
+    commands = [f"{numbers[name]}. `{command.text(size)}`" for name, command in COMMANDS.items()]
     return "\n".join([*lines, "", *commands, ""])
 
 

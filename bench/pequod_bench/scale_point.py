@@ -40,6 +40,8 @@ ARCHIVE_POSTS: Final = 100
 FIRST_CHECKS: Final = 4
 #: Users who subscribe and check in each round.
 SUBSCRIBERS: Final = 100
+#: How many others a user of Twip follows on average whose timeline is read.
+TWIP_FOLLOWS: Final = 116
 #: Empty timelines that are weighed.
 EMPTY_TIMELINES: Final = 2_000
 #: Timelines that are compared with their definition at the end.
@@ -94,6 +96,8 @@ class ScalePoint:
     #: they made; the tweets were there.
     bytes_per_timeline: float
     bytes_per_entry: float
+    #: Memory of an empty timeline of a user who follows as many others as one of Twip does.
+    bytes_per_twip_timeline: float
     #: Pauses of the garbage collector, from the empty engine on.
     pause_ms_max: float
     pause_ms_total: float
@@ -121,7 +125,8 @@ def measure(size: ScaleSize) -> ScalePoint:
     pauses = Pauses()
     with kept(size.collector), pauses.watching():
         population = _Population(size)
-        bytes_per_timeline = population.bytes_per_timeline()
+        bytes_per_twip_timeline = population.bytes_per_timeline(TWIP_FOLLOWS)
+        bytes_per_timeline = population.bytes_per_timeline(FOLLOWS)
         bytes_per_entry = population.grow(bytes_per_timeline)
         fan_out = population.fan_out_entry_us()
         after_subscribe = population.check_after_subscribe_us()
@@ -138,6 +143,7 @@ def measure(size: ScaleSize) -> ScalePoint:
         check_after_subscribe_us=after_subscribe,
         bytes_per_timeline=bytes_per_timeline,
         bytes_per_entry=bytes_per_entry,
+        bytes_per_twip_timeline=bytes_per_twip_timeline,
         pause_ms_max=pauses.longest_ms,
         pause_ms_total=pauses.total_ms,
         pause_count=pauses.count,
@@ -159,10 +165,10 @@ class _Population:
         #: Users beyond the population, for probes.
         self._strangers = count(size.users)
 
-    def bytes_per_timeline(self) -> float:
-        """Materialise timelines of users who follow ten others without posts; return the bytes that one takes."""
+    def bytes_per_timeline(self, follows: int) -> float:
+        """Materialise timelines of users who follow others without posts; return the bytes that one takes."""
         idle = [next(self._strangers) for _ in range(min(EMPTY_TIMELINES, self._users))]
-        self._follow_at_random(idle)
+        self._follow_at_random(idle, min(follows, len(idle)))
         before = _rss_bytes()
         for user in idle:
             self._whole_timeline(user)
@@ -171,7 +177,7 @@ class _Population:
     def grow(self, bytes_per_timeline: float) -> float:
         """Make all subscriptions, posts and timelines; return the bytes that an entry of a first check took."""
         users = self._users
-        self._follow_at_random(range(users))
+        self._follow_at_random(range(users), FOLLOWS)
         archive = [next(self._strangers) for _ in range(ARCHIVE_POSTERS)]
         self._archive = archive
         for _ in range(ARCHIVE_POSTS):
@@ -271,12 +277,12 @@ class _Population:
             if found.keys != sorted(rows) or found.values != [rows[key] for key in found.keys]:
                 raise WrongTimelineError(f"the timeline of user {user} is not the posts of everyone followed")
 
-    def _follow_at_random(self, users: Sequence[int]) -> None:
-        """Let each of the users follow ten of them, and each be followed by ten."""
+    def _follow_at_random(self, users: Sequence[int], follows: int) -> None:
+        """Let each of the users follow some of them, and each be followed by as many."""
         total = len(users)
         for user, start in zip(users, self._rng.permutation(total).tolist(), strict=True):
-            for i in range(FOLLOWS):
-                self._follow(user, users[(start + i * (total // FOLLOWS)) % total])
+            for i in range(follows):
+                self._follow(user, users[(start + i * (total // follows)) % total])
 
     def _follow(self, user: int, poster: int) -> None:
         self._engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)

@@ -34,7 +34,13 @@ RESULTS: dict[str, figures.Runs | str] = {
     "scale": [
         {
             "points": [
-                {"users": users, "check_us": cost, "fan_out_entry_us": 1.0, "pause_ms_max": 7}
+                {
+                    "users": users,
+                    "check_us": cost,
+                    "fan_out_entry_us": 1.0,
+                    "pause_ms_max": 7,
+                    "bytes_per_twip_timeline": 2500.0,
+                }
                 for users, cost in [(1000, 1.0), (100_000, 1.2)]
             ]
         }
@@ -45,21 +51,22 @@ RESULTS: dict[str, figures.Runs | str] = {
 
 def test_the_table_says_what_is_met_and_what_is_missed() -> None:
     rows = {row.split(" | ")[0].removeprefix("| "): row for row in figures.table(RESULTS, "reference").splitlines()}
-    assert rows["server CPU a tick, 20,000 users"].endswith("| 2.00 µs | met |")
-    assert rows["ticks/s, one server and one client process"].endswith("| 200,000 | missed |")
-    assert rows["Redis's runtime by ours"].endswith("| 3.25 (3.00 to 3.50); server CPU 3.25 | met |")
-    assert rows["dynamic ahead of full materialisation up to"].endswith("| 25 %; behind at 50 % | missed |")
-    assert rows["interleaved ahead of separate up to"].endswith("| 75 % | met |")
-    assert rows["YCSB by Redis's operations/s"].endswith("| A 0.50 | missed |")
-    assert rows["100,000 users by 1,000, 10 M entries: a check"].endswith("| 1.20 (1.00, 1.20 µs) | met |")
-    assert rows["longest pause of the collector there"].endswith("| 7.0 ms | missed |")
-    assert rows["one unary Get, client and server CPU"].endswith("| 340 µs (100 + 240) | met |")
+    assert rows["server CPU a tick, 20,000 users"].endswith("| 2.00 µs | met | 1 |")
+    assert rows["ticks/s, one server and one client process"].endswith("| 200,000 | missed | 1 |")
+    assert rows["Redis's runtime by ours"].endswith("| 3.25 (3.00 to 3.50); server CPU 3.25 | met | 3 |")
+    assert rows["dynamic ahead of full materialisation up to"].endswith("| 25 %; behind at 50 % | missed | 3 |")
+    assert rows["interleaved ahead of separate up to"].endswith("| 75 % | met | 3 |")
+    assert rows["YCSB by Redis's operations/s"].endswith("| A 0.50 | missed | 3 |")
+    assert rows["100,000 users by 1,000, 10 M entries: a check"].endswith("| 1.20 (1.00, 1.20 µs) | met | 4 |")
+    assert rows["longest pause of the collector there"].endswith("| 7.0 ms | missed | 4 |")
+    assert rows["a timeline of one who follows 116"].endswith("| 2,500 bytes | met | 4 |")
+    assert rows["one unary Get, client and server CPU"].endswith("| 340 µs (100 + 240) | met | 5 |")
 
 
 def test_what_was_not_measured_is_said_in_its_place() -> None:
     text = figures.table(RESULTS, "reference")
-    assert "| the same in pure Python | right | not measured: failed: no luck |  |" in text
-    assert "| memcached's | at least 3 | not measured |  |" in text
+    assert "| the same in pure Python | right | not measured: failed: no luck |  | 2 |" in text
+    assert "| memcached's | at least 3 | not measured |  | 3 |" in text
 
 
 def test_a_command_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
