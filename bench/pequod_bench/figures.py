@@ -193,13 +193,17 @@ FIGURES: Final = [
 ]
 
 
-def run(name: str, size: Size) -> Runs | str:
-    """Run a command as often as it says; return the JSON of its runs, or why there is none."""
+def run(name: str, size: Size, report: Path | None = None) -> Runs | str:
+    """Run a command as often as it says; return the JSON of its runs, or why there is none.
+
+    Args:
+        report: The folder that keeps the report of the comparison; None: it is not kept.
+    """
     command = COMMANDS[name]
     environment = {**os.environ, **({"PEQUOD_PURE": "1"} if command.is_pure else {})}
     found: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="pequod-figures-") as folder:
-        out = ["--out", folder] if name == "compare" else []
+        out = ["--out", str(report or folder)] if name == "compare" else []
         line = [sys.executable, "-m", "pequod.cli", "bench", *command.arguments(size), *out, "--json"]
         for _ in range(command.times if size == "reference" else 1):
             try:
@@ -238,14 +242,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Take all figures, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m pequod_bench.figures", description=__doc__.partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that all runs, figures mean nothing")
-    parser.add_argument("--out", type=Path, help="write the table there too, and the JSON beside it")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="write the table there too, JSON and the comparison beside it",
+    )
     options = parser.parse_args(arguments)
     size: Size = "smoke" if options.smoke else "reference"
     results: dict[str, Runs | str] = {}
     for name, command in COMMANDS.items():
         started_s = monotonic()
         print(command.text(size), file=sys.stderr, flush=True)
-        results[name] = run(name, size)
+        results[name] = run(name, size, None if options.out is None else options.out.with_name("compare"))
         print(f"  {monotonic() - started_s:.0f} s", file=sys.stderr, flush=True)
     text = table(results, size)
     print(text, end="")
