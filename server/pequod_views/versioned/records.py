@@ -44,13 +44,17 @@ Cells: TypeAlias = Mapping[StoredColumn, StoredCell]
 
 def newest(one: StoredCell, other: StoredCell) -> StoredCell:
     """Return the cell that counts."""
-    return max(one, other, key=lambda cell: (cell.timestamp, cell.value is not None, cell.value or ""))
+    if one.timestamp != other.timestamp:
+        return one if one.timestamp > other.timestamp else other
+    return max(one, other, key=lambda cell: (cell.value is not None, cell.value or ""))
 
 
 def merge(into: dict[StoredColumn, StoredCell], cells: Cells) -> None:
     """Take cells into a record."""
     for column, cell in cells.items():
-        into[column] = newest(into.get(column, EMPTY), cell)
+        there = into.get(column)
+        if there is not cell:
+            into[column] = cell if there is None else newest(there, cell)
 
 
 class QuorumError(PequodError):
