@@ -130,7 +130,7 @@ views-chaos: $(INSTALLED) ## kill managers of views, the server and the database
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET) --behind $(BEHIND)
 
 views-schedules: SCHEDULES = 1000000
-views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: an hour on two cores
+views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: a quarter of an hour on two cores
 	$(BIN)/python -m tests.views.versioned.schedules --schedules $(SCHEDULES) --seed $(SEED)
 
 chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, jumping clocks, workers that meet; and compare
