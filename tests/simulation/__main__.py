@@ -35,8 +35,8 @@ def main() -> int:
             if report.wrong:
                 wrong += 1
                 print(
-                    f"WRONG: --seed {report.seed} --schedules 1 --steps {report.steps} --computes {arguments.computes}\n"
-                    f"  {report.wrong}",
+                    f"WRONG: --seed {report.seed} --schedules 1 --steps {report.steps} "
+                    f"--computes {arguments.computes}\n  {report.wrong}",
                     flush=True,
                 )
             if done % 100 == 0 or done == arguments.schedules:
