@@ -116,6 +116,23 @@ async def test_a_commit_of_28000_rows_becomes_visible_as_a_whole() -> None:
         await checked_read(compute, past, "ann", LATEST)
 
 
+@pytest.mark.parametrize("seed", range(3))
+async def test_commits_that_are_told_in_parts_are_seen_as_a_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pequod_server.peer.relay.LOOKED_AT", 3)
+    monkeypatch.setattr("pequod_server.peer.feeding.MESSAGE_BYTES", [20, 60, 1 << 19][seed])
+    monkeypatch.setattr("pequod_server.backing.turns.SLICE_S", [0.0, 0.0, 0.003][seed])
+    draw, store = random.Random(seed), fake()
+    past = Past(store)
+    async with running(store) as home, computing([home.address]) as one, computing([home.address]) as other:
+        readers = [asyncio.create_task(reads(compute, past, draw, 60)) for compute in (one, other)]
+        while not all(reader.done() for reader in readers):
+            past.commit_some(draw, draw.choice([1, 8, 30]))
+            if draw.random() < 0.05:
+                home.server.peers.end()
+            await asyncio.sleep(draw.choice([0, 0.001, 0.005]))
+        await asyncio.gather(*readers)
+
+
 async def test_a_commit_that_the_ring_cannot_hold_is_loaded_instead() -> None:
     store = fake()
     past = Past(store)

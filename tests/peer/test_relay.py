@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from pequod_server.backing import Change, Changes, History, Place
-from pequod_server.peer.relay import Relay, Subscriber
+from pequod_server.backing.subscriptions import Subscriptions
+from pequod_server.peer.relay import LOOKED_AT, Relay, Subscriber
 
 HISTORY = History(b"test")
 
@@ -23,7 +27,10 @@ def commit(relay: Relay, position: int, *keys: bytes, shown: int | None = None) 
 def told(relay: Relay, subscriber: Subscriber) -> list[bytes]:
     keys = []
     while (one := relay.next_for(subscriber)) is not None:
-        keys += [key for key, _ in relay.wanted(one, subscriber)]
+        at: int | None = None
+        while at != 0:
+            found, at = relay.wanted(one, subscriber, at or 0)
+            keys += [key for key, _ in found]
         relay.pass_by(subscriber)
         relay._check()
     return keys
@@ -124,3 +131,32 @@ def test_the_ring_charges_what_it_takes() -> None:
     for position in range(1, 30):
         commit(relay, position, b"p|%d" % position)
         assert charged == relay.size_bytes <= 2000
+
+
+def test_a_large_commit_is_looked_up_in_parts_once_for_all_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    masks_of = Subscriptions.masks_of
+
+    def counted(wants: Subscriptions, keys: Sequence[bytes]) -> list[int]:
+        looked.append(len(keys))
+        return masks_of(wants, keys)
+
+    monkeypatch.setattr(Subscriptions, "masks_of", counted)
+    relay = made(keep_bytes=64 << 20)
+    one, other = relay.subscribe(lambda: None), relay.subscribe(lambda: None)
+    relay.want(one, b"p|", b"p}")
+    relay.want(other, b"p|00500", b"p|00510")
+    keys = [b"p|%05d" % number for number in range(20_000)]
+    commit(relay, 1, *keys)
+    assert looked == []
+    assert 20_000 * 100 < relay.size_bytes < 20_000 * 300
+    late = relay.subscribe(lambda: None)
+    relay.want(late, b"p|", b"p}")
+    assert told(relay, one) == keys
+    assert told(relay, other) == keys[500:510]
+    assert sum(looked) == 20_000
+    assert max(looked) <= LOOKED_AT
+    assert told(relay, late) == []
+    assert relay.resume(late, Place(1, 0))
+    assert told(relay, late) == keys
+    assert max(looked) <= LOOKED_AT

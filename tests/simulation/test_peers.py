@@ -41,10 +41,10 @@ def test_every_answer_of_homes_and_computes_is_what_the_database_had_at_its_toke
 def test_a_feed_that_skips_a_change_of_a_home_is_found() -> None:
     wanted, count = Relay.wanted, 0
 
-    def skipping(relay: Relay, told: Told, subscriber: Subscriber) -> Sequence[Change]:
+    def skipping(relay: Relay, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[Change], int]:
         nonlocal count
         count += 1
-        return wanted(relay, told, subscriber) if count % 20 else ()
+        return wanted(relay, told, subscriber, start) if count % 20 else ((), 0)
 
     with patch.object(Relay, "wanted", skipping):
         assert is_found()

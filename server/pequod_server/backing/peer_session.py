@@ -34,6 +34,10 @@ _HELLO_RANGES: Final = 10_000
 _NUMBER_MAX: Final = (1 << 64) - 1
 
 
+#: What a home says of a load for a feed that it does not have, or has no more.
+UNKNOWN_FEED: Final = "it does not know this feed, which may have ended"
+
+
 class SessionOverError(Exception):
     """The connection is over; what was asked on it has to be asked again on another one."""
 
@@ -194,6 +198,10 @@ class PeerSession:
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        if not self._over.done() and _is_unknown(task.exception()):
+            # The home has ended the feed, which shows here in a moment.
+            self.give_up()
+            await asyncio.wait({self._over}, timeout=self._silence_s)
         if self._over.done():
             # Even if the call has its answer: it may belong to another state than the next connection begins with.
             raise SessionOverError
@@ -210,3 +218,7 @@ class PeerSession:
             self._over.set_result(None)
         self._news.set()
         await self.channel.close()
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    return isinstance(error, BackingUnavailableError) and error.reason == UNKNOWN_FEED

@@ -64,7 +64,7 @@ class _Columns:
         self.size = 0
 
     def add(self, changes: Sequence[Change], told: Told) -> int:
-        """Add changes of an event; return how many fit, one at least."""
+        """Add changes of an event, or more of them; return how many fit, one at least."""
         if self.size + told.columns.size_bytes > MESSAGE_BYTES:
             changes = changes[: self._fitting(changes)]
         columns = told.columns if changes is told.changes else TellColumns.of(changes)
@@ -73,12 +73,19 @@ class _Columns:
         self.values += columns.values
         self.present += columns.present
         self.size += columns.size_bytes
+        if self.holds(told):
+            self.counts[-1] += count
+            return count
         self.counts.append(count)
         self.positions.append(told.position)
         self.sequence = told.sequence
         if told.shown is not None:
             self.shown.append(told.shown)
         return count
+
+    def holds(self, told: Told) -> bool:
+        """Return whether the message has a part of an event."""
+        return bool(self.counts) and self.sequence == told.sequence
 
     def _fitting(self, changes: Sequence[Change]) -> int:
         """Return how many changes still fit, one at least."""
@@ -132,6 +139,10 @@ class PeerFeed:
         self._history: History | None = None
         #: Changes of the event that is due that are still to be told, if it has been told in part.
         self._rest: Sequence[Change] | None = None
+        #: Where to look for more changes of the event that is due; 0: at its beginning.
+        self._at = 0
+        #: Whether a part of the event that is due is in messages before the next one.
+        self._has_begun = False
         #: The last position that was told.
         self._told = -1
         self._is_closed = False
@@ -227,6 +238,9 @@ class PeerFeed:
             self._news.clear()
             while self._is_live and not self._is_closed:
                 reply = self._next()
+                if reply is None and self._is_amid:
+                    await asyncio.sleep(0)
+                    continue
                 if reply is None:
                     break
                 self.counters.messages += 1
@@ -240,10 +254,11 @@ class PeerFeed:
         subscriber, reply = self.subscriber, pb.PeerFeedReply()
         if subscriber.lost:
             subscriber.lost, reason, self._rest = "", subscriber.lost, None
+            self._at, self._has_begun = 0, False
             self._sweep()
             self._tell_reload(reply, [_EVERYTHING], reason, self._origin.position)
             return self._with_history(reply)
-        columns = _Columns()
+        columns, turns = _Columns(), Turns()
         while columns.size < MESSAGE_BYTES:
             told = self._relay.next_for(subscriber)
             if told is None:
@@ -255,8 +270,12 @@ class PeerFeed:
                     return self._with_history(reply)
                 break
             self._tell(columns, told)
+            if self._at and turns.are_due():
+                break
         if columns.counts:
-            columns.write(reply, is_partial=self._rest is not None)
+            is_partial = self._is_amid and columns.sequence == subscriber.due
+            self._has_begun = self._has_begun or is_partial
+            columns.write(reply, is_partial=is_partial)
             self.counters.changes += len(columns.keys)
             self.counters.size_bytes += columns.size
         if subscriber.due is None and (reply.counts or self._is_asked):
@@ -265,6 +284,11 @@ class PeerFeed:
         elif not reply.counts:
             return None
         return self._with_history(reply)
+
+    @property
+    def _is_amid(self) -> bool:
+        """Whether the event that is due is told in part, or looked through in part."""
+        return self._at > 0 or self._rest is not None
 
     def _with_history(self, reply: pb.PeerFeedReply) -> pb.PeerFeedReply:
         history = self._origin.history
@@ -287,14 +311,22 @@ class PeerFeed:
 
     def _tell(self, columns: _Columns, told: Told) -> None:
         """Add the changes of an event, or as many as fit, to those that are told next."""
-        rest, self._rest = self._rest, None
-        changes = self._relay.wanted(told, self.subscriber) if rest is None else rest
+        changes, self._rest = self._rest, None
+        if changes is None:
+            changes, self._at = self._relay.wanted(told, self.subscriber, self._at)
         if changes:
             count = columns.add(changes, told)
             if count < len(changes):
                 self._rest = changes[count:]
                 return
+        if self._at:
+            return
+        if self._has_begun and not columns.holds(told):
+            # Nothing more is wanted of it: this says that its end has come.
+            columns.add((), told)
+        if columns.holds(told):
             self._told = told.position
+        self._has_begun = False
         self._relay.pass_by(self.subscriber)
 
     def _tell_position(self, reply: pb.PeerFeedReply) -> None:

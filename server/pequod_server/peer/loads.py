@@ -20,10 +20,12 @@ from typing import Final
 from pequod.errors import BackingUnavailableError
 from pequod_server.backing import KeyRange, Place
 from pequod_server.backing.landing import with_changes
+from pequod_server.backing.peer_session import UNKNOWN_FEED
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.peer.origin import Origin
 from pequod_server.peer.relay import Subscriber, Told
+from pequod_server.wire.publishing import DATABASE
 
 #: Rows of one piece: less than a millisecond.
 _PIECE_ROWS: Final = 1024
@@ -58,7 +60,7 @@ async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Seq
     relay, clip = origin.relay, Clip(ranges)
     for _ in range(_TRIES_MAX):
         if subscriber is not None and not relay.has(subscriber):
-            raise BackingUnavailableError("the home", "the feed of this load has ended")
+            raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
         await origin.follow(ranges)
         begin, history = relay.sequence, relay.history
         if subscriber is not None:

@@ -24,6 +24,7 @@ from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
 from pequod_server.backing import Change, KeyRange, Place
 from pequod_server.backing.peer import PequodStore
+from pequod_server.backing.peer_session import UNKNOWN_FEED
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns
 from pequod_server.cluster.homes import HomeRules
@@ -38,6 +39,7 @@ from pequod_server.peer.relay import Relay
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.errors import version_status
 from pequod_server.wire.handlers import Context, Unregistered, end_call
+from pequod_server.wire.publishing import DATABASE
 
 log = logging.getLogger("pequod.peer")
 
@@ -153,7 +155,7 @@ class PeerService:
         if request.feed:
             feed = self.feeds.get(request.feed)
             if feed is None:
-                raise BackingUnavailableError("the home", "it does not know this feed, which may have ended")
+                raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
             await feed.has_released(request.released)
         found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges)
         self._counters.loads += 1

@@ -25,6 +25,9 @@ from pequod_server.backing.subscriptions import Subscriptions
 #: What an event and a change cost beside keys and values: the objects and their places in lists.
 _EVENT_BYTES: Final = 400
 _CHANGE_BYTES: Final = 180
+#: Changes of an event that are looked up in one turn of the loop: 2 ms. A larger event is looked through piece by
+#: piece, by those who tell it.
+LOOKED_AT: Final = 4096
 #: Stands for all feeds.
 EVERYONE: Final = -1
 
@@ -74,7 +77,7 @@ class Told(NamedTuple):
     #: The feeds that want all of the changes.
     common: int
     #: The feeds that want each of the changes.
-    masks: Sequence[int]
+    masks: list[int]
     #: Ranges to be read again, if the event is a reload.
     reloads: tuple[KeyRange, ...]
     reason: str
@@ -167,7 +170,7 @@ class Relay:
                         _NOTHING,
                         EVERYONE,
                         0,
-                        (),
+                        [],
                         ranges,
                         reason,
                         _EVENT_BYTES,
@@ -176,6 +179,14 @@ class Relay:
 
     def add(self, position: int, changes: Sequence[Change], shown: int | None = None) -> None:
         """Keep changes that become visible together."""
+        if len(changes) > LOOKED_AT:
+            some = changes[:: max(len(changes) // 1024, 1)]
+            size_bytes = TellColumns.of(some).size_bytes * len(changes) // len(some)
+            size_bytes += _EVENT_BYTES + _CHANGE_BYTES * len(changes)
+            sequence = self.sequence + 1
+            told = Told(sequence, position, shown, changes, _NOTHING, EVERYONE, 0, [], (), "", size_bytes)
+            self._append(told)
+            return
         columns = TellColumns.of(changes)
         masks = self.wants.masks_of(columns.keys)
         # A loop over the different masks, which are few, is not one over the changes (bench row: feed: tell).
@@ -313,8 +324,27 @@ class Relay:
         subscriber.born = self.sequence
         return True
 
-    def wanted(self, told: Told, subscriber: Subscriber) -> Sequence[Change]:
-        """Return the changes of an event that a subscriber wants."""
+    def wanted(self, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[Change], int]:
+        """Return the changes of an event, from a place on, that a subscriber wants; of a large event a part.
+
+        Returns:
+            Beside them, where the next part begins; 0: there is none.
+        """
+        if len(told.changes) <= LOOKED_AT:
+            return self._all_wanted(told, subscriber), 0
+        stop = min(start + LOOKED_AT, len(told.changes))
+        some, bit = told.changes[start:stop], subscriber.bit
+        if told.sequence > subscriber.born and len(told.masks) >= start:
+            if len(told.masks) < stop:
+                # Who wants a key by now wanted it when the event came, or has loaded it since, with the change.
+                told.masks.extend(self.wants.masks_of([key for key, _ in told.changes[len(told.masks) : stop]]))
+            masks: Sequence[int] = told.masks[start:stop]
+        else:
+            masks = self.wants.masks_of([key for key, _ in some])
+        wanted = [change for change, mask in zip(some, masks, strict=True) if mask & bit]
+        return wanted, stop if stop < len(told.changes) else 0
+
+    def _all_wanted(self, told: Told, subscriber: Subscriber) -> Sequence[Change]:
         bit = subscriber.bit
         if told.sequence > subscriber.born:
             if told.common & bit:
