@@ -1,7 +1,7 @@
 """Seeded runs of a cluster under faults: `python -m tests.cluster_faults.chaos --runs 20` (`make cluster-chaos`).
 
 writers   sessions that put and remove posts, and read timelines that must show their certain writes
-faults    servers are killed and started again, or stopped for a while, one after another
+faults    servers are killed and started again, or stopped for a while, or links are cut, one after another
 the end   all is well again: every timeline is what the database has, and it has every certain write
 """
 
@@ -77,6 +77,9 @@ async def torment(site: FaultSite, rng: random.Random, count: int) -> None:
     """Have faults happen, one after another; afterwards all servers run."""
     for _ in range(count):
         await asyncio.sleep(rng.random())
+        if site.proxies and rng.random() < 0.4:
+            await cut(site, rng)
+            continue
         names = rng.choice([["h1"], ["h2"], ["c1"], ["c2"], ["c3"], ["h1", "h2"], ["c1", "h1"], ["c2", "c3"]])
         if rng.random() < 0.5:
             site.kill(*names)
@@ -89,11 +92,27 @@ async def torment(site: FaultSite, rng: random.Random, count: int) -> None:
             site.go_on(*names)
 
 
+async def cut(site: FaultSite, rng: random.Random) -> None:
+    """Cut a compute off from some of its homes for a while: connections break, or say nothing more."""
+    proxies = [proxy for proxy in site.proxies.values() if rng.random() < 0.7]
+    is_broken = rng.random() < 0.5
+    for proxy in proxies:
+        if is_broken:
+            proxy.take_away()
+        else:
+            proxy.hold_on()
+    await asyncio.sleep(rng.random() * rng.choice([1, 1, 6]))
+    for proxy in proxies:
+        proxy.let_go()
+
+
 async def run(seed: int, folder: Path, faults: int = 3) -> Written:
     """Make one run, and return what happened in all."""
     rng = random.Random(seed)
-    # Every second run has two home groups, one of a single home: timelines are of both.
-    async with FaultSite(folder, has_group_b=seed % 2 == 1) as site, site.client(timeout_s=20) as client:
+    # Every second run has two home groups, one of a single home: timelines are of both. In every third one, a compute
+    # has links of its own that are cut.
+    cluster = FaultSite(folder, has_group_b=seed % 2 == 1, behind_proxies="c1" if seed % 3 == 2 else "")
+    async with cluster as site, site.client(timeout_s=20) as client:
         posters = ["bob", "dan", "zoe"]
         await client.multi_put({f"s|{reader}|{poster}": "1" for reader in READERS for poster in posters})
         found = {poster: Written() for poster in posters}
