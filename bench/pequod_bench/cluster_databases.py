@@ -1,4 +1,4 @@
-"""The databases behind the homes of a cluster that loses servers: tables of Twip with the subscriptions of a graph."""
+"""The databases behind the homes of a cluster that loses servers: keys and values, a graph's subscriptions first."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import asyncpg
-from pequod_server.backing import parse_mappings
+from pequod_server.backing import Mapping
+from pequod_server.backing.mapping import GENERIC_TABLE
 from pequod_server.backing.postgres import PostgresStore
 from pequod_server.backing.sqlite import SqliteStore
 
-from pequod_bench.backed_twip import MAPPING, SETTINGS
+from pequod_bench.backed_twip import SETTINGS
 from pequod_bench.compare.postgres_cluster import started_cluster
 from pequod_bench.graph import Graph
+from pequod_bench.keys import FOLLOWS, subscription_key
 
-_TABLES: Final = """
-CREATE TABLE p (poster bigint, "time" bigint, tweet text, PRIMARY KEY (poster, "time"));
-CREATE TABLE s ("user" bigint, poster bigint, active text, PRIMARY KEY ("user", poster));
-"""
+#: No schema is needed: one table has all keys of these tables.
+_OWNED: Final = "p,s"
+_GENERIC: Final = (Mapping.generic(name.encode() for name in _OWNED.split(",")),)
+
+
+def _subscriptions(graph: Graph) -> list[tuple[bytes, bytes]]:
+    edges = zip(graph.users.tolist(), graph.posters.tolist(), strict=True)
+    return [(subscription_key(*edge), FOLLOWS) for edge in edges]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +42,17 @@ class SqliteBehind:
     def started(self, _stack: ExitStack, folder: Path, homes: Sequence[str]) -> dict[str, list[str]]:
         """Make the database; return the flags of each home."""
         file = folder / "twip.db"
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(_TABLES)
-            rows = zip(self.graph.users.tolist(), self.graph.posters.tolist(), strict=True)
-            connection.executemany("INSERT INTO s VALUES (?, ?, '1')", rows)
-            connection.commit()
 
         async def install() -> None:
-            store = SqliteStore(file, parse_mappings(MAPPING))
+            store = SqliteStore(file, _GENERIC)
             await store.install()
             await store.close()
 
         asyncio.run(install())
-        flags = _flags(folder, f"sqlite:{file}")
-        return dict.fromkeys(homes, flags)
+        with closing(sqlite3.connect(file)) as connection:
+            connection.executemany("INSERT INTO pequod_base VALUES (?, ?)", _subscriptions(self.graph))
+            connection.commit()
+        return dict.fromkeys(homes, _flags(f"sqlite:{file}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class PostgresBehind:
     graph: Graph
     name: str = "PostgreSQL"
 
-    def started(self, stack: ExitStack, folder: Path, homes: Sequence[str]) -> dict[str, list[str]]:
+    def started(self, stack: ExitStack, _folder: Path, homes: Sequence[str]) -> dict[str, list[str]]:
         """Start it; return the flags of each home.
 
         Raises:
@@ -72,23 +74,18 @@ class PostgresBehind:
         dsn = f"postgresql://bench@127.0.0.1:{server.port}/postgres"
 
         async def install() -> None:
-            connection = await asyncpg.connect(dsn)
-            await connection.execute(_TABLES)
-            edges = zip(self.graph.users.tolist(), self.graph.posters.tolist(), strict=True)
-            await connection.copy_records_to_table("s", records=[(*edge, "1") for edge in edges])
-            await connection.execute("ANALYZE s; ANALYZE p; CHECKPOINT")
-            await connection.close()
             for home in homes:
-                store = PostgresStore(dsn, parse_mappings(MAPPING), feed_name=home)
+                store = PostgresStore(dsn, _GENERIC, feed_name=home)
                 await store.install()
                 await store.close()
+            connection = await asyncpg.connect(dsn)
+            await connection.copy_records_to_table(GENERIC_TABLE, records=_subscriptions(self.graph))
+            await connection.execute(f"ANALYZE {GENERIC_TABLE}; CHECKPOINT")
+            await connection.close()
 
         asyncio.run(install())
-        flags = _flags(folder, dsn)
-        return {home: [*flags, "--backing-feed-name", home] for home in homes}
+        return {home: [*_flags(dsn), "--backing-feed-name", home] for home in homes}
 
 
-def _flags(folder: Path, backing: str) -> list[str]:
-    mapping = folder / "twip.toml"
-    mapping.write_text(MAPPING)
-    return ["--backing", backing, "--backing-mapping", str(mapping), "--backing-mode", "write-through"]
+def _flags(backing: str) -> list[str]:
+    return ["--backing", backing, "--backing-tables", _OWNED, "--backing-mode", "write-through"]
