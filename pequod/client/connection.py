@@ -182,12 +182,7 @@ class ServerConnection(Link):
     def watch(
         self, request: pb.WatchRequest, reconnect_s: float, note: Callable[[pb.Header], None]
     ) -> AsyncGenerator[WatchEvent]:
-        """Yield the events of a range, the first as soon as the watch is established.
-
-        Args:
-            reconnect_s: How long to try to reach a server again.
-            note: Notes the state that an event shows.
-        """
+        """Yield the events of a range; see `Link.watch`."""
         return follow(self, request, reconnect_s, note)
 
     async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
