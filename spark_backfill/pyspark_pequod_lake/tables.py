@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from pequod_lake import Lake
+from pequod_lake.conditions import bind
 from pequod_lake.errors import LakeSchemaError
 from pequod_lake.schema import LakeTable
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-_OPTIONS: Final = {"path", "table", "freshness", "at_scu", "partitions"}
+_OPTIONS: Final = {"path", "table", "freshness", "at_scu", "partitions", "where"}
 _TYPES: Final = {
     "bool": "boolean",
     "int32": "int",
@@ -34,17 +25,10 @@ _TYPES: Final = {
     "bytes": "binary",
     "timestamp": "timestamp_ntz",
 }
-_OPS: Final[dict[type[Filter], str]] = {
-    EqualTo: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    In: "in",
-}
+_EXAMPLE: Final = '[["id", ">=", 7], ["id", "<", 9]]'
 _PARTITIONS: Final = 8
 _BATCH_ROWS: Final = 65_536
-Compared = tuple[str, str, Any]
+Compared = tuple[str, Any, Any]
 
 
 class DefaultSource(DataSource):
@@ -80,18 +64,6 @@ class LakeTableReader(DataSourceReader):
     def __init__(self, options: dict[str, str], columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._where: list[Compared] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Take the conditions that compare a column with a value; leave the others to Spark."""
-        with _opened(self._options) as lake:
-            table = _table(lake, self._options)
-        for one in filters:
-            condition = _condition(table, one)
-            if condition is None:
-                yield one
-            else:
-                self._where.append(condition)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Choose the state, and cut the primary key where its files say."""
@@ -101,9 +73,10 @@ class LakeTableReader(DataSourceReader):
             level = self._options.get("freshness", "newest")
             with lake.snapshot(level) if at_scu is None else lake.snapshot_at(scu=int(at_scu)) as snapshot:
                 wanted = int(self._options.get("partitions", str(_PARTITIONS)))
+                where = _where(self._options, table)
                 edges = [None, *_cuts(lake, table, snapshot.runs, wanted), None]
                 return [
-                    KeyPart(snapshot.number, snapshot.scu, (*self._where, *_between(table, low, high)))
+                    KeyPart(snapshot.number, snapshot.scu, (*where, *_between(table, low, high)))
                     for low, high in pairwise(edges)
                 ]
 
@@ -119,7 +92,7 @@ class LakeTableReader(DataSourceReader):
             with lake.snapshot_at(number=partition.number, last_scu=partition.scu) as snapshot:
                 # A count has no columns: Spark wants the rows all the same.
                 columns = self._columns or table.key[:1]
-                rows = snapshot.scan(table.name, partition.where, columns=columns).rows  # type: ignore[arg-type]
+                rows = snapshot.scan(table.name, partition.where, columns=columns).rows
                 yield from rows.select(list(self._columns)).to_batches(max_chunksize=_BATCH_ROWS)
 
 
@@ -135,15 +108,19 @@ def _table(lake: Lake, options: Any) -> LakeTable:
     return lake.schema.table(options["table"])
 
 
-def _condition(table: LakeTable, one: Filter) -> Compared | None:
-    op = _OPS.get(type(one))
-    attribute: tuple[str, ...] = getattr(one, "attribute", ())
-    if op is None or len(attribute) != 1 or attribute[0] not in table.names:
-        return None
-    if table.column(attribute[0]).ids and op not in {"=", "in"}:
-        return None
-    value = one.value  # type: ignore[attr-defined]
-    return (attribute[0], op, list(value) if op == "in" else value)
+def _where(options: Any, table: LakeTable) -> tuple[Compared, ...]:
+    """Return the conditions of the option ``where``: a list in JSON of column, comparison and value.
+
+    Conditions of a query are not pushed: PySpark keeps what one scan has pushed for all scans of a DataFrame, and
+    others would miss rows.
+    """
+    text = options.get("where", "[]")
+    try:
+        found = tuple((column, op, value) for column, op, value in json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise LakeSchemaError("options", f"`where` is a list such as {_EXAMPLE}, not {text!r}") from error
+    bind(table, found)
+    return found
 
 
 def _cuts(lake: Lake, table: LakeTable, runs: Any, count: int) -> list[Any]:

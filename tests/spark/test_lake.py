@@ -1,4 +1,4 @@
-"""Spark reads a lake's tables: freshness, pushed filters, chosen columns; the same rows as the lake's own queries."""
+"""Spark reads a lake's tables: freshness, conditions, chosen columns; the same rows as the lake's own queries."""
 
 from __future__ import annotations
 
@@ -33,12 +33,21 @@ def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, tmp_path: Pat
         parts = read.option("table", "parts").load(str(folder))
         rows = sorted((row.asDict() for row in parts.collect()), key=repr)
         assert rows == sorted(expected.rows(lake.schema.table("parts")), key=repr)
-        # Only the wanted column is read, of the rows that the filters allow.
+        # Only the wanted column is read, of the rows that the conditions allow.
         authority = replayed(lake.schema, uploads[:5]).rows(lake.schema.table("plain"))
         some = spark.read.format("pequod_lake").schema("body string, id bigint").option("table", "plain")
-        found = some.option("freshness", "authority").load(str(folder)).filter("id >= 2 AND id < 6").select("body")
+        narrow = some.option("freshness", "authority").option("where", '[["id", ">=", 2], ["id", "<", 6]]')
+        found = narrow.load(str(folder)).select("body")
         assert sorted(row.body or "" for row in found.collect()) == sorted(
             row["body"] or "" for row in authority if 2 <= row["id"] < 6
         )
+        # PySpark would keep what one scan has pushed for the others of the DataFrame.
+        plain = read.option("table", "plain").load(str(folder))
+        whole = len(expected.rows(lake.schema.table("plain")))
+        assert plain.filter("id = 2").count() < whole
+        assert plain.filter("id = 2").union(plain).count() == plain.filter("id = 2").count() + whole
+        for wrong in ("id=2", '[["id", "="]]', '[["no", "=", 2]]'):
+            with pytest.raises(PySparkException, match="it has no column" if "no" in wrong else "`where` is a list"):
+                read.option("table", "plain").option("where", wrong).load(str(folder)).count()
         with pytest.raises(PySparkException, match="is no option"):
             read.option("table", "plain").option("fresh", "x").load(str(folder))
