@@ -133,7 +133,7 @@ views-schedules: SCHEDULES = 1000000
 views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: a quarter of an hour on two cores
 	$(BIN)/python -m tests.views.versioned.schedules --schedules $(SCHEDULES) --seed $(SEED)
 
-chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, jumping clocks, workers that meet; and compare
+chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, files cut short or gone, clocks; and compare
 	$(BIN)/python -m tests.lake.faults --runs $(RUNS)
 
 SCHEDULES ?= 10000

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from pequod_lake.ducklake_tables import table_name
-from pequod_lake.errors import LakeError
+from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.locks import HeldLock
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeTable, LakeView
@@ -145,11 +145,18 @@ class FileWriter:
         )
 
     def link(self, kind: str, table: LakeTable, file: LakeFile) -> LakeFile:
-        """Return a file with the same content under another name, as a file of the primary view."""
+        """Return a file with the same content under another name, as a file of the primary view.
+
+        Raises:
+            LakeCorruptError: The file is gone.
+            LakeError: The disk is full.
+        """
         path = self._path(kind, table_name(table.name, ""))
         try:
             path.hardlink_to(self._folder / file.path)
             _sync_folder(path.parent)
+        except FileNotFoundError as error:
+            raise LakeCorruptError(file.path, f"it cannot be read: {error}") from error
         except OSError as error:
             raise LakeError(f"{path} cannot be linked to {file.path}: {error}") from error
         return replace(file, path=path.relative_to(self._folder).as_posix())

@@ -1,4 +1,5 @@
-"""A lake whose workers and uploaders are killed at named steps, whose disk is full, whose clock jumps; compared.
+"""A lake whose workers and uploaders are killed at named steps, whose disk is full, whose clock jumps, whose files are
+cut short or gone; compared.
 
     python -m tests.lake.faults --runs 200 --seed 0
 
@@ -6,6 +7,9 @@ Each run has a seed. A child process takes uploads and does steps, and kills its
 it passes a named step. What it acknowledged it wrote to a log before it went on. Then the lake is opened again: every
 acknowledged upload is there as a whole, one that was under way is there as a whole or not at all, and at every level
 the lake equals a replay of the uploads in the order of their SCUs.
+
+A child may also cut files short or take them away, and goes on. Then each query either equals the replay or fails and
+names such a file, `verify` names each of them, and when the files are back nothing is wrong.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import Final
 
 from pequod_lake import IngestLimits, Lake, LakeError, LakeSchema, MergePolicy, StageLimits
 from pequod_lake.clock import Clock, Stamp, machine_clock
+from pequod_lake.errors import LakeCorruptError
 
 from tests.lake.replay import SCHEMA, Call, check_snapshot, fill, random_calls
 
@@ -43,7 +48,7 @@ POINTS: Final = [
 ]
 #: Uploads of one child.
 _UPLOADS: Final = 12
-FAULTS: Final = ("kill", "kill", "kill", "disk", "workers", "clock")
+FAULTS: Final = ("kill", "kill", "kill", "disk", "workers", "clock", "file", "file")
 
 
 def calls_of(seed: int, name: str) -> list[Call]:
@@ -84,13 +89,71 @@ def child(folder: Path, seed: int, number: int, fault: str, log: Path) -> None:
                     scu = ingestor.take(fill(ingestor.upload(name), calls_of(seed, name))).scu
                     acknowledged.write(json.dumps([name, scu]) + "\n")
                     acknowledged.flush()
+                    if fault == "file" and dice.random() < 0.3:
+                        damage(lake, log.parent / f"kept-{seed}", dice)
                     for _ in range(dice.randint(0, 3)):
                         workers[0].step()
+                except LakeCorruptError as error:
+                    assert is_damaged(folder, log.parent / f"kept-{seed}", error.path)
                 except LakeError:
                     assert fault == "disk"
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def damage(lake: Lake, kept: Path, dice: random.Random) -> None:
+    """Cut a file of the lake short, or take it away; what it was is kept in a folder."""
+    kept.mkdir(exist_ok=True)
+    files = [file.path for run in lake.catalog.snapshot().runs for file in run.files]
+    path = dice.choice(files) if files else ""
+    whole = kept / path.replace("/", "+")
+    try:
+        (kept / f"claim.{whole.name}").touch(exist_ok=False)
+        shutil.copy(lake.folder / path, whole)
+    except OSError:
+        # Another child has damaged it, or there is none.
+        return
+    if dice.random() < 0.5:
+        (lake.folder / path).rename(kept / f"gone.{whole.name}")
+    else:
+        os.truncate(lake.folder / path, dice.randrange(whole.stat().st_size))
+
+
+def damaged_files(kept: Path) -> dict[str, Path]:
+    """Return the paths of files that were damaged, each with where it is kept."""
+    return {one.name.replace("+", "/"): one for one in kept.glob("data+*")}
+
+
+def is_damaged(folder: Path, kept: Path, path: str) -> bool:
+    """Return whether a file was damaged, or is another name of one that was."""
+    damaged = damaged_files(kept)
+    file = folder / path
+    return path in damaged or any(
+        file.exists() and (folder / one).exists() and file.samefile(folder / one) for one in damaged
+    )
+
+
+def look_at_damage(folder: Path, kept: Path, uploads: list[list[Call]], dice: random.Random) -> None:
+    """See that no damaged file is read as rows, and that each is named; then put all back as they were."""
+    with Lake(folder) as lake:
+        for level in ("authority", "newest"):
+            with lake.snapshot(level) as snapshot:
+                try:
+                    check_snapshot(snapshot, uploads, dice)
+                except LakeCorruptError as error:
+                    assert is_damaged(folder, kept, error.path), error
+        said = " ".join(lake.verify())
+        for file in (file for run in lake.catalog.snapshot().runs for file in run.files):
+            assert (file.path in said) == is_damaged(folder, kept, file.path), (file, said)
+    for path, whole in damaged_files(kept).items():
+        gone = kept / f"gone.{whole.name}"
+        if gone.exists():
+            gone.rename(folder / path)
+            continue
+        # In place, as the file may have other names.
+        with (folder / path).open("r+b") as cut:
+            cut.write(whole.read_bytes())
 
 
 def jumping(dice: random.Random) -> Clock:
@@ -124,11 +187,13 @@ def run(root: Path, template: Path, seed: int) -> None:
         assert process.returncode in ({0, -signal.SIGKILL} if fault == "kill" else {0}), (seed, fault, errors)
     logs = [Path(f"{log}-{number}") for number in numbers]
     acknowledged = dict(json.loads(line) for path in logs if path.exists() for line in path.read_text().splitlines())
-    compare(folder, seed, acknowledged, dice)
+    kept = root / f"kept-{seed}"
+    compare(folder, seed, acknowledged, kept, dice)
+    shutil.rmtree(kept, ignore_errors=True)
     shutil.rmtree(folder)
 
 
-def compare(folder: Path, seed: int, acknowledged: dict[str, int], dice: random.Random) -> None:
+def compare(folder: Path, seed: int, acknowledged: dict[str, int], kept: Path, dice: random.Random) -> None:
     """Compare the lake with a replay at every freshness, before and after its stages are done and files swept."""
     with Lake(folder) as lake:
         taken = dict(lake.catalog.database.connection.execute("SELECT upload, scu FROM lake_upload").fetchall())
@@ -140,6 +205,8 @@ def compare(folder: Path, seed: int, acknowledged: dict[str, int], dice: random.
         for name in sorted(taken, key=lambda name: [int(part) for part in name.split("-")]):
             by_scu[taken[name] - 1].append(name)
         uploads = [[call for name in names for call in calls_of(seed, name)] for names in by_scu]
+        if damaged_files(kept):
+            look_at_damage(folder, kept, uploads, dice)
         for level in ["authority", "newest", f"scu:{dice.randint(0, newest)}", "0s"]:
             with lake.snapshot(level) as snapshot:
                 check_snapshot(snapshot, uploads, dice)
