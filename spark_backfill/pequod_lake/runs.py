@@ -153,17 +153,19 @@ def next_steps(
         steps += [] if raw is None else [LakeStep(StepKind.REMAP, (raw,))]
         ready = Stage.REMAPPED
     steps += [LakeStep(StepKind.SORT, (run,)) for run in runs if run.stage is ready]
-    steps += _merges(runs, policy.fan_in)
     authority, *rest = runs
     young = list[Run]()
     for run in rest:
         if not run.stage.is_sorted:
             break
         young.append(run)
+    merges = _merges(runs, policy.fan_in)
+    if merges and merges[0].runs[0] == rest[0] and _rows(merges[0].runs) >= authority.row_count:
+        # The authority is no larger than what would be merged: one step does both.
+        merges[0] = LakeStep(StepKind.AUTHORITY, (authority, *merges[0].runs))
+    steps += merges
     if young:
-        is_large = any(run.level for run in young) and (
-            sum(run.row_count for run in young) >= authority.row_count * policy.authority_ratio
-        )
+        is_large = any(run.level for run in young) and _rows(young) >= authority.row_count * policy.authority_ratio
         waiting_s = age_s(young[0].first_stamp)
         step = LakeStep(StepKind.AUTHORITY, (authority, *young))
         if waiting_s >= 2 * policy.authority_after_s:
@@ -172,6 +174,10 @@ def next_steps(
         elif is_large or waiting_s >= policy.authority_after_s:
             steps.append(step)
     return steps
+
+
+def _rows(runs: Sequence[Run]) -> int:
+    return sum(run.row_count for run in runs)
 
 
 def _merges(runs: Sequence[Run], fan_in: int) -> list[LakeStep]:

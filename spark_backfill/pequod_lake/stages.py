@@ -11,16 +11,17 @@ from the same runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
 from pequod_lake.catalog import LakeCatalog, NewRun
-from pequod_lake.combining import combined, live
+from pequod_lake.combining import combined, live, places_in_order
 from pequod_lake.coordination import Coordinator
 from pequod_lake.ids import known_ids
 from pequod_lake.ingest import AtPoint, no_point
@@ -94,9 +95,16 @@ class Stages:
         tables = {
             table.name: self._rows(table, [run], raw=True)[0] for table in self._schema.tables if run.of(table.name)
         }
+        # Each text once, with its places: ids are looked up for these alone.
+        encoded = {
+            (name, column.name): pc.dictionary_encode(rows[column.name].combine_chunks())
+            for name, rows in tables.items()
+            for column in self._schema.table(name).columns
+            if column.ids
+        }
         ids = dict[str, Any]()
         for name in self._schema.ids:
-            ids[name], new = self._ids(run, name, tables)
+            ids[name], new = self._ids(run, name, encoded)
             if new.num_rows:
                 ids_of = ids_table(name)
                 deleted = pa.repeat(pa.scalar(value=False), new.num_rows)
@@ -112,17 +120,16 @@ class Stages:
             rows = tables[table.name]
             for column in table.columns:
                 if column.ids:
-                    numbers = _numbers(rows[column.name], ids[column.ids])
+                    numbers = _numbers(encoded[table.name, column.name], ids[column.ids])
                     rows = rows.set_column(rows.schema.get_field_index(column.name), column.name, numbers)
             yield from self._written(table, "", [rows])
 
-    def _ids(self, run: Run, name: str, tables: dict[str, Any]) -> tuple[Any, Any]:
+    def _ids(self, run: Run, name: str, encoded: Mapping[tuple[str, str], Any]) -> tuple[Any, Any]:
         """Return the ids of all texts of a run, and of these the new ones."""
         texts = [
-            pc.unique(tables[table.name][column.name])
-            for table in self._schema.tables
-            for column in table.columns
-            if column.ids == name and table.name in tables
+            column.dictionary
+            for (table, column_name), column in encoded.items()
+            if self._schema.table(table).column(column_name).ids == name
         ]
         if not texts:
             return None, pa.table({"key": [], "id": []})
@@ -133,7 +140,7 @@ class Stages:
         new = wanted.filter(pc.invert(pc.is_in(wanted, value_set=known["key"].combine_chunks())))
         first = self._coordinator.take_ids(name, len(new)) if len(new) else 0
         self._at_point("remap.ids")
-        added = pa.table({"key": new, "id": pa.array(range(first, first + len(new)), pa.int64())})
+        added = pa.table({"key": new, "id": pa.array(np.arange(first, first + len(new)))})
         return pa.concat_tables([known, added]).combine_chunks(), added
 
     # sort.
@@ -152,8 +159,7 @@ class Stages:
         there = live(table, rows)
         for view in table.views:
             some = there.select(list(view.columns))
-            order = pc.sort_indices(some, [(name, "ascending") for name in view.key])
-            yield from self._written(table, view.name, [some.take(order)])
+            yield from self._written(table, view.name, [some.take(places_in_order(some, view.key))])
 
     # merge and authority.
 
@@ -209,5 +215,6 @@ _BATCH_ROWS: Final = 131_072
 
 
 def _numbers(texts: Any, ids: Any) -> Any:
-    places = pc.index_in(texts, value_set=ids["key"].combine_chunks())
-    return ids["id"].take(places)
+    """Return the ids of texts, which are given as a dictionary and places in it."""
+    places = pc.index_in(texts.dictionary, value_set=ids["key"].combine_chunks())
+    return ids["id"].take(places).take(texts.indices)
