@@ -46,7 +46,7 @@ columns = { host = "id:host", attribute = "int32", value = "int32" }
 views.by_value = ["value", "host", "attribute"]
 """
 #: The tables of PostgreSQL, with an index for each sort order.
-_POSTGRES: Final = {
+POSTGRES: Final = {
     "simple": "CREATE TABLE posts (id bigint PRIMARY KEY, author bigint, created timestamp, body text)",
     "complex": "CREATE TABLE test_one (host text PRIMARY KEY, string_data text, int_data int);"
     "CREATE INDEX ON test_one (string_data, host);"
@@ -173,7 +173,7 @@ def measure_lake(
         elapsed_s = perf_counter() - start_s
         worker.close()
     stages = [ingested, *_stages(reports, count)]
-    copy_s, copy_cpu_s = (None, None) if dsn is None else _copy(dsn, workload, batches)
+    copy_s, copy_cpu_s = (None, None) if dsn is None else copied(dsn, workload, batches)
     return LakeReport(workload, scu_rows, stages, elapsed_s, copy_s, copy_cpu_s)
 
 
@@ -184,8 +184,14 @@ def _stages(reports: Sequence[StepReport], count: int) -> Iterator[StageFigures]
             yield StageFigures(kind, count, sum(one.elapsed_s for one in some), sum(one.cpu_s for one in some))
 
 
-def _copy(dsn: str, workload: str, batches: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """Return how long COPY takes for the same batches, and the CPU of PostgreSQL's process for it."""
+def copied(
+    dsn: str, workload: str, batches: Sequence[dict[str, Any]], columns: Sequence[str] | None = None
+) -> tuple[float, float]:
+    """Return how long COPY takes for the same batches, and the CPU of PostgreSQL's process for it.
+
+    Args:
+        columns: The columns of the batches in their order; None if it is that of the table.
+    """
     import psycopg2  # noqa: PLC0415 - only with a PostgreSQL
 
     texts = []
@@ -198,17 +204,18 @@ def _copy(dsn: str, workload: str, batches: Sequence[dict[str, Any]]) -> tuple[f
     try:
         with connection, connection.cursor() as cursor:
             cursor.execute("DROP TABLE IF EXISTS posts, test_one, test_two")
-            cursor.execute(_POSTGRES[workload])
+            cursor.execute(POSTGRES[workload])
         process = psutil.Process(connection.info.backend_pid)
         start_cpu_s = _cpu_s(process)
         start_s = perf_counter()
+        named = "" if columns is None else f" ({', '.join(columns)})"
         for table, text in texts:
             with connection, connection.cursor() as cursor:
                 text.seek(0)
                 # Hosts come again: their rows are replaced, as in the lake, by way of a table without indexes.
                 cursor.execute(f"CREATE TEMP TABLE incoming (LIKE {table}) ON COMMIT DROP")
                 target = "incoming" if workload == "complex" else table
-                cursor.copy_expert(f"COPY {target} FROM STDIN WITH (FORMAT csv)", text)
+                cursor.copy_expert(f"COPY {target}{named} FROM STDIN WITH (FORMAT csv)", text)
                 if workload == "complex":
                     cursor.execute(_REPLACE[table])
         return perf_counter() - start_s, _cpu_s(process) - start_cpu_s

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from pequod.cli.bench import Json, Smoke, show
-from pequod.cli.exits import ExitCode, fail
+from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.progress import progress_bar
 from pequod.cli.teaching import examples
 
@@ -59,3 +59,20 @@ def lake(
 
         report = measure_lake(Path(place) / "lake", workload, scu_rows, scus, postgres, more)
     show(report, json)
+
+
+@app.command("lake-figures", epilog=examples("pequod bench lake-figures --out build/lake"))
+def lake_figures(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where report.md and the plots go.")] = Path(
+        "lake-figures"
+    ),
+    smoke: Smoke = False,
+) -> None:
+    """Take all figures of the lake, beside a PostgreSQL of its own if that is installed; five minutes.
+
+    Rows through all stages and COPY of the same rows; single puts; queries by freshness with batches under way; latency
+    and age over time, as plots.
+    """
+    from pequod_bench.lake_figures import SMOKE, FiguresSize, take_figures
+
+    say(f"the report is {take_figures(out, SMOKE if smoke else FiguresSize(), say)}")
