@@ -99,6 +99,7 @@ def test_forgetting_keys_forgets_what_was_searched_for() -> None:
     # A change may have been missed: row 2 is bob's now.
     engine.forget(b"article|2", b"article|3")
     assert there(engine) == []
+    assert engine.ledger.index_count == 0, "an index without rows is of no use"
     changed = ROWS | {b"article|2": ROWS[b"article|1"]}
     assert list(read(engine, b"by_author|bob|", changed)) == [
         b"by_author|bob|1",
@@ -174,3 +175,59 @@ def test_rows_go_with_the_last_join_that_searches_for_them() -> None:
     engine.note_searched(found)
     engine.abandon_search(found)
     assert there(engine) == [], "it comes too late"
+
+
+def test_what_was_read_where_all_rows_are_loaded_goes_with_them() -> None:
+    engine = searching()
+    engine.load(b"article|", b"article}", ROWS.items())
+    assert read(engine, b"by_author|bob|") == {b"by_author|bob|1": b"Hi", b"by_author|bob|3": b"Ha"}
+    engine.forget(b"article|", b"article}")
+    assert not engine.apply(b"article|1", None)
+    assert read(engine, b"by_author|bob|", {b"article|3": ROWS[b"article|3"]}) == {b"by_author|bob|3": b"Ha"}
+
+
+def test_loaded_keys_that_look_like_plain_ones_say_nothing() -> None:
+    engine = searching()
+    engine.load(b"article|a", b"article|c", [])
+    assert lacking(engine, b"by_author|bob|")
+    assert len(read(engine, b"by_author|bob|")) == 2
+    part = engine._backed.part_of(b"article|b")
+    assert part is not None
+    computed = engine.statistics().joins["by_author"].computed_ranges
+    engine._backed.evict(part)
+    assert len(read(engine, b"by_author|bob|")) == 2
+    assert engine.statistics().joins["by_author"].computed_ranges == computed, "it does not depend on these keys"
+
+
+def test_one_row_is_searched_for_as_well() -> None:
+    engine = searching()
+    with pytest.raises(MissingError) as caught:
+        engine.get(b"by_author|bob|1")
+    assert not caught.value.ranges
+    (found,) = caught.value.searches
+    assert (found.first, found.last) == (b"article|bob|1", b"article|bob|1\0")
+    answer(engine, found, ROWS.items())
+    assert engine.get(b"by_author|bob|1") == b"Hi"
+    assert there(engine) == [b"article|1"]
+
+
+def test_all_rows_are_asked_for_by_their_keys() -> None:
+    engine = searching()
+    with pytest.raises(MissingError) as caught:
+        engine.scan(b"by_author|", b"by_author}")
+    assert (caught.value.ranges, caught.value.searches) == ((Range(b"article|", b"article}"),), ())
+
+
+def test_many_rows_of_a_search_are_evicted_in_parts() -> None:
+    engine = searching()
+    rows = {b"article|%04d" % number: ROWS[b"article|1"] for number in range(1_200)}
+    read(engine, b"by_author|bob|", rows)
+    searched = [one for one in engine._directory.by_name[b"article"].searched if one.presence]
+    assert len(searched) == 2, "those who are copied, and those who are counted"
+    for one in searched:
+        parts = list(one.presence)
+        assert len(parts) > 1
+        engine._backed.evict(parts[0])
+        engine._check()
+    assert 0 < len(there(engine)) < len(rows)
+    assert len(read(engine, b"by_author|bob|", rows)) == len(rows)
