@@ -85,8 +85,15 @@ interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
 interface-check: $(INSTALLED) ## see that the committed calls are what the asynchronous ones give
 	$(BIN)/python pequod/interface/generate.py --check
 
-coverage: $(INSTALLED) ## branch coverage of the engine and the grammar
-	$(BIN)/python -m pytest tests/engine tests/grammar tests/regress --cov --cov-report=term-missing
+# Once with the native core and once without: each leaves out the twins of the other.
+COVERAGE := build/coverage
+COVERED := tests/engine tests/grammar tests/regress tests/native --cov --cov-report=
+coverage: $(INSTALLED) ## branch coverage of the engine and the grammar, natively and in Python together; fails below 100 %
+	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
+	COVERAGE_FILE=$(COVERAGE)/.coverage.native $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
+	PEQUOD_PURE=1 COVERAGE_FILE=$(COVERAGE)/.coverage.pure $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
+	$(BIN)/python -m coverage combine --quiet --data-file=$(COVERAGE)/.coverage $(COVERAGE)
+	$(BIN)/python -m coverage report --data-file=$(COVERAGE)/.coverage --skip-covered --fail-under=100
 
 ROUNDS ?= 20
 soak: $(INSTALLED) ## compare the engine with the naive model for hours: ROUNDS (20) of 1,000 examples of 100 steps a machine

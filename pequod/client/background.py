@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 #: How long a thread waits without looking for a Ctrl-C.
 WAIT_S: Final = 0.5
-#: How long cancelled calls have to end.
-_ENDS_S: Final = 1.0
+#: How long calls have to end by themselves. It takes milliseconds, but a second and more on a machine that is busy.
+_ENDS_S: Final = 10.0
 
 
 class BackgroundLoop:

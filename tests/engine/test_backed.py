@@ -204,6 +204,55 @@ def test_a_range_that_is_forgotten_piece_by_piece_is_forgotten() -> None:
     engine.unwatch(watch)
 
 
+def test_a_table_is_backed_from_a_moment_on() -> None:
+    """Databases may be named while the server runs: what was computed without them is right no more."""
+    engine = Engine()
+    engine.add_joins(parse(TIMELINE))
+    engine.put(b"s|ann|bob", b"1")
+    assert engine.scan(*whole(b"t|ann|")).keys == []
+    timeline, posts = (engine.watch(*whole(prefix), lambda: None) for prefix in (b"t|ann|", b"p|"))
+    before = engine.revision
+    for name, why in ((b"t", "computed keys"), (b"s", "clients have written")):
+        with pytest.raises(ValueError, match=why):
+            engine.back([b"p", name])
+    assert engine.revision == before, "nothing has changed"
+    engine.back([b"p"])
+    assert engine.revision == before + 1
+    assert timeline.ended is not None
+    assert posts.lost == [whole(b"p|")]
+    assert engine.backed_reads(*whole(b"t|ann|")) == (whole(b"p|"),)
+    assert engine.backed_reads(b"p|bob|", b"s|") == ((b"p|bob|", b"p}"),)
+    assert engine.backed_reads(*whole(b"s|")) == ()
+    assert missing(engine, *whole(b"t|ann|")) == (whole(b"p|bob|"),)
+    load(engine, {b"p|bob|0100": b"Hi"}, *whole(b"p|bob|"))
+    assert engine.scan(*whole(b"t|ann|")).values == [b"Hi"]
+    engine.back([b"p"])
+    assert engine.revision == before + 2, "it is backed already; one row was loaded"
+    with pytest.raises(BackedKeyError):
+        engine.put(b"p|bob|0200", b"Ho")
+
+
+def test_what_is_forgotten_is_reported() -> None:
+    """A server ends the subscriptions of ranges that its engine has forgotten by itself."""
+    engine = timelines()
+    load(engine, {b"p|bob|0100": b"Hi", b"p|bob|0300": b"Ho"}, *whole(b"p|bob|"))
+    engine.forget(b"p|bob|0300", b"p|bob}")
+    engine.report_forgotten()
+    assert engine.forgotten() == [], "what was forgotten before is nobody's business"
+    assert engine.absent(b"p|bob|", b"p|liz|") == [Range(b"p|bob|0300", b"p|liz|")]
+    engine.forget(b"p|bob|0100", b"p|bob|0200")
+    engine.forget(b"p|bob|0050", b"p|bob|0100")
+    assert engine.forgotten() == [Range(b"p|bob|0050", b"p|bob|0200")]
+    assert engine.forgotten() == []
+    engine.back([b"x"])
+    load(engine, {b"x|1": b"a"}, *whole(b"x|"))
+    engine.release(*whole(b"x|"))
+    engine.release(*whole(b"p|bob|"))
+    engine.evict(1)
+    assert engine.forgotten(), "evicted is forgotten as well, of tables that came later too"
+    assert [engine.is_followed(key) for key in (b"s|ann|bob", b"none|1", b"none")] == [False] * 3
+
+
 def test_rows_that_wait_for_a_read_stay_until_the_read_is_given_up() -> None:
     engine = timelines()
     for poster in (b"bob", b"liz"):

@@ -6,6 +6,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import (
+    FLAVOUR,
     PINNED,
     BackedKeyError,
     Change,
@@ -28,6 +29,7 @@ from pequod.engine.joins.batches import Batch, apply_batch
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.watches import Watch
+from pequod.engine.native import parse_batch
 from pequod.engine.shown import splits
 from pequod.language.ranges import within
 from tests.engine.joins import TIMELINE, put_all
@@ -61,6 +63,11 @@ def test_what_is_loaded_can_be_asked() -> None:
     assert [engine.reads_backed(first, None) for first in (b"p|", b"u|", b"v|")] == [True, True, False]
     assert engine.row_bytes([(b"p|1", b"x")]) > 4
     assert not engine.is_timed
+
+
+def test_a_batch_is_native_where_the_engine_is() -> None:
+    batch = parse_batch(b"", 1, 1, 1 << 20)
+    assert (batch is not None) == (FLAVOUR == "native")
 
 
 def test_whose_a_key_is_is_said_as_a_put_would() -> None:
@@ -132,6 +139,22 @@ def test_evicting_waits_after_it_looked_at_much_for_nothing() -> None:
     assert [engine._memory.make_room(1 << 20) for _ in range(4)] == [False] * 4
     assert len(engine.loaded()) == 0
     assert engine.statistics().joins["t"].contexts > 16
+
+
+def test_a_read_evicts_what_was_held_when_it_was_tried_last() -> None:
+    engine = _engine("t|<u>|<x> = copy p|<u>|<x>", memory_limit=1 << 20)
+    for user in range(40):
+        engine.put(b"p|%02d|1" % user, b"x")
+        engine.scan(b"t|%02d|" % user, b"t|%02d}" % user)
+    engine.put(b"p|new|1", b"x")
+    watch = engine.watch(b"t|", b"t|40}", lambda: None)
+    engine.weigh()
+    engine.ledger.limit(engine.ledger.total_bytes - 1)
+    assert not engine.make_room(), "all of it is watched"
+    engine.unwatch(watch)
+    assert not engine.make_room(), "nothing is tried so soon again"
+    assert engine.scan(b"t|new|", b"t|new}").values == [b"x"]
+    engine._check()
 
 
 def test_a_context_that_two_ways_depend_on_is_ranked_once() -> None:

@@ -260,6 +260,46 @@ def test_joins_over_joins_see_records_too() -> None:
     assert list(scan(engine, "board|y|")) == ["board|y|003|a"]
 
 
+def test_a_source_that_joins_compute_is_read_by_its_own_keys() -> None:
+    engine = engine_with(
+        "open|<id> = copy ticket|<id> with state = 1 as {team}; board|<team>|<id> = copy open|<id> with team = <team>"
+    )
+    assert [engine.explain_join(name).sources[0].reads for name in ("open", "board")] == ["ticket|<id>", "open|"]
+    assert [source.reads for source in engine_with(BY_AUTHOR).explain_join("by_author").sources] == [
+        "article|<author>|"
+    ]
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    "join",
+    [
+        "t|<u>|<x:4>|<p> = check s|<u>|<p> with on = true copy p|<p>|<x>",
+        "t|<u>|<x:4>|<p> = check s|<u>|<p> copy p|<p>|<x> with on = true",
+    ],
+)
+def test_timelines_of_records_are_as_recomputed(join: str) -> None:
+    engine, model = engine_with(join), NaiveModel()
+    for spec in parse(join):
+        model.add(spec)
+
+    def put(key: str, *, on: bool) -> None:
+        value = b'{"on":%s}' % (b"true" if on else b"false")
+        engine.put(key.encode(), value)
+        model.put(key.encode(), value)
+
+    for poster, on in (("bob", True), ("liz", False)):
+        put(f"s|ann|{poster}", on=on)
+        for time in (100, 200):
+            put(f"p|{poster}|{time:04}", on=on)
+    for key in ("s|ann|liz", "p|liz|0100", "s|ann|bob", "p|bob|0200"):
+        assert list(zip(*engine.scan(b"t|ann|", b"t|ann}"), strict=True)) == model.scan(b"t|ann|", b"t|ann}")
+        put(key, on="liz" in key)
+        engine._check()
+    for first in (b"t|ann|0101", b"t|"):
+        assert list(zip(*engine.scan(first, b"t}"), strict=True)) == model.scan(first, b"t}")
+
+
 def test_a_watch_is_told_when_a_row_moves() -> None:
     engine = engine_with(BY_AUTHOR)
     put_all(engine, {"article|1": '{"author": "bob", "title": "Hi"}'})

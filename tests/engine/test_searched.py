@@ -6,6 +6,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import Engine, LimitExceededError, MissingError, Range, SearchRange
+from pequod.engine.writes.forgetter import FORGOTTEN_MAX
 from tests.engine.searching import answer, find
 
 JOINS = """
@@ -109,6 +110,22 @@ def test_forgetting_keys_forgets_what_was_searched_for() -> None:
     while engine.forget_some(b"article|2", b"article|3"):
         engine._check()
     assert there(engine) == []
+
+
+def test_what_many_read_of_a_search_is_forgotten_piece_by_piece() -> None:
+    engine = searching()
+    engine.add_joins(parse("feed|<u>|<author>|<id> = check s|<u>|<author> copy article|<id> with author = <author>"))
+    read(engine, b"by_author|bob|")
+    for user in range(FORGOTTEN_MAX):
+        engine.put(b"s|%04d|bob" % user, b"1")
+        assert len(engine.scan(b"feed|%04d|" % user, b"feed|%04d}" % user).keys) == 2
+    pieces = 0
+    while engine.forget_some(b"article|1", b"article|2"):
+        pieces += 1
+        engine._check()
+    assert pieces >= 2
+    assert there(engine) == []
+    assert len(read(engine, b"feed|0007|", {b"article|2": ROWS[b"article|1"]})) == 1
 
 
 def test_nothing_is_searched_for_where_all_rows_are_loaded() -> None:

@@ -8,7 +8,8 @@ from pequod_grammar import parse
 from pequod.engine import Engine, general_way
 from pequod.engine.joins import timeline
 from pequod.engine.joins.installed import InstalledJoin
-from tests.engine.joins import put_all
+from pequod.engine.testing import NaiveModel
+from tests.engine.joins import engine_with, put_all, scan
 
 #: For a read that fixes the first slot: are keys cut, is there a kernel, can it apply logs, do writes make equal tails?
 KINDS = {
@@ -80,3 +81,37 @@ def test_a_log_of_a_range_with_an_upper_bound_is_applied() -> None:
     engine.remove(b"s|ann|bob")
     assert engine.scan(b"t|ann|", b"t|ann|500").keys == [b"t|ann|120|liz", b"t|ann|130|liz"]
     engine._check()
+
+
+WIDE = "|".join(f"<s{number}>" for number in range(12))
+
+
+@pytest.mark.parametrize(
+    ("join", "checks", "posts"),
+    [
+        # Tables that are not cut where the subscriptions of a user begin.
+        ("check s|x|<u>|<p> copy p|<p>|<t>", ["s|x|ann|bob", "s|x|liz|bob"], ["p|bob|100", "p|bob|200"]),
+        ("check s|<u>|x|<p> copy p|<p>|<t>", ["s|ann|x|bob", "s|ann|y|liz"], ["p|bob|100", "p|liz|200"]),
+        ("check s|<u:3><p> copy p|<p>|<t>", ["s|annbob", "s|lizbob"], ["p|bob|100", "p|bob|200"]),
+        # Keys of more parts than a native route has room for.
+        (
+            f"check s|<u>|<p> copy p|<p>|<t>|{WIDE}",
+            ["s|ann|bob"],
+            [f"p|bob|{t}|{'|'.join(map(str, range(12)))}" for t in (100, 200)],
+        ),
+    ],
+)
+def test_keys_of_any_shape_are_followed(join: str, checks: list[str], posts: list[str]) -> None:
+    output = f"t|<u>|<t:3>|<p>|{WIDE}" if WIDE in join else "t|<u>|<t:3>|<p>"
+    engine, model = engine_with(f"{output} = {join}"), NaiveModel()
+    for info in engine.joins():
+        model.add(info.spec)
+    for key in (posts[0], *checks, posts[1]):
+        engine.put(key.encode(), b"1")
+        model.put(key.encode(), b"1")
+        rows = engine.scan(b"t|ann|", b"t|ann}")
+        assert list(zip(*rows, strict=True)) == model.scan(b"t|ann|", b"t|ann}")
+        engine._check()
+    assert rows.keys
+    engine.remove(checks[0].encode())
+    assert scan(engine, "t|ann|") == {}

@@ -244,4 +244,4 @@ class Frames(Generic[W]):
             assert updaters.contexts, "invariant 1"
             for context in updaters.contexts:
                 assert context.is_live, "invariant 2"
-                assert updaters in context.updaters or updaters in context.frames_held(), "invariant 2"
+                assert updaters in [*context.updaters, *context.frames_held()], "invariant 2"

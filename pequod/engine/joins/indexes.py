@@ -197,13 +197,12 @@ class Index:
         """Return its place in the order of eviction: the last."""
         return _PRIORITY, self.last_used, 0
 
-    def _cut(self) -> Cut | None:
-        """Return how to cut the rows: after the first slot, unless it is the only one."""
-        match self.lens.view.pattern.parts:
-            case (bytes(), Slot(_, width), bytes(follow), _, *_):
-                return Cut(None if width is None else width + len(follow))
-            case _:
-                return None
+    def _cut(self) -> Cut:
+        """Return how to cut the rows: after the first slot."""
+        _, slot, follow, *_ = self.lens.view.pattern.parts
+        assert isinstance(slot, Slot), "plain keys have a slot of the key and one of a field, at least"
+        assert isinstance(follow, bytes), "a delimiter is between two slots"
+        return Cut(None if slot.width is None else slot.width + len(follow))
 
     def _weigh(self) -> None:
         counted_bytes = self.count_bytes()

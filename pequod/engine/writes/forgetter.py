@@ -81,16 +81,18 @@ class Forgetter(Parts):
 
         All searched ranges of the table are forgotten first.
 
+        Requires:
+            The range is not empty.
+
         Cost:
             O(FORGOTTEN_MAX) rows or frames, and those of one context.
         """
-        if first < last:
-            for one in self._relations.searched:
-                part = next(iter(one.presence), None)
-                if part is not None:
-                    if not self._drop_some(one, part.first, part.last):
-                        self.forget_searched(one, part.first, part.last, Reason.FORGOTTEN)
-                    return True
+        for one in self._relations.searched:
+            part = next(iter(one.presence), None)
+            if part is not None:
+                if not self._drop_some(one, part.first, part.last):
+                    self.forget_searched(one, part.first, part.last, Reason.FORGOTTEN)
+                return True
         part = self.presence.first_over(first, last)
         if part is None:
             return False
