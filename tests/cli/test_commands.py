@@ -229,7 +229,7 @@ def test_ctrl_c_ends_a_benchmark_without_a_traceback(is_there: Callable[[psutil.
         while not is_there(watched):
             time.sleep(0.02)
         bench.send_signal(signal.SIGINT)
-        out, err = bench.communicate(timeout=20)
+        out, err = bench.communicate(timeout=60)
     assert (bench.returncode, out, err) == (130, b"", b"")
 
 
@@ -241,7 +241,7 @@ def test_ctrl_c_ends_a_quiet_watch_without_a_traceback(pequod: Pequod, target: s
         assert watch.stdout is not None
         assert b"quiet|1" in watch.stdout.readline()
         watch.send_signal(signal.SIGINT)
-        out, err = watch.communicate(timeout=20)
+        out, err = watch.communicate(timeout=60)
     assert (watch.returncode, out, err) == (130, b"", b"")
 
 

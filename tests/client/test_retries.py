@@ -28,7 +28,7 @@ async def running(engine: Engine, port: int = 0) -> AsyncIterator[tuple[PequodSe
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not condition():  # noqa: ASYNC110 - what is waited for are insides that tell nobody
             await asyncio.sleep(0.01)
 
@@ -254,7 +254,7 @@ def _has_begun(client: AsyncClient) -> bool:
 
 
 async def test_a_reply_in_pieces_is_not_made_of_two_servers(server: ServerProcess) -> None:
-    async with Relay(server.target) as relay, AsyncClient(relay.target, timeout_s=60, retries=1000) as client:
+    async with Relay(server.target) as relay, AsyncClient(relay.target, timeout_s=100, retries=1000) as client:
         await _fill(client)
         relay.halt_after = 4_000_000
         scan, count = asyncio.create_task(client.scan(prefix="x|")), asyncio.create_task(client.count("x|"))

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from pequod.engine import Engine
+from pequod_server.ops.scraped import ScrapedCollector
 
 
-class BackfillCollector(Collector):
+class BackfillCollector(ScrapedCollector):
     """Tells what backfills have loaded, and what those under way take."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""

@@ -6,20 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from pequod_server.cluster.member import Member
+from pequod_server.ops.scraped import ScrapedCollector
 
 
-class ClusterCollector(Collector):
+class ClusterCollector(ScrapedCollector):
     """Tells what a server is in its cluster, which map it goes by, and who is there."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape: there may be no map yet."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""

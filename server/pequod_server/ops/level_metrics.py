@@ -7,20 +7,16 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from pequod_server.database.questions import WAIT_ENDS, LevelCounters
+from pequod_server.ops.scraped import ScrapedCollector
 
 
-class LevelCollector(Collector):
+class LevelCollector(ScrapedCollector):
     """Tells what reads asked for, how long they waited, and what could not be had."""
 
     def __init__(self, counters: LevelCounters) -> None:
         self._counters = counters
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
+from pequod_server.ops.scraped import ScrapedCollector
 
 _COUNTERS: Final = (
     ("flights", "Loads from the database."),
@@ -22,15 +22,11 @@ _COUNTERS: Final = (
 )
 
 
-class LoaderCollector(Collector):
+class LoaderCollector(ScrapedCollector):
     """Tells how feeds are and what was asked of databases; where there are several, by their names."""
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""

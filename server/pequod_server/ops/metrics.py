@@ -19,12 +19,12 @@ import grpc
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
 from pequod_server.ops.backfill_metrics import BackfillCollector
 from pequod_server.ops.clock import TICK_S
 from pequod_server.ops.observe import BatchReply, BatchRequest, Call, Closer, EarlierPieces
+from pequod_server.ops.scraped import ScrapedCollector
 from pequod_server.ops.shown import KIND_NAMES, shown
 from pequod_server.ops.statistics import collected
 
@@ -96,7 +96,7 @@ class CallMetrics:
         return closed
 
 
-class BatchMetrics(Collector):
+class BatchMetrics(ScrapedCollector):
     """Counts the commands of batches and times batches.
 
     Plain numbers, since only the event loop touches them: a batch costs 2 µs, with the library's counters 6.
@@ -123,10 +123,6 @@ class BatchMetrics(Collector):
                     break
         for error in (*earlier.errors, *reply.errors) if earlier.errors else reply.errors:
             self._errors[error.reason] = self._errors.get(error.reason, 0) + 1
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield what has been counted."""
@@ -193,7 +189,7 @@ _JOIN_COUNTERS: Final = (
 _MEMORY_KINDS: Final = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch", "index")
 
 
-class EngineCollector(Collector):
+class EngineCollector(ScrapedCollector):
     """Tells the statistics of an engine, collected when Prometheus asks for them.
 
     They cost 0.04 to 0.15 s for a million materialised rows, the more the more contexts there are. So others have
@@ -218,10 +214,6 @@ class EngineCollector(Collector):
             ended_s = self._clock()
             self._took_s = ended_s - started_s
             self._kept_until_s = ended_s + self._took_s / _STATISTICS_SHARE
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield what the engine holds and did."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from pequod_server.ops.scraped import ScrapedCollector
 from pequod_server.peer.peers import PeerService
 
 _COUNTERS: Final = (
@@ -20,15 +20,11 @@ _COUNTERS: Final = (
 )
 
 
-class PeerCollector(Collector):
+class PeerCollector(ScrapedCollector):
     """Tells which computes follow a home, and what they were told."""
 
     def __init__(self, peers: PeerService) -> None:
         self._peers = peers
-
-    def describe(self) -> Iterator[Metric]:
-        """Tell nothing before the first scrape."""
-        return iter(())
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""
