@@ -47,7 +47,7 @@ class ClusterTwipReport:
     ticks: int
     homes: int
     runs: tuple[ClusterRun, ...]
-    #: Of each run: warming, large messages, small messages, checks alone.
+    #: Of each run: warming in large and in small messages, Twip in large and in small messages, checks alone.
     accounts: tuple[Account, ...]
     #: None after a run with one size.
     prices: Prices | None

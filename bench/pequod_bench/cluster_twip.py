@@ -1,6 +1,6 @@
 """Twip on clusters of several sizes: what each server takes for it, and what larger clusters would do.
 
-    warm       all timelines for the first time: loads
+    warm       all timelines for the first time, half of them in large messages, half in small ones: loads
     run        the first half of the operations in large messages, the second half in small ones
     check      the checks of the second half alone, which tells messages of clients from those of feeds
     price      of a command, a message, a change, a load: from the accounts of all phases and sizes (`cluster_model`)
@@ -49,6 +49,10 @@ from pequod_bench.wire_twip import TIMEOUT_S, execute_all
 
 #: Messages of the second half have fewer commands by this factor, so that their price shows.
 _SMALLER: Final = 4
+#: Messages of the second half of the timelines that are read for the first time have fewer by this factor: more loads.
+_FEWER: Final = 16
+#: The phases of Twip's operations.
+_TIMED: Final = slice(2, 4)
 #: Operations of each user in a prediction.
 _TICKS_EACH: Final = 25
 T = TypeVar("T")
@@ -101,7 +105,7 @@ def _run_size(
     with bars.working("verifying"):
         verdict, _ = verify(prepared, [], found.timelines)
     ticks = stream.tick_count
-    timed = found.phases[1:3]
+    timed = found.phases[_TIMED]
     compute_s = [sum(phase.spent_s(number) for phase in timed) for number in _numbers(site, ServerRole.COMPUTE)]
     home_s = [sum(phase.spent_s(number) for phase in timed) for number in _numbers(site, ServerRole.HOME)]
     last = timed[-1].after
@@ -248,7 +252,7 @@ class _Phase:
 class _Found:
     seconds: float
     client_cpu_s: float
-    #: Warming, large messages, small messages, checks alone.
+    #: Warming in large and in small messages, Twip in large and in small messages, checks alone.
     phases: list[_Phase]
     timelines: list[Reply]
 
@@ -294,8 +298,11 @@ async def _run(prepared: Prepared, site: ClusterSite, bars: ProgressBars) -> _Fo
             await execute_all(client, batches, settings.window, advance)
         # As in the paper: timelines are there, and subscriptions between servers stand, before the clock starts.
         with bars.bar("warming", len(stream.active)) as advance:
-            scans = _warm_scans(prepared)
-            await accounting.of(len(scans) * computes, 0, _read(client, scans, advance))
+            users = stream.active.tolist()
+            half = len(users) // 2
+            for some, size in ((users[:half], _WARM_BATCH), (users[half:], _WARM_BATCH // _FEWER)):
+                scans = _warm_scans(some, size)
+                await accounting.of(len(scans) * min(computes, size), 0, _read(client, scans, advance))
         batch, messages = settings.batch * computes, _cut(prepared, computes)
         asked = [work(part, computes, size) for part, size in zip(_halves(stream), (batch, _small(batch)), strict=True)]
         with bars.bar("running", prepared.command_count) as advance, resting_collector():
@@ -330,14 +337,11 @@ async def _read(client: AsyncClient, batches: Iterable[CommandBatch], advance: A
     return replies
 
 
-def _warm_scans(prepared: Prepared) -> list[CommandBatch]:
-    users = prepared.stream.active.tolist()
-    found = []
-    for at in range(0, len(users), _WARM_BATCH):
-        some = users[at : at + _WARM_BATCH]
-        arguments = [argument for user in some for argument in _whole(user)]
-        found.append(CommandBatch(bytes([SCAN]) * len(some), arguments))
-    return found
+def _warm_scans(users: Sequence[int], size: int) -> list[CommandBatch]:
+    return [
+        CommandBatch(bytes([SCAN]) * len(some), [bound for user in some for bound in _whole(user)])
+        for some in (users[at : at + size] for at in range(0, len(users), size))
+    ]
 
 
 def _whole(user: int) -> tuple[bytes, bytes]:

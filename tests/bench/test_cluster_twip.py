@@ -20,8 +20,8 @@ def test_twip_on_clusters_is_right_and_priced() -> None:
     assert report.prices is not None
     assert [one.computes for one in report.predictions] == [1, 2, 4, 8, 12, 24, 36, 48]
     # In each phase the servers counted what the model counts.
-    assert [len([one for one in report.accounts if one.computes == size]) for size in (1, 2)] == [4, 4]
-    timed = [one for one in report.accounts if one.computes == 2][1:3]
+    assert [len([one for one in report.accounts if one.computes == size]) for size in (1, 2)] == [5, 5]
+    timed = [one for one in report.accounts if one.computes == 2][2:4]
     assert sum(one.compute.commands for one in timed) == checks + 2, "one read in each phase waits for its end"
     printed = io.StringIO()
     report.print_table(Console(file=printed, width=100))
