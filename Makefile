@@ -85,9 +85,9 @@ interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
 interface-check: $(INSTALLED) ## see that the committed calls are what the asynchronous ones give
 	$(BIN)/python pequod/interface/generate.py --check
 
-# Once with the native core and once without: each leaves out the twins of the other.
+# Once with the native core and once without: each leaves out the twins of the other. Measuring takes its time.
 COVERAGE := build/coverage
-COVERED := tests/engine tests/grammar tests/regress tests/native --cov --cov-report=
+COVERED := tests/engine tests/grammar tests/regress tests/native --timeout=600 --cov --cov-report=
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar, natively and in Python together; fails below 100 %
 	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
 	COVERAGE_FILE=$(COVERAGE)/.coverage.native $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
