@@ -24,6 +24,14 @@ def lake_root() -> Iterator[Path]:
     shutil.rmtree(root, ignore_errors=True)
 
 
+@pytest.fixture
+def tmp_path(lake_root: Path) -> Iterator[Path]:
+    """The folder of a test, in memory, too."""
+    path = Path(tempfile.mkdtemp(prefix="tmp-", dir=lake_root))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def template(lake_root: Path) -> Path:
     Lake.create(lake_root / "template", SCHEMA).close()

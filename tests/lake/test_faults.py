@@ -17,9 +17,9 @@ from tests.lake.replay import check_snapshot, fill
 
 @pytest.mark.parametrize("seed", [0, 4])
 def test_after_a_fault_the_lake_equals_a_replay_of_what_it_acknowledged(
-    seed: int, template: Path, tmp_path: Path
+    seed: int, template: Path, folder: Path
 ) -> None:
-    faults.run(tmp_path, template, seed)
+    faults.run(folder.parent, template, seed)
 
 
 @pytest.mark.parametrize("point", faults.POINTS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from pequod_lake import IngestLimits, Lake
@@ -18,6 +20,7 @@ from typer.testing import CliRunner, Result
 from pequod.cli.app import app
 from pequod.client.background import BackgroundLoop
 from pequod.freshness import LATEST
+from tests.lake.conftest import MEMORY
 from tests.lake.twip import JOIN, MAPPING, SCHEMA, Twip
 
 
@@ -61,14 +64,15 @@ async def _started(config: ServerConfig) -> tuple[PequodServer, int]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    served = Served(tmp_path_factory.mktemp("lake"))
-    yield served
-    served.close()
+def served() -> Iterator[Served]:
+    with TemporaryDirectory(prefix="lake-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as path:
+        served = Served(Path(path))
+        yield served
+        served.close()
 
 
 def test_scus_after_the_one_that_is_read_are_caught_up(served: Served, spark: SparkSession) -> None:
-    for _ in range(40):
+    for _ in range(25):
         served.twip.write()
     served.lake.worker().compact()
     for _ in range(3):
