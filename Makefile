@@ -124,10 +124,11 @@ cluster-chaos: RUNS = 20
 cluster-chaos: $(INSTALLED) ## kill and stop servers of a cluster RUNS (20) times under sessions that write and read, and compare
 	$(BIN)/python -m tests.cluster_faults.chaos --runs $(RUNS) --seed $(or $(SEED),0)
 
-# A program of its own: Patroni's packages are not Pequod's. As root it runs as nobody, who has to be able to read PYTHON.
+# A program of its own: Patroni's packages are not Pequod's. Root has nobody run it, who has to be able to read its Python.
+PATRONI_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 PATRONI := build/patroni
 cluster-patroni: $(INSTALLED) ## kill a PostgreSQL that Patroni leads under load, a minute and a half: no answered write is lost
-	test -x $(PATRONI)/bin/patroni || { $(PYTHON) -m venv $(PATRONI) && \
+	test -x $(PATRONI)/bin/patroni || { $(PATRONI_PYTHON) -m venv $(PATRONI) && \
 		$(PATRONI)/bin/python -m pip install --quiet 'patroni[etcd3]' 'psycopg[binary]'; }
 	$(BIN)/python -m tests.cluster_faults.patroni --patroni $(PATRONI)/bin/patroni
 
