@@ -237,6 +237,32 @@ def test_a_range_is_asked_for_by_the_columns_of_its_slots() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "join", "fields"),
+    [
+        ("article|<key>", "t|<author>|<id> = copy article|<id> with author = <author>", ["author", "id"]),
+        ("article|<key>", "t|<author>|<t>|<id> = copy article|<id> with author = <author>, title = <t>", ["author"]),
+        ("article|<key>", "t|<title>|<id> = copy article|<id> with title = <title>", None),
+        ("article|<key>", "t|<price:f64>|<id> = copy article|<id> with price = <price:f64>", None),
+        ("article|<key>", "t|<x>|<id> = copy article|<id> with author.name = <x>", None),
+        ("article|<key>", "t|<tag>|<id> = copy article|<id> with tags[] = <tag>", None),
+        ("article|<key:16>", "t|<author>|<id:i64> = copy article|<id:i64> with author = <author>", None),
+        ("article|<key>|<key>", "t|<author>|<a>|<b> = copy article|<a>|<b> with author = <author>", None),
+    ],
+)
+def test_a_search_has_the_columns_up_to_the_first_slot_without_one(
+    keys: str, join: str, fields: list[str] | None
+) -> None:
+    mappings = parse_mappings(MAPPING.replace("article|<key>", keys))
+    engine = Engine(backed=[b"article"], can_search=lambda _: True)
+    engine.add_joins(parse(join))
+    with pytest.raises(MissingError) as caught:
+        engine.scan(b"t|x000000000000000|", b"t|x000000000000000}")
+    (found,) = caught.value.searches
+    columns = columns_of(mappings, found.search)
+    assert (None if columns is None else [slot.name for slot in columns.slots]) == fields
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ('fields.body = "text"', "`fields` names 'body', which is no column of `value`"),
