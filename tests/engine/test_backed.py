@@ -3,7 +3,7 @@
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import BackedKeyError, Engine, JoinError, MissingError, Range, prefix_end
+from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, Range, prefix_end
 from pequod.engine.base.presence import PART_ROWS_MAX, Presence
 from pequod.engine.writes.forgetter import FORGOTTEN_MAX
 from tests.engine.joins import TIMELINE
@@ -232,11 +232,35 @@ def test_a_table_is_backed_from_a_moment_on() -> None:
         engine.put(b"p|bob|0200", b"Ho")
 
 
+def test_a_load_beside_what_may_not_go_is_refused_as_a_whole() -> None:
+    engine = Engine(backed=[b"p"], memory_limit=1 << 20)
+    engine.add_joins(parse("t|<u>|<x> = copy q|<u>|<x>"))
+    for user in range(40):
+        engine.put(b"q|%02d|1" % user, b"x")
+        engine.scan(b"t|%02d|" % user, b"t|%02d}" % user)
+    watch = engine.watch(b"t|", b"t}", lambda: None)
+    engine.weigh()
+    engine.ledger.limit(engine.ledger.total_bytes + 100)
+    rows = {b"p|%02d" % number: b"x" * 100 for number in range(20)}
+    with pytest.raises(LimitExceededError):
+        load(engine, rows, *whole(b"p|"))
+    assert engine.loaded() == []
+    assert missing(engine, *whole(b"p|")) == (whole(b"p|"),)
+    engine.unwatch(watch)
+    load(engine, rows, *whole(b"p|"))
+    assert len(engine.scan(*whole(b"p|")).keys) == 20
+    for number in range(4000):
+        engine.apply(b"p|%02d" % (number % 20), b"%0100d" % number)
+    assert engine.ledger.total_bytes <= engine.ledger.limit_bytes
+    engine._check()
+
+
 def test_what_is_forgotten_is_reported() -> None:
     """A server ends the subscriptions of ranges that its engine has forgotten by itself."""
     engine = timelines()
     load(engine, {b"p|bob|0100": b"Hi", b"p|bob|0300": b"Ho"}, *whole(b"p|bob|"))
     engine.forget(b"p|bob|0300", b"p|bob}")
+    engine.report_forgotten()
     engine.report_forgotten()
     assert engine.forgotten() == [], "what was forgotten before is nobody's business"
     assert engine.absent(b"p|bob|", b"p|liz|") == [Range(b"p|bob|0300", b"p|liz|")]

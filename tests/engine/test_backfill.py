@@ -269,3 +269,21 @@ def test_pieces_of_all_sizes_in_any_order_make_the_same() -> None:
             engine.backfills.load(backfill, random.sample(pieces, len(pieces)))
         assert engine.count(b"t|", b"t}") == 3
         engine._check()
+
+
+def test_what_no_read_can_fix_and_what_a_database_owns_is_not_backfilled() -> None:
+    with pytest.raises(NotBackfillableError, match="cannot fix 4"):
+        started(level=4)
+    engine = Engine(backed=[b"article"])
+    engine.add_joins(parse("by|<author>|<id> = copy article|<id> with author = <author>"))
+    with pytest.raises(NotBackfillableError, match="a database owns"):
+        engine.backfills.begin("by", b"", None, engine.revision, level=None, record_bytes_max=1 << 20)
+
+
+def test_a_backfill_ends_when_a_database_comes_to_own_a_source() -> None:
+    engine = Engine()
+    engine.add_joins(parse(TIMELINE))
+    backfill = engine.backfills.begin("t", b"", None, engine.revision, level=1, record_bytes_max=1 << 20)
+    engine.back([b"p"])
+    assert backfill.ended == "a database owns some of its sources now"
+    engine._check()

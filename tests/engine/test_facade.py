@@ -151,6 +151,8 @@ def test_a_read_evicts_what_was_held_when_it_was_tried_last() -> None:
     engine.weigh()
     engine.ledger.limit(engine.ledger.total_bytes - 1)
     assert not engine.make_room(), "all of it is watched"
+    with pytest.raises(LimitExceededError, match="memory_limit"):
+        engine.scan(b"t|new|", b"t|new}")
     engine.unwatch(watch)
     assert not engine.make_room(), "nothing is tried so soon again"
     assert engine.scan(b"t|new|", b"t|new}").values == [b"x"]

@@ -84,6 +84,7 @@ def test_changes_move_rows_into_searched_ranges_and_out_of_them() -> None:
 def test_a_row_stays_until_no_searched_range_shows_it() -> None:
     engine = searching()
     read(engine, b"by_author|bob|")
+    engine.limit_memory(1 << 30)
     read(engine, b"by_price|07|")
     assert there(engine) == [b"article|1", b"article|2", b"article|3"]
     for shown, left in ((b"article|bob|", [b"article|1", b"article|2"]), (b"article|07|", [])):
