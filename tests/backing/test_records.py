@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -171,6 +172,22 @@ def compare(url: str, file: Path, query: Query, execute: Callable[[str], object]
             for table, rows in expected(query).items():
                 assert scan(target, table) == rows, table
         assert "by_author|<author>|<id>" in invoke("join", "explain", "by_author", "--target", target)
+        rows_file = file.with_suffix(".jsonl")
+        invoke("dump", "", "--output", str(rows_file), "--target", target)
+    compare_without_database(rows_file, query, joins)
+
+
+def compare_without_database(rows_file: Path, query: Query, joins: str) -> None:
+    """Do the same with a server that clients write the same rows to."""
+    base = re.compile(r'{"key": ?"(article|written|item|post|order|review)\|')
+    lines = [line for line in rows_file.read_text().splitlines(keepends=True) if base.match(line)]
+    assert lines
+    rows_file.write_text("".join(lines))
+    with started_server() as (target, _):
+        invoke("join", "add", joins, "--target", target)
+        invoke("load", str(rows_file), "--target", target)
+        for table, rows in expected(query).items():
+            assert scan(target, table) == rows, table
 
 
 @pytest.fixture
