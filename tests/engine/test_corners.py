@@ -4,6 +4,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import Engine, JoinError, Span
+from pequod.engine.writes.changes import LOG_MAX
 from pequod.language.narrowing import fixed_width, refine
 from tests.engine.joins import TIMELINE, engine_with, put_all, scan
 
@@ -165,3 +166,15 @@ def test_a_join_over_a_computed_source_that_a_later_join_also_computes() -> None
     assert scan(engine, "z|") == {"z|1": "c", "z|2": "c"}
     with pytest.raises(JoinError):
         engine.add_joins(parse("b|<x> = copy z|<x>"))
+
+
+def test_a_context_that_another_one_takes_along_is_computed_again() -> None:
+    """What both read has changed so much that neither can log it."""
+    engine = engine_with("c|<x:5> = check f|<g> copy e|<g>|<x>; t|<u>|<x:5> = check c|<x> copy d|<u>|<x>")
+    for number in range(LOG_MAX + 1):
+        engine.put(b"e|1|%05d" % number, b"1")
+    put_all(engine, {"d|ann|00007": "a", "d|liz|00008": "b"})
+    for user in ("ann", "liz"):
+        assert scan(engine, f"t|{user}|") == {}
+    engine.put(b"f|1", b"1")
+    assert scan(engine, "t|") == {"t|ann|00007": "a", "t|liz|00008": "b"}
