@@ -13,7 +13,7 @@ from pequod_proto.commands import GET
 from pequod.freshness import Mark, Token
 from tests.backing.test_levels import BOB, SOON, after, latest, max_age, plain, refusal
 from tests.backing.test_loader import until
-from tests.server.plain import pieces_of
+from tests.server.plain import outcomes_of, pieces_of
 
 # Failovers.
 
@@ -146,3 +146,22 @@ async def test_what_reads_asked_for_is_counted() -> None:
         assert float(found['pequod_level_wait_seconds_bucket{le="+Inf"}']) == 2.0
         assert float(found["pequod_level_wait_seconds_sum"]) >= SOON / 1000
         assert found["pequod_level_questions_total"] == "1.0"
+
+
+async def test_a_batch_that_waits_for_rows_is_judged_anew_after_a_failover() -> None:
+    """Its level was met when it began, and the rows that it gets are of the timeline that lost it."""
+    async with plain() as served:
+        await served.get(BOB)
+        served.store.commit({BOB: b"lost"})
+        await served.setting.caught_up()
+        call = served.stub.Execute()
+        async with served.store.held("load"):
+            request = pb.ExecuteRequest(kinds=bytes([GET]), arguments=[b"p|liz|0100"], freshness=after(served.token(2)))
+            sent = asyncio.create_task(pieces_of(call, request))
+            await until(lambda: len(served.store.loads) == 2)
+            served.store.fail_over(lost=1)
+            loader = served.setting.server.loader
+            assert loader is not None
+            await until(lambda: loader.followed.history == served.store.history)
+        assert outcomes_of(bytes([GET]), await sent) == ["TokenLostError"]
+        await call.done_writing()

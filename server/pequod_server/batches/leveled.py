@@ -105,6 +105,9 @@ class LeveledReads:
         if own:
             raise BadRequestError(f"command {next(iter(own))} of fresh_commands is no read of the batch")
         self._groups = list(groups.values())
+        for group in self._groups:
+            # Here already: a batch that was begun natively, with its level met, is judged without `meet`.
+            group.depends_on = databases.read_by(list(group.reads.values()))
         self._group_of = {position: group for group in self._groups for position in group.reads}
 
     async def meet(self) -> None:
