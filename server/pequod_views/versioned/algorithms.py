@@ -122,13 +122,20 @@ def get_live_row(view: VersionedView, base_key: str, guess: str, quorum: int) ->
 
 
 def _chase(
-    view: VersionedView, base_key: str, guess: str, quorum: int, healed: str | None = None
+    view: VersionedView,
+    base_key: str,
+    guess: str,
+    quorum: int,
+    healed: str = "",
+    turn: TurnStamps | None = None,
 ) -> Generator[Request, Any, LiveRow]:
     """Follow pointers to the last row, finished or not.
 
     Args:
-        healed: A row to which the pointers are written again, since one may be at less than a quorum; then rows that
-            it leads away from may have been written as live ones, so their cells are copied again, too.
+        healed: A row that is healed in ``turn``. The pointers on the way are written again, since one may be at less
+            than a quorum; and as of that turn, since another coordinator that died may have left a pointer from an
+            earlier one where this read did not look. Rows that a pointer leads away from may have been written as live
+            ones, so their cells are copied to the healed row again, too.
     """
     row, column, ready = guess, StoredColumn(NEXT, base_key), StoredColumn(READY, base_key)
     while True:
@@ -142,9 +149,9 @@ def _chase(
         pointer = Pointer.of(cell.value)
         if pointer.row == row:
             return LiveRow(row, pointer.time, cells.get(ready, EMPTY).timestamp == cell.timestamp)
-        if healed is not None:
+        if turn is not None:
             yield from copy_data(view, base_key, row, healed, quorum)
-            yield put_row(view, row, base_key, {NEXT: cell}, quorum)
+            yield put_row(view, row, base_key, {NEXT: StoredCell(cell.value, turn.stamp())}, quorum)
         row = pointer.row
 
 
@@ -181,7 +188,7 @@ def _finish(
     yield put_row(view, row, base_key, again, quorum)
     while True:
         try:
-            live = yield from _chase(view, base_key, before, quorum, row)
+            live = yield from _chase(view, base_key, before, quorum, row, turn)
         except NoLiveRowError:
             # Collected, and then the root leads to the live row.
             before = ROOT

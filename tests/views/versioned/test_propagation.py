@@ -130,6 +130,11 @@ def test_random_schedules_with_losses_and_deaths(start: int) -> None:
         simulate(seed)
 
 
+def test_a_row_that_is_healed_is_found_whatever_pointers_dead_coordinators_left_elsewhere() -> None:
+    """A heal wrote the root's pointer again as of its old turn, and one of a later turn came up at another replica."""
+    simulate(5_225_909)
+
+
 def take_the_first_turn_again(view: VersionedView, base_key: str, quorum: int) -> Generator[Any, Any, TurnStamps]:
     """Leave out the numbers of turns."""
     yield from ()
