@@ -146,7 +146,7 @@ async def test_a_commit_that_the_ring_cannot_hold_is_loaded_instead() -> None:
         assert expected(store.rows.items(), b"ann")
 
 
-@pytest.mark.parametrize(("memory_limit", "keep_bytes"), [("none", 64 << 20), ("256MiB", 32 << 20), ("8GiB", 64 << 20)])
+@pytest.mark.parametrize(("memory_limit", "keep_bytes"), [("none", 1 << 30), ("4GiB", 1 << 29), ("16GiB", 1 << 30)])
 async def test_kept_changes_leave_memory_to_rows(memory_limit: str, keep_bytes: int) -> None:
-    async with running(fake(), memory_limit=memory_limit) as home:
+    async with running(fake(), memory_limit=memory_limit, peer_keep_bytes=1 << 30) as home:
         assert home.server.peers.origin.relay._keep_bytes == keep_bytes
