@@ -241,6 +241,9 @@ def main() -> None:
         Lake.create(root / "template", SCHEMA).close()
         for seed in range(options.seed, options.seed + options.runs):
             run(root, root / "template", seed)
+            done = seed - options.seed + 1
+            if done % 10 == 0:
+                print(f"{done} of {options.runs} runs equal", flush=True)
         print(f"{options.runs} runs from seed {options.seed}: all equal")
 
 
