@@ -106,7 +106,7 @@ class LeveledReads:
             raise BadRequestError(f"command {next(iter(own))} of fresh_commands is no read of the batch")
         self._groups = list(groups.values())
         for group in self._groups:
-            # Here already: a batch that was begun natively, with its level met, is judged without `meet`.
+            # Not in `meet`: a batch that was begun natively, with its level met, is judged without it.
             group.depends_on = databases.read_by(list(group.reads.values()))
         self._group_of = {position: group for group in self._groups for position in group.reads}
 
@@ -124,7 +124,6 @@ class LeveledReads:
             except TokenLostError as error:
                 group.error = error
             return
-        group.depends_on = self._databases.read_by(list(group.reads.values()))
         group.errors = await self._levels.reach(demand, group.depends_on)
 
     def renew(self) -> None:
