@@ -8,6 +8,7 @@ from pequod.client import AsyncClient
 from pequod_views.definition import KEY_COLUMN, DurableView, names_of
 from pequod_views.errors import TargetRefusedError
 from pequod_views.ledger import PartLedger
+from pequod_views.locking import lock_ledger, lock_parts, take_turn
 from pequod_views.targets import Target, TargetDialect, TargetTransaction
 from pequod_views.targets.target import quoted
 
@@ -17,8 +18,8 @@ async def install(
 ) -> list[str]:
     """Make what views need in a database, in one transaction; return a line for each thing that was done.
 
-    A view whose definition is the same as before keeps its table, parts and positions. One with another definition
-    begins anew: its rows are replaced by what differs.
+    A view whose definition is the same as before keeps its table, parts and positions. One with another definition, or
+    whose table is gone, begins anew: its rows are replaced by what differs.
 
     Args:
         client: Asked where to cut views of several parts.
@@ -32,25 +33,28 @@ async def install(
     ledger, done = PartLedger(target), list[str]()
     splits = {view.name: await _splits(client, view) for view in views if view.part_count > 1}
     async with target.transaction() as transaction:
+        await take_turn(target.dialect, transaction)
         for statement in ledger.statements():
             await transaction.fetch(statement)
-        problems = list[str]()
+        problems, made = list[str](), set[str]()
         for view in views:
             if not await transaction.table_columns(view.table):
+                made.add(view.name)
                 await transaction.fetch(table_statement(target.dialect, view))
                 done.append(f"{view.name}: made the table {view.table}")
             problems += await _problems(transaction, target.dialect, view)
         if problems:
             raise TargetRefusedError(target.name, "; ".join(problems))
-        for view in views:
-            before = await ledger.fingerprint(transaction, view)
-            if before == view.fingerprint and not recut:
-                continue
-            await _delete_outside(transaction, view)
-            bounds = splits.get(view.name, [])
+        befores = {view.name: await ledger.fingerprint(transaction, view) for view in views}
+        changed = [view for view in views if recut or view.name in made or befores[view.name] != view.fingerprint]
+        await lock_parts(target.dialect, transaction, [view.name for view in changed])
+        for view in changed:
+            before, bounds = befores[view.name], splits.get(view.name, [])
             await ledger.cut(transaction, view, bounds)
-            why = "is new" if before is None else "is cut anew" if before == view.fingerprint else "has changed"
-            done.append(f"{view.name}: {why}; its range has {len(bounds) + 1} parts")
+            await _delete_outside(transaction, view)
+            done.append(
+                f"{view.name}: {_why(view, before, is_made=view.name in made)}; its range has {len(bounds) + 1} parts"
+            )
     return done
 
 
@@ -70,11 +74,16 @@ async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: 
     """
     ledger, done = PartLedger(target), list[str]()
     async with target.transaction() as transaction:
+        await take_turn(target.dialect, transaction)
         there = await ledger.installed(transaction)
         missing = [name for name in names if name not in there]
         if missing:
             raise TargetRefusedError(target.name, f"not installed: {', '.join(missing)}")
-        for name in names or there:
+        leaving = list(names or there)
+        if there and there.keys() <= set(leaving):
+            await lock_ledger(target.dialect, transaction)
+        await lock_parts(target.dialect, transaction, leaving)
+        for name in leaving:
             await ledger.remove(transaction, name)
             if drops_tables:
                 await transaction.fetch(f"DROP TABLE IF EXISTS {quoted(there[name])}")
@@ -116,6 +125,14 @@ def table_statement(dialect: TargetDialect, view: DurableView) -> str:
     return f"CREATE TABLE {quoted(view.table)} ({', '.join([key, *columns])})"
 
 
+def _why(view: DurableView, before: str | None, *, is_made: bool) -> str:
+    if before is None:
+        return "is new"
+    if before != view.fingerprint:
+        return "has changed"
+    return "had lost its table" if is_made else "is cut anew"
+
+
 async def _problems(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> list[str]:
     found = await transaction.table_columns(view.table)
     if not found:
@@ -127,6 +144,8 @@ async def _problems(transaction: TargetTransaction, dialect: TargetDialect, view
             problems.append(f"{view.name}: the table {view.table} has no column {name} ({kind})")
         elif found[name].lower() != kind.lower():
             problems.append(f"{view.name}: {view.table}.{name} is of type {found[name]}, and should be {kind}")
+    if KEY_COLUMN in found and not await transaction.has_unique(view.table, KEY_COLUMN):
+        problems.append(f"{view.name}: {view.table}.{KEY_COLUMN} is not the primary key")
     return problems
 
 

@@ -7,7 +7,8 @@
 
 The row of a part is its fence: every transaction that writes rows of the part begins with an update of this row, on the
 condition that owner, epoch and position are what the writer believes. A writer that was taken for dead finds another
-epoch, and its transaction is undone. All times are by the clock of the database.
+epoch, and its transaction is undone. All times are by the clock of the database. locking.py says in which order
+transactions lock.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ class PartLedger:
         dialect = target.dialect
         self._now = dialect.now_s
         self._skip = dialect.skip_locked
+        self._for_update = dialect.for_update
         self._number = dialect.number_type
         self._managers, self._views, self._parts, self._log = (
             dialect.prefix + name for name in ("managers", "views", "parts", "log")
@@ -131,7 +133,11 @@ class PartLedger:
         return [*dialect.before, *text.strip().split("\n\n"), *dialect.after]
 
     async def cut(self, transaction: TargetTransaction, view: DurableView, splits: list[bytes]) -> None:
-        """Give a view new parts, which nobody holds and which begin anew; holders of old ones are fenced off."""
+        """Give a view new parts, which nobody holds and which begin anew; holders of old ones are fenced off.
+
+        Requires:
+            The transaction has locked the parts.
+        """
         rows = await transaction.fetch(f"SELECT coalesce(max(epoch), 0) FROM {self._parts} WHERE view = $1", view.name)
         epoch = rows[0][0] + 1
         await transaction.fetch(f"DELETE FROM {self._parts} WHERE view = $1", view.name)
@@ -165,7 +171,11 @@ class PartLedger:
         return dict(await transaction.fetch(f"SELECT view, table_name FROM {self._views} ORDER BY view"))
 
     async def remove(self, transaction: TargetTransaction, view: str) -> None:
-        """Forget a view; holders of its parts are fenced off."""
+        """Forget a view; holders of its parts are fenced off.
+
+        Requires:
+            The transaction has locked the parts.
+        """
         for table in (self._parts, self._views, self._log):
             await transaction.fetch(f"DELETE FROM {table} WHERE view = $1", view)
 
@@ -249,8 +259,11 @@ class PartLedger:
     async def leave(self, name: str) -> None:
         """Hand over all parts of a manager that ends."""
         async with self._target.transaction() as transaction:
-            await transaction.fetch(f"UPDATE {self._parts} SET owner = '', leased_until = 0 WHERE owner = $1", name)
             await transaction.fetch(f"DELETE FROM {self._managers} WHERE name = $1", name)
+            await transaction.fetch(
+                f"SELECT 1 FROM {self._parts} WHERE owner = $1 ORDER BY view, first{self._for_update}", name
+            )
+            await transaction.fetch(f"UPDATE {self._parts} SET owner = '', leased_until = 0 WHERE owner = $1", name)
 
     async def position(self, held: HeldPart) -> Position | None:
         """Return how far a held part is by the ledger.

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pequod.answers.rows import Rows
 from pequod.calls import WatchEvent
-from pequod.engine.base.rows import Rows
 from pequod.escapes import shown
 from pequod_views.definition import DurableView, TableRow
 from pequod_views.errors import UnfitError

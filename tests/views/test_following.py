@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pequod_server import ServerConfig
 from pequod_views import DurableView, PartLostError, open_target
+from pequod_views.definition import TableRow
 from pequod_views.follower import Counts, PartFollower
-from pequod_views.ledger import PartLedger
+from pequod_views.ledger import Advance, PartLedger, Position
 
 from pequod import AsyncClient
 from tests.server.serving import serving
@@ -174,6 +175,33 @@ async def test_of_two_managers_with_one_part_the_older_writes_nothing(site: Site
         await PartLedger(first).position(old)
     await first.close()
     await second.close()
+
+
+async def test_a_step_is_taken_once_though_its_holder_does_not_know_that_it_was(
+    site: Site, client: AsyncClient
+) -> None:
+    """The answer to a commit may be lost. The step that begins where that one began changes nothing."""
+    await installed(site, client, KARMA_VIEW)
+    target = open_target(site.database)
+    ledger = PartLedger(target)
+    (held,) = await ledger.take("one", {"karma": KARMA_VIEW}, 1, 60.0)
+
+    async def advance(before: Position | None, after: Position, row: TableRow) -> None:
+        step = Advance(before, after, 1, is_replacement=before is None, unfit_count=0, unfit_example="", age_s=0.0)
+        async with target.transaction() as transaction:
+            await transaction.upsert(KARMA_VIEW, [row])
+            await ledger.advance(transaction, held, step, lease_s=60.0, is_logged=True)
+
+    first, second, elsewhere = Position(1, 5), Position(1, 7), Position(2, 7)
+    await advance(None, first, (b"karma|ann", "ann", 1))
+    await advance(first, second, (b"karma|ann", "ann", 2))
+    for before in (None, first, elsewhere):
+        with pytest.raises(PartLostError):
+            await advance(before, Position(1, 6), (b"karma|ann", "ann", 3))
+    assert await ledger.position(held) == second
+    assert await site.fetch("SELECT votes FROM karma") == [(2,)]
+    assert await check_log(site, KARMA_VIEW) == 2
+    await target.close()
 
 
 async def test_a_second_manager_gets_half_and_all_when_the_first_leaves(site: Site, client: AsyncClient) -> None:

@@ -110,6 +110,31 @@ async def test_install_is_done_once_and_again_after_a_change(site: Site, client:
     await target.close()
 
 
+async def test_check_tells_of_a_view_that_is_new_and_of_a_table_that_is_gone(site: Site, client: AsyncClient) -> None:
+    old, new = view_of(keys="p|<who>"), DurableView.parse({"name": "w", "keys": "q|<who>"})
+    await installed(site, client, old)
+    await client.put("p|ann", "")
+    async with managing(site, client, [old]):
+        await equal(site, client, old)
+    await site.fetch("DROP TABLE v")
+    assert await problems(site, old, new) == [
+        "v: there is no table v; run `pequod views install`",
+        "w: there is no table w; run `pequod views install`",
+        "w: it is not installed; run `pequod views install`",
+    ]
+    assert await installed(site, client, old, new) == [
+        "v: made the table v",
+        "w: made the table w",
+        "v: had lost its table; its range has 1 parts",
+        "w: is new; its range has 1 parts",
+    ]
+    assert await problems(site, old, new) == []
+    async with managing(site, client, [old, new]):
+        # Not from the position that the part had, since the rows before it are gone.
+        await equal(site, client, old, new)
+    assert await site.rows(old) == [(b"p|ann", "ann")]
+
+
 async def test_views_are_taken_out_one_by_one_while_a_manager_runs(site: Site, client: AsyncClient) -> None:
     views = [view_of(keys="p|<who>", value="body"), DurableView.parse({"name": "w", "keys": "q|<who>", "value": "n"})]
     await client.multi_put({"p|ann": "1", "q|bob": "2"})
@@ -158,7 +183,39 @@ async def test_a_table_with_other_columns_is_refused(site: Site, client: AsyncCl
         await installed(site, client, view_of(keys="p|<who>", value="body"))
     assert "v.pequod_key is of type text" in str(error.value)
     assert "has no column body" in str(error.value)
+    assert "v.pequod_key is not the primary key" in str(error.value)
     assert len(await problems(site, view_of(keys="p|<who>", value="body"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "index", "is_taken"),
+    [
+        ("PRIMARY KEY", "", True),
+        ("NOT NULL", "CREATE UNIQUE INDEX one ON v (pequod_key)", True),
+        ("NOT NULL", "CREATE INDEX one ON v (pequod_key)", False),
+        ("NOT NULL", "CREATE UNIQUE INDEX one ON v (pequod_key, who)", False),
+        ("NOT NULL", "CREATE UNIQUE INDEX one ON v (who)", False),
+        ("NOT NULL", "CREATE UNIQUE INDEX one ON v (pequod_key) WHERE who = 'ann'", False),
+    ],
+)
+async def test_the_key_of_a_table_that_was_there_is_unique(
+    site: Site, client: AsyncClient, key: str, index: str, is_taken: bool
+) -> None:
+    """Rows are written by their keys."""
+    kind = "bytea" if isinstance(site, PostgresSite) else "BLOB"
+    await site.fetch(f"CREATE TABLE v (pequod_key {kind} {key}, who text)")
+    if index:
+        await site.fetch(index)
+    view = view_of(keys="p|<who>")
+    if not is_taken:
+        with pytest.raises(TargetRefusedError, match="is not the primary key"):
+            await installed(site, client, view)
+        return
+    await installed(site, client, view)
+    assert await problems(site, view) == []
+    await client.put("p|ann", "")
+    async with managing(site, client, [view]):
+        await equal(site, client, view)
 
 
 async def test_extra_columns_and_indexes_of_the_owner_stay(site: Site, client: AsyncClient) -> None:

@@ -47,6 +47,9 @@ _DIALECT: Final = TargetDialect(
     seconds_type="double precision",
     number_type="bigint",
     skip_locked=" FOR UPDATE SKIP LOCKED",
+    for_update=" FOR UPDATE",
+    take_turn="SELECT pg_advisory_xact_lock(hashtext('pequod views'))",
+    lock_tables="LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE",
     column_type=lambda kind: kind.postgres,
     before=("CREATE SCHEMA IF NOT EXISTS pequod_views",),
     after=FUNCTIONS,
@@ -160,3 +163,14 @@ class PostgresTransaction:
         )
         # The short name is the one that the table is made with.
         return {name: "timestamptz" if kind == "timestamp with time zone" else kind for name, kind in rows}
+
+    async def has_unique(self, table: str, column: str) -> bool:
+        """Return whether a column is unique by itself, at the end of each statement."""
+        rows = await self.fetch(
+            "SELECT 1 FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]"
+            " WHERE indrelid = to_regclass($1) AND attname = $2 AND indnkeyatts = 1 AND indpred IS NULL"
+            " AND indisunique AND indimmediate AND indisvalid",
+            quoted(table),
+            column,
+        )
+        return bool(rows)

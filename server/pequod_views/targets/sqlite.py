@@ -40,6 +40,9 @@ _DIALECT: Final = TargetDialect(
     seconds_type="REAL",
     number_type="INTEGER",
     skip_locked="",
+    for_update="",
+    take_turn="",
+    lock_tables="",
     column_type=lambda kind: kind.sqlite,
     before=(),
     after=(),
@@ -173,6 +176,16 @@ class SqliteTransaction:
         """Return the columns of a table with their types."""
         rows = await self.fetch("SELECT name, type FROM pragma_table_info($1)", table)
         return {name: kind.lower() for name, kind in rows}
+
+    async def has_unique(self, table: str, column: str) -> bool:
+        """Return whether a column is unique by itself."""
+        rows = await self.fetch(
+            'SELECT 1 FROM pragma_index_list($1) AS one WHERE one."unique" AND NOT one.partial'
+            " AND (SELECT group_concat(name) FROM pragma_index_info(one.name)) = $2",
+            table,
+            column,
+        )
+        return bool(rows)
 
 
 def _cell(cell: Cell) -> bytes | str | int | float | None:

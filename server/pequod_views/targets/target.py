@@ -29,6 +29,12 @@ class TargetDialect:
     number_type: str
     #: Behind a SELECT: lock the rows, and leave out those that another transaction has locked.
     skip_locked: str
+    #: Behind a SELECT: lock the rows, and wait for those that another transaction has locked.
+    for_update: str
+    #: A statement by which transactions that install or uninstall take turns; empty if all transactions do.
+    take_turn: str
+    #: A statement that locks tables for this transaction alone, in the order in which they stand in for `{tables}`.
+    lock_tables: str
     column_type: Callable[[CellKind], str]
     #: Statements that make what the tables of the ledger and the functions for readers need, before and after them.
     before: tuple[str, ...]
@@ -62,6 +68,10 @@ class TargetTransaction(Protocol):
 
     async def table_columns(self, table: str) -> dict[str, str]:
         """Return the columns of a table with their types, in lower case; nothing if there is no such table."""
+        ...
+
+    async def has_unique(self, table: str, column: str) -> bool:
+        """Return whether a primary key or a unique index of a table is of this column alone."""
         ...
 
 

@@ -169,8 +169,14 @@ def heal(view: VersionedView, base_key: str, row: str, quorum: int) -> Generator
 
 
 def _finish(
-    view: VersionedView, base_key: str, row: str, turn: TurnStamps, quorum: int
+    view: VersionedView, base_key: str, row: str, turn: TurnStamps, quorum: int, later: tuple[str, ...] = ()
 ) -> Generator[Request, Any, None]:
+    """Finish a row, and before it those that it was made from.
+
+    Args:
+        later: Rows that are finished after this one, since they were made from it. It may have been made from one of
+            them, when that had an older view key: if that it was finished since was seen at one replica alone.
+    """
     column, ready, origin = StoredColumn(NEXT, base_key), StoredColumn(READY, base_key), StoredColumn(FROM, base_key)
     cells: Cells = yield Get(view.name, record_of(row, base_key), (column, ready, origin), quorum)
     cell = cells.get(column, EMPTY)
@@ -193,9 +199,9 @@ def _finish(
             # Collected, and then the root leads to the live row.
             before = ROOT
             continue
-        if live.is_finished or live.row == row:
+        if live.is_finished or live.row in {row, *later}:
             break
-        yield from _finish(view, base_key, live.row, turn, quorum)
+        yield from _finish(view, base_key, live.row, turn, quorum, (*later, row))
     if live.row != row:
         if (live.time, live.row) > new:
             yield from _put_stale(view, base_key, row, live, turn, quorum)
@@ -291,7 +297,8 @@ def _put_live(view: VersionedView, base_key: str, live: Pointer, turn: TurnStamp
 def _put_stale(
     view: VersionedView, base_key: str, row: str, live: LiveRow, turn: TurnStamps, quorum: int
 ) -> Generator[Request, Any, None]:
-    """Have a row lead to the live one."""
+    """Have a row lead to the live one; one that is not finished is being finished in this turn, and takes its cells."""
     pointer = Pointer(live.time, live.row)
-    yield _put_live(view, base_key, pointer, turn, quorum)
+    if live.is_finished:
+        yield _put_live(view, base_key, pointer, turn, quorum)
     yield put_row(view, row, base_key, {NEXT: StoredCell(pointer.text, turn.stamp())}, quorum)

@@ -6,20 +6,21 @@ import contextlib
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.backing.conftest import Postgres, started
-from tests.views.chaos.behind import flags_of_sqlite
+from tests.views.chaos.behind import Behind, PostgresBehind, SqliteBehind
 from tests.views.chaos.run import Run, Stage
 from tests.views.sites import PostgresSite, Site, SqliteSite
 
 
-async def main(arguments: argparse.Namespace, folder: Path, site: Site) -> int:
+async def main(arguments: argparse.Namespace, folder: Path, site: Site, behind: Behind | None) -> int:
     """Carry out the runs; return how many of them were wrong."""
     wrong = 0
     if isinstance(site, PostgresSite):
         await site.clear()
-    stage = Stage(site, folder, await flags_of_sqlite(folder) if arguments.behind == "sqlite" else ())
+    stage = Stage(site, folder, behind, await behind.install(folder) if behind is not None else ())
     try:
         await stage.start()
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
@@ -44,7 +45,9 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=200, help="how many (200)")
     parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
     parser.add_argument("--target", choices=["postgres", "sqlite"], default="postgres", help="the database (postgres)")
-    parser.add_argument("--behind", choices=["nothing", "sqlite"], default="nothing", help="the server (nothing)")
+    parser.add_argument(
+        "--behind", choices=["nothing", "sqlite", "postgres"], default="nothing", help="the server (nothing)"
+    )
     arguments = parser.parse_args()
     # So that the processes end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -57,6 +60,15 @@ if __name__ == "__main__":
             place = SqliteSite(Path(folder_name) / "live.db")
         else:
             place = PostgresSite(stack.enter_context(started(Postgres)))
-        wrong_count = asyncio.run(main(arguments, Path(folder_name), place))
-    print(f"{arguments.runs} runs on {arguments.target}, {wrong_count} of them wrong")
+        back: Behind | None = None
+        if arguments.behind == "sqlite":
+            back = SqliteBehind(Path(folder_name) / "base.db")
+        elif arguments.behind == "postgres":
+            back = PostgresBehind(stack.enter_context(started(Postgres)))
+        since_s = time.monotonic()
+        wrong_count = asyncio.run(main(arguments, Path(folder_name), place, back))
+    print(
+        f"{arguments.runs} runs on {arguments.target} with {arguments.behind} behind the server, {wrong_count} of them "
+        f"wrong, {time.monotonic() - since_s:.0f} s"
+    )
     sys.exit(bool(wrong_count))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from pequod_bench.compare.server import free_port
 
 from tests.forked import FORKS, ForkedServer
 
@@ -65,9 +66,7 @@ class KilledServer:
     """A server on one port, however often it is killed; its data die with it, unless flags name a database."""
 
     def __init__(self, *flags: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.target = f"127.0.0.1:{free.getsockname()[1]}"
+        self.target = f"127.0.0.1:{free_port()}"
         self._flags = ("--listen", self.target, *flags)
         self._server = ForkedServer(*self._flags)
 

@@ -16,7 +16,7 @@ from pequod_views import DurableView, ViewFile, parse_views
 
 from pequod import AsyncClient
 from pequod.errors import PequodError
-from tests.views.chaos.behind import pairs_of_sqlite
+from tests.views.chaos.behind import Behind
 from tests.views.chaos.processes import KilledServer, ManagerProcess
 from tests.views.sites import PostgresSite, Site, check_log, equal, installed
 
@@ -70,13 +70,13 @@ class Stage:
     """A server, two managers and a database, for run after run.
 
     Args:
-        flags: Of the server, such as for a database behind it; without one it is filled again when it was killed.
+        behind: The database behind the server; without one the server is filled again when it was killed.
+        flags: With which the server has that database.
     """
 
-    def __init__(self, site: Site, folder: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(self, site: Site, folder: Path, behind: Behind | None = None, flags: Sequence[str] = ()) -> None:
         self.site = site
-        self.is_backed = bool(flags)
-        self.folder = folder
+        self.behind = behind
         self.server = KilledServer(*flags)
         self.file = folder / "views.toml"
         self.file.write_text(FILE.format(server=self.server.target, database=site.database, joins=JOINS))
@@ -138,16 +138,24 @@ class Run:
         elif roll < 0.90:
             self._later("managers paused", self._rng.choice(self._stage.managers).pause(1.5 * LEASE_S))
         elif roll < 0.93:
-            self._count("servers killed")
-            await self._stage.server.restart()
-            if not self._stage.is_backed:
-                await self._stage.fill(self._rng)
+            await self._end_server()
         elif isinstance(self._stage.site, PostgresSite):
             if roll < 0.96 and not any(task.get_name() == "database" for task in self._background):
                 self._later("databases killed", self._restart_database(self._stage.site), "database")
             else:
                 self._later("connections cut", self._cut(self._stage.site))
         await asyncio.sleep(self._rng.choice([0, 0, 0.01, 0.1]))
+
+    async def _end_server(self) -> None:
+        """Kill the server, or the database behind it."""
+        behind = self._stage.behind
+        if behind is not None and self._rng.random() < 0.5 and await behind.restart():
+            self._count("databases behind killed")
+            return
+        self._count("servers killed")
+        await self._stage.server.restart()
+        if behind is None:
+            await self._stage.fill(self._rng)
 
     def _count(self, what: str) -> None:
         self.report.done[what] += 1
@@ -211,9 +219,9 @@ class Run:
             await equal(stage.site, stage.client, *views, wait_s=40)
             for view in views:
                 self.report.steps += await check_log(stage.site, view)
-            if stage.is_backed:
+            if stage.behind is not None:
                 found = await stage.site.fetch("SELECT side, number, body FROM pairs ORDER BY side, number")
-                assert list(map(tuple, found)) == pairs_of_sqlite(stage.folder), "the database has other rows"
+                assert list(map(tuple, found)) == await stage.behind.pairs(), "the database has other rows"
         except AssertionError as error:
             self.report.wrongs.append(str(error))
         self.report.wrongs += [f"a manager has ended: {one.log}" for one in stage.managers if not one.is_running]

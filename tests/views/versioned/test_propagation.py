@@ -16,6 +16,7 @@ from pequod_views.versioned.rows import ROOT, base_column, guesses, row_of
 from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.oracle import judge, rows_in, view_of
+from tests.views.versioned.replicas import ThreeReplicas
 from tests.views.versioned.schedules import VIEW, simulate
 from tests.views.versioned.simulated import Simulation
 from tests.views.versioned.updates import random_updates
@@ -146,42 +147,6 @@ def test_without_turns_what_the_dead_left_makes_views_wrong(monkeypatch: pytest.
     with pytest.raises((AssertionError, KeyError)):
         for seed in range(500):
             simulate(seed)
-
-
-class ThreeReplicas:
-    """Replicas of which a coordinator reaches some."""
-
-    def __init__(self) -> None:
-        self._replicas: list[dict[tuple[str, str], dict[StoredColumn, StoredCell]]] = [{} for _ in range(3)]
-
-    def carry_out(self, steps: Generator[Any, Any, Any], reached: list[int], dies_at_put: int | None = None) -> None:
-        """Carry out an algorithm; the last write of a coordinator that dies gets to the last replica alone."""
-        reply: Any = None
-        puts = 0
-        for _ in range(100):
-            try:
-                request = steps.send(reply)
-            except StopIteration:
-                return
-            records = [self._replicas[number].setdefault((request.table, request.key), {}) for number in reached]
-            reply = {}
-            if isinstance(request, Get):
-                for record in records:
-                    merge(reply, {column: record[column] for column in request.columns or record if column in record})
-                continue
-            puts += 1
-            for record in records[-1:] if puts == dies_at_put else records:
-                merge(record, dict(request.cells))
-            if puts == dies_at_put:
-                return
-        raise AssertionError("pointers run in a circle")
-
-    def records(self) -> dict[str, dict[StoredColumn, StoredCell]]:
-        merged: dict[str, dict[StoredColumn, StoredCell]] = {}
-        for replica in self._replicas:
-            for (_, key), record in replica.items():
-                merge(merged.setdefault(key, {}), record)
-        return merged
 
 
 @pytest.mark.parametrize(("first", "between"), [(("a", 1), ("c", 5)), (("a", 5), ("b", 3)), (("a", 5), ("a", 7))])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,10 @@ from pequod_views.versioned import (
     ViewCoordinator,
     ViewSweeper,
 )
+from pequod_views.versioned.algorithms import collect
+from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells
-from pequod_views.versioned.rows import base_column
+from pequod_views.versioned.rows import READY, ROOT, base_column, row_of, swept_rows
 
 from tests.views.versioned.oracle import view_of
 from tests.views.versioned.schedules import VIEW
@@ -95,6 +99,151 @@ async def test_a_sweep_completes_what_a_coordinator_that_died_has_left(store: Dy
         assert await shown(living, view) == view_of(view, updates)
 
 
+async def left_half_made(store: DyingReplicas, puts: int = 3) -> list[Update]:
+    """Have a coordinator die that has made the new row of a record, and not yet the pointer to it.
+
+    Args:
+        puts: Of the base, the turn, the row, its copy, the pointer, the end.
+    """
+    updates = [
+        Update("ticket", "1", "assigned", StoredCell("a", 1)),
+        Update("ticket", "1", "status", StoredCell("x", 2)),
+        Update("ticket", "1", "assigned", StoredCell("b", 3)),
+    ]
+    await write(ViewCoordinator(store, [VIEW], RowLocks()), updates[:2])
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    dying = ViewCoordinator(store, [VIEW], RowLocks())
+    store.puts_left = puts
+    await dying.put(updates[2], 2)
+    await dying.settle()
+    store.puts_left = None
+    assert await unfinished(store) == ["1"]
+    return updates
+
+
+async def unfinished(store: SqliteReplicas) -> list[str]:
+    record = row_of("b")
+    return swept_rows(record, await store.get(VIEW.name, record, None, 2)).unfinished
+
+
+async def test_a_reader_finishes_a_row_that_was_left_half_made(store: DyingReplicas) -> None:
+    updates = await left_half_made(store)
+    reader = ViewCoordinator(store, [VIEW], RowLocks())
+    async with asyncio.timeout(20):
+        assert await reader.get_view(VIEW, "b") == {"1": {"status": StoredCell("x", 2)}}
+    assert await shown(reader, VIEW) == view_of(VIEW, updates)
+    assert await unfinished(store) == []
+
+
+async def test_a_write_of_another_column_finishes_the_row_to_which_it_is_led(store: DyingReplicas) -> None:
+    updates = await left_half_made(store)
+    # Guessing by the base, it comes to the row that is half made.
+    updates.append(Update("ticket", "1", "status", StoredCell("y", 4)))
+    async with asyncio.timeout(20):
+        await write(writer := ViewCoordinator(store, [VIEW], RowLocks()), updates[-1:])
+    assert await unfinished(store) == []
+    assert await shown(writer, VIEW) == view_of(VIEW, updates)
+
+
+async def test_a_sweep_finishes_a_row_whose_update_has_been_replaced(store: DyingReplicas) -> None:
+    """The base has a newer view key, which is propagated: nothing but the row itself tells of the older one."""
+    updates = await left_half_made(store)
+    updates.append(newer := Update("ticket", "1", "assigned", StoredCell("c", 4)))
+    # Its coordinator asked for the old view keys before the other one wrote.
+    propagator = Propagator(store, RowLocks())
+    await propagator.persist(newer)
+    await propagator.propagate(VIEW, newer, [row_of("a")])
+    await propagator.mark(VIEW, newer)
+    assert await unfinished(store) == ["1"]
+    async with asyncio.timeout(20):
+        swept = await ViewSweeper(store, [VIEW], RowLocks()).sweep()
+        assert (swept.propagated, swept.finished) == (0, 1)
+        assert await unfinished(store) == []
+        assert await shown(ViewCoordinator(store, [VIEW], RowLocks()), VIEW) == view_of(VIEW, updates)
+
+
+async def test_a_sweep_keeps_a_base_write_whose_update_it_propagates(store: DyingReplicas) -> None:
+    """Its coordinator died when one replica had it."""
+    update = Update("ticket", "1", "assigned", StoredCell("a", 1))
+    store.down = {1, 2}
+    await store.put(update.table, update.key, {base_column(update.column): update.cell}, 1)
+    store.down = {2}
+    assert (await ViewSweeper(store, [VIEW], RowLocks()).sweep()).propagated == 1
+    store.down = {0}
+    coordinator = ViewCoordinator(store, [VIEW], RowLocks())
+    assert await shown(coordinator, VIEW) == view_of(VIEW, [update])
+    assert await coordinator.get("ticket", "1", 2) == {base_column("assigned"): update.cell}
+
+
+async def test_a_collector_finishes_the_row_to_which_a_stale_one_leads(store: DyingReplicas) -> None:
+    updates = await left_half_made(store, puts=5)
+    async with asyncio.timeout(20):
+        await Propagator(store, RowLocks()).alone(VIEW, "1", partial(collect, VIEW, "1", row_of("a"), 2))
+    assert await unfinished(store) == []
+    cells = await store.get(VIEW.name, row_of("a"), None, 2)
+    assert list(swept_rows(row_of("a"), cells).collected) == ["1"]
+    assert await shown(ViewCoordinator(store, [VIEW], RowLocks()), VIEW) == view_of(VIEW, updates)
+
+
+@pytest.mark.parametrize("is_collecting", [False, True], ids=["heal", "collect"])
+async def test_repairs_and_collections_have_a_record_alone(store: DyingReplicas, is_collecting: bool) -> None:
+    await left_half_made(store, puts=5)
+    locks = RowLocks()
+    propagator = Propagator(store, locks)
+    async with locks.hold(VIEW.name, "1", exclusive=False):
+        if is_collecting:
+            steps = partial(collect, VIEW, "1", row_of("a"), 2)
+            work = asyncio.create_task(propagator.alone(VIEW, "1", steps))
+        else:
+            work = asyncio.create_task(propagator.heal(VIEW, "1", row_of("b")))
+        done, _ = await asyncio.wait([work], timeout=0.3)
+        assert not done
+        assert await unfinished(store) == ["1"]
+    await asyncio.wait_for(work, 20)
+    assert await unfinished(store) == []
+
+
+class FailingReplicas(SqliteReplicas):
+    """A store of which too few replicas answer once, at the end of a propagation."""
+
+    failures_left = 1
+
+    async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        if self.failures_left and [column.name for column in cells] == [READY]:
+            self.failures_left -= 1
+            raise QuorumError(quorum, 1)
+        await super().put(table, key, cells, quorum)
+
+
+class CountedLocks(RowLocks):
+    """Locks that count how often a record was held."""
+
+    count = 0
+
+    @asynccontextmanager
+    async def hold(self, view: str, base_key: str, *, exclusive: bool) -> AsyncIterator[None]:
+        self.count += 1
+        async with super().hold(view, base_key, exclusive=exclusive):
+            yield
+
+
+async def test_a_propagation_keeps_its_turn_until_its_row_is_whole(paths: list[Path]) -> None:
+    store, locks = FailingReplicas(paths), CountedLocks()
+    propagator, ended = Propagator(store, locks), list[str | None]()
+    updates = [Update("ticket", "1", "assigned", StoredCell(name, at)) for at, name in enumerate("ab", 1)]
+
+    async def propagate(update: Update) -> None:
+        await propagator.persist(update)
+        await propagator.propagate(VIEW, update, [ROOT])
+        ended.append(update.cell.value)
+
+    await asyncio.gather(*map(propagate, updates))
+    assert (ended, store.failures_left) == (["a", "b"], 0)
+    assert locks.count == 2, "nobody else could have come between its two attempts"
+    assert await shown(ViewCoordinator(store, [VIEW], RowLocks()), VIEW) == view_of(VIEW, updates)
+    store.close()
+
+
 def cell_count(path: Path) -> int:
     with sqlite3.connect(path) as file:
         (count,) = file.execute("SELECT count(*) FROM cells WHERE tbl = 'assigned_to'").fetchone()
@@ -103,7 +252,7 @@ def cell_count(path: Path) -> int:
 
 
 async def test_stale_rows_are_collected_and_removed_after_a_while(store: DyingReplicas, paths: list[Path]) -> None:
-    now, locks = 0.0, RowLocks()
+    now, locks = 1000.0, RowLocks()
     coordinator = ViewCoordinator(store, [VIEW], locks)
     sweeper = ViewSweeper(store, [VIEW], locks, forget_s=60, clock=lambda: now)
     names = [*"abc", *map(str, range(40)), "a"]
@@ -116,7 +265,7 @@ async def test_stale_rows_are_collected_and_removed_after_a_while(store: DyingRe
     await write(coordinator, [Update("ticket", "1", "status", StoredCell("open", 99))])
     assert (await coordinator.get_view(VIEW, "a"))["1"] == {"status": StoredCell("open", 99)}
     assert (await sweeper.sweep()).forgotten == 0
-    now = 61.0
+    now += 61.0
     store.down = {2}
     assert (await sweeper.sweep()).forgotten == 0, "a replica might bring them back"
     store.down = set()

@@ -1,0 +1,41 @@
+"""Locks of transactions that install and uninstall beside managers.
+
+All transactions lock in one order, or two might wait for each other: managers, parts by view and first key, the log,
+then the tables of views and their rows. A manager that takes in changes has one part and rows of its view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pequod_views.targets import TargetDialect, TargetTransaction
+
+
+async def take_turn(dialect: TargetDialect, transaction: TargetTransaction) -> None:
+    """Wait for other transactions that install or uninstall.
+
+    Requires:
+        The transaction has done nothing yet.
+    """
+    if dialect.take_turn:
+        await transaction.fetch(dialect.take_turn)
+
+
+async def lock_parts(dialect: TargetDialect, transaction: TargetTransaction, views: Sequence[str]) -> None:
+    """Have all parts of views for this transaction alone, before anything of the views is changed."""
+    if dialect.for_update and views:
+        places = ", ".join(f"${number}" for number in range(1, len(views) + 1))
+        await transaction.fetch(
+            f"SELECT 1 FROM {dialect.prefix}parts WHERE view IN ({places}) ORDER BY view, first{dialect.for_update}",
+            *views,
+        )
+
+
+async def lock_ledger(dialect: TargetDialect, transaction: TargetTransaction) -> None:
+    """Have the whole ledger for this transaction alone, before it is removed.
+
+    Rows are not enough: a manager that waits for one has a lock of the table, for which the removal would wait.
+    """
+    if dialect.lock_tables:
+        tables = ", ".join(dialect.prefix + name for name in ("managers", "parts", "log", "views"))
+        await transaction.fetch(dialect.lock_tables.format(tables=tables))
