@@ -27,10 +27,10 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pequod.answers.explanations import PartState
+from pequod.answers.rows import Rows
 from pequod.calls import BackfillStatus
 from pequod.client import Client
-from pequod.engine.base.rows import Rows
-from pequod.engine.shown.explain import PartState
 from pequod.errors import PequodError, UnknownJoinError
 from pequod.language.ranges import Range, united
 from pequod.language.spec import JoinSpec

@@ -18,7 +18,7 @@ from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.store import KeyRange
 from pyspark.sql import DataFrame, SparkSession
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.errors import PequodError
 from pequod.freshness import Mark, Token, database_of
 from pequod.language.ranges import united

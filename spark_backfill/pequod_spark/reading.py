@@ -12,8 +12,8 @@ from itertools import pairwise
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pequod.answers.rows import Rows
 from pequod.client import Client
-from pequod.engine.base.rows import Rows
 from pequod.language.ranges import Range
 from pequod_spark.connection import Connection
 from pequod_spark.ranges import ROW_SCHEMA

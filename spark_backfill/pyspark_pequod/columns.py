@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.errors import PequodError
 from pequod.language.spec import Pattern
 

@@ -19,8 +19,8 @@ from typing import Any, Final, TypedDict
 from pequod_spark.connection import Connection
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
+from pequod.answers.rows import Rows
 from pequod.calls import WatchEvent
-from pequod.engine.base.rows import Rows
 from pequod.errors import ClosedError, PequodError, WatchCompactedError
 from pyspark_pequod.columns import RowColumns
 

@@ -20,8 +20,8 @@ from pequod_spark.connection import Connection, ServerChangedError
 from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from pequod.answers.rows import Rows
 from pequod.client import AsyncClient
-from pequod.engine.base.rows import Rows
 from pequod.errors import LimitExceededError, PequodError
 from pyspark_pequod.packing import Packing, sorted_once
 

@@ -9,7 +9,6 @@ python -m tests.spark.cluster build/spark-cluster/bin/python
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
+from pequod_bench.compare.server import free_port
 
 from pequod.client import Client
 from tests.client.conftest import ServerProcess
@@ -87,9 +87,7 @@ def cluster(python: Path, folder: Path) -> Iterator[str]:
     home = subprocess.run(
         [python, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     common = ["--host", "127.0.0.1", "--webui-port", "0"]
     start = [f"{home}/bin/spark-class", "org.apache.spark.deploy"]

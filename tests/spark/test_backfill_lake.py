@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from pequod.cli.app import app
 from pequod.client.background import BackgroundLoop
-from pequod.freshness import LATEST
+from pequod.freshness import Latest
 from tests.lake.conftest import MEMORY
 from tests.lake.twip import JOIN, MAPPING, SCHEMA, Twip
 
@@ -46,7 +46,7 @@ class Served:
         """See that timelines are exact, and that the first reads compute nothing if they were filled."""
         computed = self.client.statistics().joins["t"].computed_ranges
         for user in {user for user, _ in self.twip.follows}:
-            found = self.client.scan(prefix=f"t|{user}|", freshness=LATEST)
+            found = self.client.scan(prefix=f"t|{user}|", freshness=Latest(wait_s=30.0))
             assert found == self.twip.timeline(user), user
         assert not is_filled or self.client.statistics().joins["t"].computed_ranges == computed
 

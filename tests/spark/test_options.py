@@ -15,7 +15,7 @@ from pyspark_pequod.options import OptionError, connection, key_pattern, session
 from pyspark_pequod.packing import Packing, RowError, sorted_once
 from pyspark_pequod.writer import BYTES_MAX, ROWS_MAX, messages
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.engine.joins.aggregates import parse_number
 
 TYPES: dict[str, DataType] = {

@@ -21,8 +21,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_pequod import writer
 from pyspark_pequod.packing import Packing
 
+from pequod.answers.rows import Rows
 from pequod.client import Client
-from pequod.engine.base.rows import Rows
 from tests.client.conftest import ServerProcess
 
 #: Of each of four parts; a chunk holds them all, so that no task meets both servers.
