@@ -1,20 +1,17 @@
-"""What `pequod bench cluster` reports: the runs, the prices that follow, and what larger clusters would do."""
+"""What `pequod bench cluster` reports: what clusters took, and what one compute of larger ones takes."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from pequod_bench.cluster_model import Account, ClusterCounts, Prediction, Prices
-
-#: The sizes of the paper's figure from 12 on; below that, processes on one machine behind one list of addresses.
-PREDICTED: Final = (1, 2, 4, 8, 12, 24, 36, 48)
-_PAPER: Final = (12, 48)
-#: Throughput of 48 computes by that of 12 in the paper, where 4 would be perfect.
+#: The sizes of the paper's figure, and the throughput of the larger by that of the smaller, where 4 would be perfect.
+PAPER_SIZES: Final = (12, 48)
 PAPER_SPEEDUP: Final = 3.0
 
 
@@ -32,33 +29,85 @@ class ClusterRun:
     client_cpu_us_per_tick: float
     home_mib: float
     compute_mib: float
-    #: What the prices of the other sizes say of `compute_cpu_us_per_tick`; None if there are too few.
-    predicted_cpu_us_per_tick: float | None
     correct: bool
     difference: str
 
 
 @dataclass(frozen=True, slots=True)
+class MemberRun:
+    """What one compute of a cluster took for all that it was asked, beside a home and nobody else."""
+
+    #: The size of the cluster.
+    computes: int
+    compute_cpu_s: float
+    #: For all writes that it hears of, and for what is delivered to it.
+    home_cpu_s: float
+    checks: int
+    changes: int
+    loads: int
+    loaded_ranges: int
+    difference: str
+
+
+@dataclass(frozen=True, slots=True)
+class LargeCluster:
+    """What the busiest compute of a cluster took, in several rounds; its core limits the cluster."""
+
+    computes: int
+    #: Operations of the whole cluster.
+    ticks: int
+    copies_of_posts: float
+    runs: tuple[MemberRun, ...]
+
+    @property
+    def compute_cpu_s(self) -> float:
+        """The median of the rounds."""
+        return median(run.compute_cpu_s for run in self.runs)
+
+    @property
+    def ticks_per_s(self) -> float:
+        """With a core for each compute, and homes enough."""
+        return self.ticks / self.compute_cpu_s
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterTwipReport:
-    """The runs, the prices that follow, and what larger clusters would do."""
+    """The runs of whole clusters, and those of one compute of larger ones."""
 
     graph: str
     users: int
     ticks: int
     homes: int
     runs: tuple[ClusterRun, ...]
-    #: Of each run: warming in large and in small messages, Twip in large and in small messages, checks alone.
-    accounts: tuple[Account, ...]
-    #: None after a run with one size.
-    prices: Prices | None
-    #: Users of the graph of the predictions.
-    predict_users: int
-    predictions: tuple[Prediction, ...]
+    #: Each compute of the largest of these by itself.
+    alone: tuple[MemberRun, ...]
+    #: Users of the graph of the large clusters.
+    large_users: int
+    large: tuple[LargeCluster, ...]
 
     @property
     def difference(self) -> str:
         """The first answer that was not what it must be; empty if all were."""
-        return next((f"{run.computes} computes: {run.difference}" for run in self.runs if not run.correct), "")
+        members = [*self.alone, *(run for one in self.large for run in one.runs)]
+        told = [(run.computes, run.difference) for run in self.runs] + [
+            (run.computes, run.difference) for run in members
+        ]
+        return next((f"{computes} computes: {difference}" for computes, difference in told if difference), "")
+
+    @property
+    def sharing(self) -> float:
+        """What the computes of the largest whole cluster took together, by what each took by itself."""
+        whole = next(run for run in self.runs if run.computes == self.alone[0].computes)
+        alone_us = sum(run.compute_cpu_s for run in self.alone) / self.ticks * 1e6
+        return whole.compute_cpu_us_per_tick / alone_us
+
+    def growth(self) -> list[float]:
+        """Return the throughput of 48 computes by that of 12 in each round; empty if one of these was left out."""
+        found = {one.computes: one for one in self.large}
+        if not all(size in found for size in PAPER_SIZES):
+            return []
+        small, large = (found[size].runs for size in PAPER_SIZES)
+        return [few.compute_cpu_s / many.compute_cpu_s for few, many in zip(small, large, strict=True)]
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
@@ -69,16 +118,14 @@ class ClusterTwipReport:
         table = Table(
             title=f"Twip on {self.graph}: {self.ticks:,} ticks, {self.homes} homes", title_justify="left", box=None
         )
-        columns = ("size", "ticks/s", "µs a tick", "foretold", "busiest", "home µs", "client µs", "MiB", "exact")
+        columns = ("size", "ticks/s", "µs a tick", "busiest", "home µs", "client µs", "MiB", "exact")
         for column in columns:
             table.add_column(column, justify="right")
         for run in self.runs:
-            guess = "" if run.predicted_cpu_us_per_tick is None else f"{run.predicted_cpu_us_per_tick:.2f}"
             table.add_row(
                 f"{run.computes}",
                 f"{run.ticks_per_s:,.0f}",
                 f"{run.compute_cpu_us_per_tick:.2f}",
-                guess,
                 f"{run.imbalance:.2f}x",
                 f"{run.home_cpu_us_per_tick:.2f}",
                 f"{run.client_cpu_us_per_tick:.2f}",
@@ -86,45 +133,29 @@ class ClusterTwipReport:
                 "yes" if run.correct else "NO",
             )
         console.print(table)
-        if self.prices is None:
-            return
-        self._print_prices(console, self.prices)
-        base = self.predictions[0]
-        table = Table(
-            title=f"By these prices, with a core for each compute, {self.predict_users:,} users",
-            title_justify="left",
-            box=None,
-        )
-        for column in ("computes", "ticks/s", "speed-up", "cores of homes", "ticks/s a core", "copies of posts"):
+        size = self.alone[0].computes
+        console.print(f"the {size} computes of the largest took {self.sharing:.2f} times what each takes by itself")
+        self._print_large(console)
+
+    def _print_large(self, console: Console) -> None:
+        title = f"The busiest compute, by itself, of larger clusters for {self.large_users:,} users"
+        table = Table(title=title, title_justify="left", box=None)
+        for column in ("computes", "CPU s", "checks", "changes", "loads", "ranges", "copies of posts", "ticks/s"):
             table.add_column(column, justify="right")
-        for one in self.predictions:
+        for one in self.large:
+            run = one.runs[0]
+            counts = (run.checks, run.changes, run.loads, run.loaded_ranges)
             table.add_row(
                 f"{one.computes}",
+                f"{one.compute_cpu_s:.2f}",
+                *(f"{count:,}" for count in counts),
+                f"{one.copies_of_posts:.1f}",
                 f"{one.ticks_per_s:,.0f}",
-                f"{one.ticks_per_s / base.ticks_per_s:.2f}x",
-                f"{one.home_cores:.1f}",
-                f"{one.ticks_per_s / (one.computes + one.home_cores):,.0f}",
-                f"{one.duplication:.1f}",
             )
         console.print(table)
-        low, high = (next(one for one in self.predictions if one.computes == size) for size in _PAPER)
-        console.print(
-            f"from {low.computes} to {high.computes} computes: {high.ticks_per_s / low.ticks_per_s:.2f}x; "
-            f"the paper's figure 10: {PAPER_SPEEDUP:.1f}x; perfect: {high.computes / low.computes:.1f}x"
-        )
-
-    def _print_prices(self, console: Console, prices: Prices) -> None:
-        table = Table(title="Prices, in µs of CPU", title_justify="left", box=None)
-        table.add_column("")
-        for name in ClusterCounts._fields:
-            table.add_column(name.replace("_", " ").removesuffix("s"), justify="right")
-        for role, found in (("compute", prices.compute), ("home", prices.home)):
-            table.add_row(role, *(f"{price:.2f}" for price in found))
-        console.print(table)
-        errors = [
-            f"{run.predicted_cpu_us_per_tick / run.compute_cpu_us_per_tick - 1:+.0%}"
-            for run in self.runs
-            if run.predicted_cpu_us_per_tick is not None and run.compute_cpu_us_per_tick
-        ]
-        if errors:
-            console.print(f"errors of what was foretold of each size by the others: {', '.join(errors)}")
+        if growth := self.growth():
+            few, many = PAPER_SIZES
+            console.print(
+                f"from {few} to {many} computes: {median(growth):.2f}x ({min(growth):.2f}x to {max(growth):.2f}x);"
+                f" the paper's figure 10: {PAPER_SPEEDUP:.1f}x; perfect: {many / few:.1f}x"
+            )

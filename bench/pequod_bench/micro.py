@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -50,7 +50,8 @@ class MicroReport:
 
 def run(only: str, scale: MicroScale) -> MicroReport:
     """Measure the rows whose names hold ``only``."""
-    results = [measure(workload, scale) for workload in workloads() if only in workload.name]
+    groups = compared([workload for workload in workloads() if only in workload.name])
+    results = [result for group in groups for result in measure(group, scale)]
     medians = {result.name: result.median_us for result in results}
     ratios = [
         MicroRatio(name, than, medians[name] / medians[than], times_max)
@@ -58,6 +59,15 @@ def run(only: str, scale: MicroScale) -> MicroReport:
         if name in medians and than in medians
     ]
     return MicroReport(results, [size(scale) for name, size in _SIZES.items() if only in name], ratios)
+
+
+def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
+    """Return the rows in groups: those that are compared with the same row, with it, and all others by themselves."""
+    thans = {name: than for name, than, _ in RATIOS}
+    groups: dict[str, list[MicroRow]] = {}
+    for row in rows:
+        groups.setdefault(thans.get(row.name, row.name), []).append(row)
+    return list(groups.values())
 
 
 def workloads() -> Iterator[MicroRow]:

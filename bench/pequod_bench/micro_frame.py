@@ -28,6 +28,8 @@ Samples = Iterator[tuple[int, int]]
 clock: Final = time.thread_time_ns
 #: Operations a sample, where a single one is too short for the clock.
 RUN: Final = 64
+#: Into how many parts the samples of workloads that are compared are divided.
+TURNS: Final = 10
 
 #: Records of an index, unless more are asked for: a million take a minute for ten samples.
 FEW_RECORDS: Final = 20_000
@@ -104,17 +106,30 @@ class MicroSize:
     bytes_each: float
 
 
-def measure(workload: MicroRow, scale: MicroScale) -> Result:
-    """Run one workload; the garbage collector rests meanwhile, as it does inside a server's batch."""
-    samples, sample_count = workload.samples(scale), workload.sample_count(scale)
-    for _ in islice(samples, max(1, sample_count // 10)):
-        pass
+def measure(workloads: Sequence[MicroRow], scale: MicroScale) -> list[Result]:
+    """Run workloads that are compared; the garbage collector rests meanwhile, as it does inside a server's batch.
+
+    They take turns: for some tenths of a second, a machine that others use too takes twice the time for everything. All
+    samples of a workload could fall into such a phase, and none of the one that it is compared with.
+    """
+    runs = [(workload.samples(scale), workload.sample_count(scale)) for workload in workloads]
+    for samples, sample_count in runs:
+        for _ in islice(samples, max(1, sample_count // 10)):
+            pass
+    figures: list[list[float]] = [[] for _ in runs]
     gc.collect()
     gc.disable()
     try:
-        figures = sorted(nanos / operations / 1000 for operations, nanos in islice(samples, sample_count))
+        for turn in range(1, TURNS + 1):
+            for (samples, sample_count), found in zip(runs, figures, strict=True):
+                wanted = sample_count * turn // TURNS - len(found)
+                found += [nanos / operations / 1000 for operations, nanos in islice(samples, wanted)]
     finally:
         gc.enable()
+    return [_result(workload, sorted(found)) for workload, found in zip(workloads, figures, strict=True)]
+
+
+def _result(workload: MicroRow, figures: list[float]) -> Result:
     p99 = figures[min(len(figures) - 1, round(0.99 * len(figures)))]
     return Result(workload.name, workload.operation, figures[0], statistics.median(figures), p99, len(figures))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Final
 
@@ -12,6 +13,8 @@ from pequod.engine import Engine, MissingError
 from pequod_bench.micro_frame import RUN, MicroRow, MicroScale, Samples, clock, timed
 
 _AUTHORS: Final = 200
+#: Articles, where puts are timed.
+_PUT_ARTICLES: Final = _AUTHORS * 10
 #: Articles of each author, where reads are timed.
 _ARTICLES: Final = 50
 #: The number of the first article that is put anew.
@@ -19,16 +22,25 @@ _NEW: Final = 20_000
 _OVER_KEYS: Final = "by|<author>|<id:8> = copy article|<author>|<id:8>"
 _OVER_RECORDS: Final = "by|<author>|<id:8> = copy article|<id:8> with author = <author>"
 _OF_FIELDS: Final = f"{_OVER_RECORDS} as {{title, stats.votes}}"
+_OVER_TWO: Final = "by|<author>|<kind>|<id:8> = copy article|<id:8> with author = <author>, kind = <kind>"
+_OVER_TAGS: Final = "tagged|<tag>|<id:8> = copy article|<id:8> with tags[] = <tag>"
 
 
 def _author(number: int) -> bytes:
     return b"a%03d" % (number % _AUTHORS)
 
 
-def _record(number: int) -> bytes:
+def _record(number: int, votes: int | None = None) -> bytes:
     """Return a record of about 200 bytes."""
-    fields = {"author": _author(number).decode(), "title": f"t{number}", "stats": {"votes": number}, "body": "x" * 120}
-    return orjson.dumps(fields)
+    stats = {"votes": number if votes is None else votes}
+    return orjson.dumps({"author": _author(number).decode(), "title": f"t{number}", "stats": stats, "body": "x" * 120})
+
+
+def _tagged(number: int) -> bytes:
+    """Return another one of this size, with a kind and three tags."""
+    tags = [f"tag{number * factor % 50:02}" for factor in (1, 7, 13)]
+    fields = {"author": _author(number).decode(), "kind": f"k{number % 17:02}", "tags": tags, "title": f"t{number}"}
+    return orjson.dumps({**fields, "body": "x" * 100})
 
 
 def _key(number: int, *, is_keyed: bool) -> bytes:
@@ -54,10 +66,24 @@ def _puts(name: str, joins: str) -> MicroRow:
     """Return the row that puts new articles, of authors whose articles have been read."""
 
     def samples(scale: MicroScale) -> Samples:
-        engine = _read(joins, scale.of(_AUTHORS * 10))
+        engine = _read(joins, scale.of(_PUT_ARTICLES))
         for start in count(_NEW, RUN):
             numbers = range(start, start + RUN)
             rows = [(_key(number, is_keyed=joins == _OVER_KEYS), _record(number)) for number in numbers]
+            yield RUN, timed(engine.put, rows)
+
+    return MicroRow(name, "a put of 200 bytes", samples)
+
+
+def _puts_again(name: str, joins: str) -> MicroRow:
+    """Return the row that puts the same articles again, with other votes."""
+
+    def samples(scale: MicroScale) -> Samples:
+        article_count = scale.of(_PUT_ARTICLES)
+        engine = _read(joins, article_count)
+        for start in count(0, RUN):
+            numbers = [(start + number) % article_count for number in range(RUN)]
+            rows = [(_key(number, is_keyed=joins == _OVER_KEYS), _record(number, start + 1)) for number in numbers]
             yield RUN, timed(engine.put, rows)
 
     return MicroRow(name, "a put of 200 bytes", samples)
@@ -77,25 +103,33 @@ def _reads(name: str, joins: str) -> MicroRow:
     return MicroRow(name, "a first scan of 50 rows", samples)
 
 
-def parse_records(scale: MicroScale) -> Samples:
-    """Parse what an index is made of, and keep nothing."""
-    values = [_record(number) for number in range(scale.of(scale.record_count))]
-    while True:
-        begun = clock()
-        for value in values:
-            orjson.loads(value)
-        yield len(values), clock() - begun
+def _parses(name: str, record: Callable[[int], bytes]) -> MicroRow:
+    """Return the row that parses what an index is made of, and keeps nothing."""
+
+    def samples(scale: MicroScale) -> Samples:
+        values = [record(number) for number in range(scale.of(scale.record_count))]
+        while True:
+            begun = clock()
+            for value in values:
+                orjson.loads(value)
+            yield len(values), clock() - begun
+
+    return MicroRow(name, "a record", samples, is_indexing=True)
 
 
-def build_index(scale: MicroScale) -> Samples:
-    """Read one author in an engine without an index."""
-    size = scale.of(scale.record_count)
-    rows = [(_key(number, is_keyed=False), _record(number)) for number in range(size)]
-    while True:
-        engine = Engine()
-        engine.add_joins(parse(_OVER_RECORDS))
-        engine.put_all(*zip(*rows, strict=True))
-        yield size, timed(engine.scan, [_range(1)])
+def _indexes(name: str, joins: str, record: Callable[[int], bytes], first: tuple[bytes, bytes]) -> MicroRow:
+    """Return the row that reads a range in an engine without an index."""
+
+    def samples(scale: MicroScale) -> Samples:
+        size = scale.of(scale.record_count)
+        keys, values = [_key(number, is_keyed=False) for number in range(size)], [record(i) for i in range(size)]
+        while True:
+            engine = Engine()
+            engine.add_joins(parse(joins))
+            engine.put_all(keys, values)
+            yield size, timed(engine.scan, [first])
+
+    return MicroRow(name, "a record", samples, is_indexing=True)
 
 
 def see_changes(scale: MicroScale) -> Samples:
@@ -119,15 +153,25 @@ RECORDS: Final = (
     _puts("put, join over keys", _OVER_KEYS),
     _puts("put, join over records", _OVER_RECORDS),
     _puts("put, join over fields of records", _OF_FIELDS),
+    _puts_again("put again, join over keys", _OVER_KEYS),
+    _puts_again("put again, join over records", _OVER_RECORDS),
+    _puts_again("put again, join over fields of records", _OF_FIELDS),
     _reads("read, join over keys", _OVER_KEYS),
     _reads("read, join over records", _OVER_RECORDS),
-    MicroRow("records, parsed", "a record", parse_records, is_indexing=True),
-    MicroRow("records, indexed", "a record", build_index, is_indexing=True),
+    _parses("records, parsed", _record),
+    _indexes("records, indexed", _OVER_RECORDS, _record, _range(1)),
+    _parses("records with tags, parsed", _tagged),
+    _indexes("records, indexed by two fields", _OVER_TWO, _tagged, _range(1)),
+    _indexes("records, indexed by each of 3 tags", _OVER_TAGS, _tagged, (b"tagged|tag01|", b"tagged|tag01}")),
     MicroRow("change, not searched for", "a change of another author's article", see_changes),
 )
 #: Rows, what each is compared with, and how many times that it may take.
 RATIOS: Final = (
     ("put, join over records", "put, join over keys", 2.5),
+    ("put, join over fields of records", "put, join over keys", 2.5),
+    ("put again, join over records", "put again, join over keys", 2.5),
+    ("put again, join over fields of records", "put again, join over keys", 2.5),
     ("read, join over records", "read, join over keys", 1.1),
     ("records, indexed", "records, parsed", 4.0),
+    ("records, indexed by two fields", "records with tags, parsed", 4.0),
 )

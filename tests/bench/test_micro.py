@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pequod_bench.micro_frame import SMOKE, MicroRow, measure
+from pequod_bench.micro import compared, workloads
+from pequod_bench.micro_frame import SMOKE, TURNS, MicroRow, MicroScale, Samples, measure
+from pequod_bench.micro_records import RATIOS
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -25,9 +27,34 @@ def test_figures_are_microseconds_an_operation() -> None:
         for nanos in (9, 1_000, 3_000, 2_000, 7_000):
             yield 2, nanos
 
-    result = measure(MicroRow("w", "op", samples), SMOKE)  # type: ignore[arg-type]
+    (result,) = measure([MicroRow("w", "op", samples)], SMOKE)  # type: ignore[arg-type]
     assert (result.min_us, result.median_us, result.p99_us) == (0.5, 1.0, 1.5)
     assert result.sample_count == 3
+
+
+def test_rows_that_are_compared_take_turns() -> None:
+    order: list[str] = []
+
+    def row(name: str) -> MicroRow:
+        def samples(_: MicroScale) -> Samples:
+            while True:
+                order.append(name)
+                yield 1, 1_000
+
+        return MicroRow(name, "op", samples)
+
+    scale = MicroScale(sample_count=3 * TURNS, part=1.0)
+    results = measure([row("a"), row("b")], scale)
+    assert [(result.name, result.sample_count) for result in results] == [("a", 3 * TURNS), ("b", 3 * TURNS)]
+    assert order[6:] == ["a", "a", "a", "b", "b", "b"] * TURNS, "3 samples of each go before, unmeasured"
+
+
+def test_rows_are_measured_with_what_they_are_compared_with() -> None:
+    groups = [[row.name for row in group] for group in compared(workloads())]
+    for name, than, _ in RATIOS:
+        (group,) = [group for group in groups if name in group]
+        assert than in group
+    assert sorted(name for group in groups for name in group) == sorted(row.name for row in workloads())
 
 
 def test_one_workload_can_be_asked_for() -> None:

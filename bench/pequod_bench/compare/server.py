@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import socket
@@ -19,6 +20,8 @@ from pequod_bench.compare.system import Found, Missing, Presence, Server
 from pequod_bench.process import END_S_MAX, START_S_MAX, ServerStartError, Usage
 
 _VERSION_S_MAX: Final = 10.0
+#: Below those that systems give to outgoing connections.
+_PORTS: Final = range(20_000, 32_768)
 
 
 def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Presence:
@@ -35,11 +38,12 @@ def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Pr
 
 
 def free_port() -> int:
-    """Return a port of the loopback at which no process listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of the loopback at which nobody listens, and which no outgoing connection takes meanwhile."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -87,8 +87,8 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
 ) -> None:
     monkeypatch.setattr(scale, "QUICK", TINY)
     arguments = ["--quick", "--figures", section, "--users", "100", "--ticks", "2000", "--repeat", "1"]
-    if section == "latency":
-        # That each system answers at a rate has tests of its own.
+    if section in ("7", "latency", "ycsb"):
+        # That each system keeps timelines, answers at a rate and keeps records has tests of its own.
         arguments += ["--systems", "pequod,redis"]
     result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.stderr
