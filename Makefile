@@ -22,8 +22,8 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
 
 # The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
-$(INSTALLED): $(ENVIRONMENT) $(wildcard pequod/native/*)
-	@$(BIN)/python pequod/native/build.py pequod/engine || true
+$(INSTALLED): $(ENVIRONMENT) $(wildcard pequod/native/*.?pp) pequod/native/build.py
+	@$(BIN)/python pequod/native/build.py pequod/native || true
 	@touch $@
 
 $(ENVIRONMENT): pyproject.toml
@@ -36,8 +36,8 @@ $(ENVIRONMENT): pyproject.toml
 demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
-# Two processes for each core, which tests/conftest.py counts; each takes half a GiB.
-PARALLEL := -n logical --maxprocesses 4
+# Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
+PARALLEL := -n logical --maxprocesses 6
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)
 
@@ -134,7 +134,7 @@ cluster-patroni: $(INSTALLED) ## kill a PostgreSQL that Patroni leads under load
 
 TARGET ?= postgres
 BEHIND ?= nothing
-views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite, BEHIND the server nothing or sqlite
+views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite, BEHIND the server nothing, sqlite or postgres
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET) --behind $(BEHIND)
 
 views-schedules: SCHEDULES = 1000000
@@ -194,7 +194,7 @@ test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine 
 	cp -r pequod grammar proto server bench tests pyproject.toml $(SANITISED)
 	cd $(SANITISED) && CXX=g++ \
 	    CXXFLAGS='-g -O1 -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
-	    ../../$(BIN)/python pequod/native/build.py pequod/engine
+	    ../../$(BIN)/python pequod/native/build.py pequod/native
 	cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \
 	    ../../$(BIN)/python -m pytest --timeout 600 -k '$(UNMEASURED)' tests/native tests/engine tests/regress
@@ -218,4 +218,4 @@ docs-serve: $(INSTALLED) ## show the docs site at http://127.0.0.1:8000 and foll
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
-	rm -f pequod/engine/_hot.*.so
+	rm -f pequod/native/_hot.*.so

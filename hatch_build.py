@@ -12,21 +12,21 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 #: Where it goes.
-_ENGINE = Path("pequod", "engine")
+_NATIVE = Path("pequod", "native")
 
 
 class NativeBuildHook(BuildHookInterface[Any]):
-    """Adds the native core to a wheel, or puts it beside the engine that an editable install runs."""
+    """Adds the native core to a wheel, or puts it where an editable install has it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tell which files to take in and where."""
         self._scratch = Path(tempfile.mkdtemp(prefix="pequod-native-"))
         if version == "editable":
-            self._build_native(Path(self.root, _ENGINE))
+            self._build_native(Path(self.root, _NATIVE))
             return
-        (self._scratch / _ENGINE).mkdir(parents=True)
-        self._build_native(self._scratch / _ENGINE)
-        for extension in sorted((self._scratch / _ENGINE).iterdir()):
+        (self._scratch / _NATIVE).mkdir(parents=True)
+        self._build_native(self._scratch / _NATIVE)
+        for extension in sorted((self._scratch / _NATIVE).iterdir()):
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
             build_data["force_include"][str(extension)] = str(extension.relative_to(self._scratch))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Final, NamedTuple
 
-from pequod.engine.base.rows import Rows
-from pequod.engine.joins.watches import Change
-from pequod.engine.shown.statistics import Statistics
+from pequod.answers.changes import Change
+from pequod.answers.rows import Rows
+from pequod.answers.statistics import Statistics
 from pequod.errors import PequodError
 from pequod.freshness import NO_TOKEN, Freshness, Token
 from pequod.language.ranges import Range, within
@@ -90,6 +90,8 @@ class PeerStatistics:
     bytes: int
     #: Times that it was told to read ranges again.
     reloads: int
+    #: Ranges that it is subscribed to; those that touch are one. None: the server does not say.
+    subscriptions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

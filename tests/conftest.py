@@ -6,6 +6,7 @@ Also which tests run in one process where pytest-xdist runs several (`make test`
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 
@@ -20,7 +21,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pequod.engine import general_way
+from pequod.native import core
 
+# The same for the tests: each process of pytest would compile them anew, which takes 9 s.
+sys.dont_write_bytecode = False
 # The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
 # pytest rewrites they do, as plain statements.
 pytest.register_assert_rewrite("tests.engine", "tests.grammar", "tests.regress", "tests.server")
@@ -40,13 +44,11 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def frozen_heap() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_heap() -> None:
     """Keep the collector from what exists before a module's tests, the suite's own objects: 0.2 s each time."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def _register(name: str, examples: int, steps: int) -> None:
@@ -79,10 +81,16 @@ _LONG: Final = (
 )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say that the native core was not there, unless it was switched off."""
+    if core is None and "PEQUOD_PURE" not in os.environ:
+        terminalreporter.write_line("without the native core: python pequod/native/build.py pequod/native", yellow=True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two processes for each core: most tests wait for servers of their own."""
-    return 2 * (os.cpu_count() or 1)
+    """Run three processes for each core: most tests wait for servers of their own."""
+    return 3 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,9 +26,12 @@ FORKS.set_forkserver_preload(
     [
         __name__,
         "pequod.cli.serve",
+        "pequod.cli.views",
         "pequod_server.app",
         "pequod_server.ops.metrics",
         "pequod_server.settings",
+        "pequod_views.install",
+        "pequod_views.targets.postgres",
         "tests.soak.heavy",
         "uvloop",
     ]
@@ -50,7 +53,9 @@ class ForkedServer:
         before = ""
         while not (serving := _SERVING.search(before)):
             line = self.said.readline()
-            assert line, f"the server ended:\n{before}"
+            if not line:
+                process.join(_END_S_MAX)
+            assert line, f"the server ended with {process.exitcode}:\n{before}"
             before += line
         self.target = serving.group(1)
         assert process.pid is not None

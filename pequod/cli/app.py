@@ -134,7 +134,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from pequod.engine.native import FLAVOUR
+        from pequod.native import FLAVOUR
 
         print(f"pequod {version('pequod')} ({FLAVOUR})")
         raise typer.Exit(ExitCode.DONE)

@@ -17,7 +17,7 @@ app: Final = typer.Typer()
     "cluster",
     short_help="Twip on homes and computes; what 12 to 48 computes would do.",
     epilog=examples(
-        "pequod bench cluster                                       (two minutes)",
+        "pequod bench cluster                                       (three minutes)",
         "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
         "pequod bench cluster --users 1000 --ticks 100000           (one minute)",
     ),
@@ -36,33 +36,31 @@ def cluster(
     ] = 1,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message, for each compute.")] = 256,
     window: Annotated[int, typer.Option("--window", min=1, help="Messages under way at once.")] = 4,
-    predict_users: Annotated[
-        int, typer.Option("--predict-users", min=100, help="Users of the made-up graph that larger clusters are for.")
+    large: Annotated[
+        str, typer.Option("--large", metavar="N,N,...", help="The sizes of clusters of which one compute runs.")
+    ] = "4,12,48",
+    large_users: Annotated[
+        int, typer.Option("--large-users", min=100, help="Users of the made-up graph of large clusters.")
     ] = 40_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each of these runs, in turns.")] = 3,
     client_loop: ClientLoop = Loop.UVLOOP,
     smoke: Smoke = False,
     json: Json = False,
 ) -> None:
     """Run Twip on clusters of several sizes: homes have the base data, computes the timelines.
 
-    Each role's CPU follows from the accounts of its processes. They give prices of commands, of messages, of changes
-    that are delivered and of loads; and these the throughput of larger clusters with a core for each compute: of 12 to
-    48 computes, as in figure 10 of the paper, and of processes on one machine behind one list of addresses. A size that
-    was run is predicted from the others, which shows the error.
+    Each role's CPU follows from the accounts of its processes, so that they mean something also where there are fewer
+    cores than servers. Of large clusters, such as the 12 to 48 computes in figure 10 of the paper, the busiest compute
+    runs by itself, with all that it is asked beside the others: with a core for each, it limits the cluster.
 
     Afterwards every timeline is compared with a computation in the client.
     """
-    from pequod_bench.cluster_twip import run
+    from pequod_bench.cluster_twip import LargeClusters, run
     from pequod_bench.twip import TwipSettings
 
-    try:
-        sizes = [int(size) for size in computes.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
-        fail(ExitCode.USAGE, f"--computes {computes!r}: write numbers with commas between, such as 1,2,4")
+    sizes, large_sizes = _sizes("--computes", computes), _sizes("--large", large)
     if smoke:
-        users, ticks, sizes, predict_users = 100, 2_000, [1, 2], 500
+        users, ticks, sizes, large_sizes, large_users, rounds = 100, 2_000, (1, 2), (12, 48), 500, 1
     settings = TwipSettings(
         graph=graph,
         users=users,
@@ -73,8 +71,19 @@ def cluster(
         window=window,
         client_loop=client_loop.value,
     )
-    report = run(settings, sizes, homes, predict_users, progress_bars(json))
+    report = run(settings, sizes, homes, LargeClusters(large_users, large_sizes, rounds), progress_bars(json))
     show(report, json, report.difference)
+
+
+def _sizes(option: str, text: str) -> tuple[int, ...]:
+    """Return the numbers of an option; end with an error if they are none."""
+    try:
+        sizes = tuple(int(size) for size in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        fail(ExitCode.USAGE, f"{option} {text!r}: write numbers with commas between, such as 1,2,4")
+    return sizes
 
 
 @app.command(

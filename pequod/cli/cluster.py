@@ -14,7 +14,7 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped
 
 if TYPE_CHECKING:
-    import grpc
+    from pequod_server.cluster.etcd_calls import EtcdAccess
     from pequod_server.cluster.operating import ClusterEditor
 
     from pequod.cluster.map import ClusterMap
@@ -105,7 +105,7 @@ def home(
     """
     from pequod.cluster.edits import owned
     from pequod.cluster.map import HomeRange
-    from pequod.engine import prefix_end
+    from pequod.language.ranges import prefix_end
 
     prefixes = [f"{table.removesuffix('|')}|".encode() for table in tables or ()]
     homes = [HomeRange(prefix, prefix_end(prefix), group) for prefix in prefixes]
@@ -213,7 +213,7 @@ def operated(place: str, act: Callable[[ClusterEditor], Awaitable[T]]) -> T:
         fail(ExitCode.REFUSED, f"this needs {error.name}: pip install 'pequod[server]'")
 
     async def run() -> T:
-        editor = ClusterEditor(place, _credentials())
+        editor = ClusterEditor(place, _access())
         try:
             return await act(editor)
         finally:
@@ -222,13 +222,13 @@ def operated(place: str, act: Callable[[ClusterEditor], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def _credentials() -> grpc.ChannelCredentials | None:
+def _access() -> EtcdAccess:
     """Return what to show to etcd, as the variables of servers say."""
-    from pequod_server.cluster.membership import etcd_credentials
+    from pequod_server.cluster.membership import etcd_access
 
     paths: dict[str, Any] = {
         name: Path(path)
-        for name in ("cluster_ca", "cluster_certificate", "cluster_key")
+        for name in ("cluster_ca", "cluster_certificate", "cluster_key", "cluster_password")
         if (path := os.environ.get(f"PEQUOD_{name.upper()}"))
     }
-    return etcd_credentials(**paths)
+    return etcd_access(**paths, cluster_user=os.environ.get("PEQUOD_CLUSTER_USER", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -28,6 +28,15 @@ _ROWS: Final = 500
 Row = tuple[bytes, bytes]
 
 
+class _Page(NamedTuple):
+    """Rows that were the same at both homes."""
+
+    first: bytes
+    row_count: int
+    #: Within this process.
+    rows_hash: int
+
+
 @app.command(
     "move",
     epilog=examples(
@@ -50,10 +59,12 @@ def move(
     1. The map says that the range moves: homes refuse writes of it. All servers have to have this map.
     2. The rows are copied through the homes, unless `--copied`, and compared.
     3. The map says that the range belongs to the new group; computes forget what they have of it.
+    4. The rows in the old database are read once more: they have to be those that were copied.
 
     Reads go on. Run it again if it was interrupted. Rows stay in the old database; delete them there when you like.
-    Programs that write to the database beside Pequod have to be stopped before, and a home that is not registered must
-    not run: nobody could tell it.
+    Programs that write to the database beside Pequod have to be stopped before, and their transactions ended: step 4
+    finds what they wrote until then, which is not copied any more, and nothing finds what they write later. A home that
+    is not registered must not run: nobody could tell it.
     """  # noqa: D301 - typer's mark of lines that stay as they are
     bounds = argument_bytes(first), argument_bytes(last)
     if place.startswith("static:"):
@@ -79,12 +90,18 @@ async def _move(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, 
     await _spread(editor, known)
     say(f"version {known.version}: writes of the range are refused")
     state = await editor.state()
+    compared: list[tuple[ServerEntry, HomeRange, list[_Page]]] = []
     for home in moves_within(known, *bounds):
-        count = await _copy(_home_of(state, home.group), _home_of(state, group), home, copied)
+        source = _home_of(state, home.group)
+        pages = await _copy(source, _home_of(state, group), home, copied)
+        compared.append((source, home, pages))
+        count = sum(page.row_count for page in pages)
         print(f"{home}: {count:,} rows {'compared' if copied else 'copied and compared'}, {home.group} to {group}")
     done = await editor.change(lambda known: moved(known, *bounds))
     await _spread(editor, done)
     print(f"version {done.version}: the range belongs to {group}")
+    for source, home, pages in compared:
+        await _refuse_changed(source, home, pages)
 
 
 async def _spread(editor: ClusterEditor, known: ClusterMap) -> None:
@@ -104,8 +121,8 @@ def _home_of(state: ClusterState, group: str) -> ServerEntry:
     return ready[0]
 
 
-async def _copy(source: ServerEntry, target: ServerEntry, home: HomeRange, copied: bool) -> int:
-    """Copy the rows of a range, and compare all of them; return how many there are."""
+async def _copy(source: ServerEntry, target: ServerEntry, home: HomeRange, copied: bool) -> list[_Page]:
+    """Copy the rows of a range, and compare all of them; return them as pages, without the rows."""
     from pequod.client import AsyncClient
 
     settings = connection_settings()
@@ -114,20 +131,54 @@ async def _copy(source: ServerEntry, target: ServerEntry, home: HomeRange, copie
             await _remove_others(old, new, home)
             async for rows in _pages(old, home):
                 await new.multi_put(rows)
-        count = 0
+        pages: list[_Page] = []
+        first = home.first
         there = _pages(new, home)
         async for rows in _pages(old, home):
             if await anext(there, []) != rows:
                 fail(
                     ExitCode.REFUSED, f"{home} is not the same at {target.id} as at {source.id}; nothing has moved yet"
                 )
-            count += len(rows)
+            pages.append(_Page(first, len(rows), hash(tuple(rows))))
+            first = rows[-1][0] + b"\0"
         if await anext(there, []):
             fail(
                 ExitCode.REFUSED,
                 f"{target.id} has keys in {home} that {source.id} does not have; nothing has moved yet",
             )
-        return count
+        return pages
+
+
+async def _refuse_changed(source: ServerEntry, home: HomeRange, pages: list[_Page]) -> None:
+    """End the command if the old home's rows are not those that were copied: programs wrote to its database."""
+    from pequod.client import AsyncClient
+    from pequod.errors import PequodError
+    from pequod.escapes import shown
+    from pequod.freshness import Latest
+
+    changed = []
+    try:
+        async with AsyncClient(source.address, **connection_settings()) as old:
+            for page, last in _with_ends(home, pages):
+                rows = await old.scan(page.first, last, freshness=Latest())
+                if hash(tuple(rows)) != page.rows_hash:
+                    changed.append(f"[{shown(page.first)}, {'end' if last is None else shown(last)})")
+    except PequodError as error:
+        say(f"{source.id} does not answer, so nobody has looked whether programs wrote to its database: {error}")
+        return
+    if changed:
+        fail(
+            ExitCode.REFUSED,
+            f"programs wrote to the database of {source.id} after its rows were copied; the range has moved without "
+            f"what they wrote in {', '.join(changed[:5])}{' and more' if len(changed) > 5 else ''}: write it again "
+            "through the new group",
+        )
+
+
+def _with_ends(home: HomeRange, pages: list[_Page]) -> list[tuple[_Page, bytes | None]]:
+    """Return pages with where each ends: together they are the whole range, with what was not there then."""
+    whole = pages or [_Page(home.first, 0, hash(()))]
+    return list(zip(whole, [*[page.first for page in whole[1:]], home.last], strict=True))
 
 
 async def _remove_others(old: AsyncClient, new: AsyncClient, home: HomeRange) -> None:

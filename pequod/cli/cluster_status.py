@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 app: Final = typer.Typer()
 
 _COLUMNS: Final = ("id", "roles", "group", "zone", "address", "state", "map", "keys", "bytes", "computed", "behind")
-#: Subscriptions are those of all computes of the home: ranges that several have are one.
-_FOLLOWER_COLUMNS: Final = ("home", "compute", "events behind", "changes", "bytes", "reloads", "home's subscriptions")
+_FOLLOWER_COLUMNS: Final = ("home", "compute", "subscriptions", "events behind", "changes", "bytes", "reloads")
 #: How long a server has to answer.
 _ANSWER_S: Final = 2.0
 
@@ -42,9 +41,10 @@ class ServerLine:
 
     @property
     def behind_s(self) -> float | None:
-        """How old what it has of its database may be; None if it has none, or does not know."""
-        backing = None if self.statistics is None else self.statistics.backing
-        return None if backing is None else backing.age_s
+        """How old what it has of its databases may be, by the oldest; None if it has none, or does not know."""
+        databases = () if self.statistics is None else self.statistics.databases
+        ages = [one.age_s for one in databases if one.age_s is not None]
+        return max(ages) if ages and len(ages) == len(databases) else None
 
     @property
     def keys(self) -> int | None:
@@ -89,7 +89,8 @@ def status(
     map       the version of the map that it goes by; with a file, servers do not say it
     keys      base keys in its memory; computed: rows that its joins have materialised
     behind    the age of what it has of its databases
-    Then each compute that follows a home: the events that it was not told yet, and what it was told.
+    Then each compute that follows a home: the ranges whose changes the home tells it (subscriptions), the events that
+    it was not told yet, and what it was told.
     Exit code 1 if a server does not answer, or goes by an older map.
     """  # noqa: D301 - typer's mark of lines that stay as they are
     while True:
@@ -207,11 +208,11 @@ def _follower_cells(one: ServerLine) -> list[tuple[str, ...]]:
         (
             one.server.id,
             peer.id or peer.address,
+            _figure(peer.subscriptions),
             f"{peer.lag_events:,}",
             f"{peer.changes:,}",
             f"{peer.bytes:,}",
             f"{peer.reloads:,}",
-            f"{found.subscription_bounds // 2:,}",
         )
         for peer in found.peers
     ]
@@ -241,7 +242,13 @@ def _print_json(state: ClusterState, lines: list[ServerLine]) -> None:
                     "computed": one.computed,
                     "behind_s": one.behind_s,
                     "followers": [
-                        {"id": peer.id, "lag_events": peer.lag_events, "changes": peer.changes, "reloads": peer.reloads}
+                        {
+                            "id": peer.id,
+                            "subscriptions": peer.subscriptions,
+                            "lag_events": peer.lag_events,
+                            "changes": peer.changes,
+                            "reloads": peer.reloads,
+                        }
                         for peer in (one.statistics.peers if one.statistics else ())
                     ],
                     "subscription_bounds": one.statistics.subscription_bounds if one.statistics else None,

@@ -15,8 +15,8 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
+    from pequod.answers.explanations import CoverageExplanation, JoinExplanation
     from pequod.calls import BackingStatistics, ServerStatistics
-    from pequod.engine import CoverageExplanation, JoinExplanation
 
 app: Final = typer.Typer()
 

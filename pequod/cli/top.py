@@ -23,9 +23,9 @@ from pequod.cli.text import escaped, json_line
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pequod.answers.statistics import JoinStatistics, Statistics
     from pequod.calls import BackingStatistics
     from pequod.client import Client
-    from pequod.engine import JoinStatistics, Statistics
 
 app: Final = typer.Typer()
 

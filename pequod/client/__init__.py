@@ -1,11 +1,11 @@
 """Clients of a Pequod server; docs/architecture/clients.md has the files, and the trace of a call through them."""
 
+from pequod.answers.changes import Change
+from pequod.answers.rows import Rows
 from pequod.calls import Join, Page, Result, Results, WatchEvent
 from pequod.client.aio import AsyncClient
 from pequod.client.batches import AsyncBatch, SyncBatch
 from pequod.client.sync import Client
-from pequod.engine.base.rows import Rows
-from pequod.engine.joins.watches import Change
 from pequod.errors import DeadlineExceededError, PequodError, UnavailableError
 
 __all__ = [

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.answers.rows import Rows
 from pequod.calls import BackfillStatus, Data, to_range
 from pequod.client import decode
-from pequod.engine.base.rows import Rows
 from pequod.freshness import NO_TOKEN, Token
 
 

@@ -1,13 +1,22 @@
-"""An event loop in a thread of its own: asynchronous calls for callers from any thread."""
+"""An event loop in a thread of its own: asynchronous calls for callers from any thread.
+
+gRPC may have something to tell to a loop when all calls of the loop have ended: what became of one that was cancelled.
+It does so through any loop of the process, and if the loop of such a call is closed, this fails and prints an error. So
+a loop is closed a while after its thread has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError, Future
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
+from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
 from pequod.errors import ClosedError
@@ -18,6 +27,12 @@ T = TypeVar("T")
 WAIT_S: Final = 0.5
 #: How long calls have to end by themselves. It takes milliseconds, but a second and more on a machine that is busy.
 _ENDS_S: Final = 10.0
+#: How long a loop without a thread is kept. gRPC takes milliseconds to tell the last that it has to tell.
+_KEPT_S: Final = 60.0
+#: How many of them are kept at most: each has some open files.
+_KEPT_MAX: Final = 16
+#: Loops without a thread, each after the time from which it may be closed.
+_stopped: Final[deque[tuple[float, asyncio.AbstractEventLoop]]] = deque()
 
 
 class BackgroundLoop:
@@ -89,13 +104,13 @@ class BackgroundLoop:
         asyncio.run_coroutine_threadsafe(self._end(last), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self.loop.close()
+        now = monotonic()
+        _stopped.append((now + _KEPT_S, self.loop))
+        _close_loops(now)
 
     async def _end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await last()
-        # gRPC leaves tasks that would be destroyed with the loop. They end by themselves once gRPC has told them how
-        # their calls ended. It does so through any loop of the process, and if the loop of such a call is closed, this
-        # fails, together with the other calls that it was about to tell.
+        # gRPC leaves tasks, which end by themselves once it has told them how their calls ended.
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         if tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_ENDS_S)
@@ -107,6 +122,20 @@ class BackgroundLoop:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ClosedError
+
+
+def _close_loops(now: float) -> None:
+    """Close the loops that have been kept long enough, and the oldest of too many."""
+    try:
+        while (kept := _stopped.popleft())[0] <= now or len(_stopped) >= _KEPT_MAX:
+            kept[1].close()
+    except IndexError:
+        return
+    _stopped.appendleft(kept)
+
+
+# Otherwise asyncio warns, if it is told to warn, of loops that nobody has closed.
+atexit.register(_close_loops, inf)
 
 
 def _quickest_loop() -> asyncio.AbstractEventLoop:

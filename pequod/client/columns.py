@@ -26,12 +26,13 @@ from pequod_proto.commands import (
 )
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
+from pequod.answers.rows import Rows
 from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.client.decode import age_ms_of, command_error
 from pequod.client.levels import level
-from pequod.engine.base.rows import Rows
-from pequod.engine.native import core
+from pequod.client.tracing import Trace, caller_trace
 from pequod.freshness import Freshness
+from pequod.native import core
 
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
@@ -69,7 +70,7 @@ class Columns:
         share these columns.
     """
 
-    __slots__ = ("arguments", "freshness", "kinds", "numbers", "overrides")
+    __slots__ = ("arguments", "freshness", "kinds", "numbers", "overrides", "trace")
 
     def __init__(self, freshness: Freshness | None = None) -> None:
         self.kinds = bytearray()
@@ -78,13 +79,16 @@ class Columns:
         self.freshness = freshness
         #: By position, ascending.
         self.overrides: dict[int, Freshness] = {}
+        #: The caller's span; of several callers, that of the first who has one.
+        self.trace: Trace = ()
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     def take(self) -> Columns:
-        """Return the commands, and become empty."""
+        """Return the commands, to be sent on behalf of the caller, and become empty."""
         taken = Columns(self.freshness)
+        taken.trace = caller_trace()
         taken.kinds, self.kinds = self.kinds, taken.kinds
         taken.arguments, self.arguments = self.arguments, taken.arguments
         taken.numbers, self.numbers = self.numbers, taken.numbers
@@ -94,6 +98,7 @@ class Columns:
     def add(self, other: Columns) -> None:
         """Add the reads of another batch; each keeps the level that it has there."""
         start = len(self.kinds)
+        self.trace = self.trace or other.trace
         for position in range(len(other)):
             freshness = other.overrides.get(position, other.freshness)
             if freshness is not None:
@@ -113,6 +118,7 @@ class Columns:
     def reads(self) -> tuple[Columns, list[int]]:
         """Return the commands that change nothing, and their positions."""
         reads, positions = Columns(self.freshness), list[int]()
+        reads.trace = self.trace
         at = number_at = 0
         for position, kind in enumerate(self.kinds):
             width = 1 if kind in (GET, REMOVE) else 2
@@ -202,17 +208,20 @@ class Columns:
     def message(self, batch: int) -> ExecuteRequest:
         """Return the commands as one message."""
         message = ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
-        message.MergeFromString(self.levels())
+        message.MergeFromString(self.other_fields())
         return message
 
-    def levels(self) -> bytes:
-        """Return the fields of the message that say how fresh the answers have to be; most batches have none."""
-        if self.freshness is None and not self.overrides:
+    def other_fields(self) -> bytes:
+        """Return the fields beside commands: how fresh answers have to be, and the caller's span; most have none."""
+        if self.freshness is None and not self.overrides and not self.trace:
             return b""
+        headers = dict(self.trace)
         return ExecuteRequest(
             freshness=None if self.freshness is None else level(self.freshness),
             fresh_commands=self.overrides,
             fresh_levels=map(level, self.overrides.values()),
+            trace_parent=headers.get("traceparent", "").encode(),
+            trace_state=headers.get("tracestate", "").encode(),
         ).SerializeToString()
 
 
@@ -227,7 +236,7 @@ def written_keys(columns: Columns) -> list[bytes]:
 
 
 def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes:
-    """Return the bytes of the message that `Columns.message` returns, without levels of freshness."""
+    """Return the bytes of the message that `Columns.message` returns, without its other fields."""
     return ExecuteRequest(batch=batch, kinds=bytes(kinds), arguments=arguments, numbers=numbers).SerializeToString()
 
 

@@ -26,6 +26,7 @@ from pequod.client.lane import Lane
 from pequod.client.lanes import Lanes
 from pequod.client.link import Link
 from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
+from pequod.client.tracing import caller_trace
 from pequod.client.watch import follow
 from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
 
@@ -134,7 +135,7 @@ class ServerConnection(Link):
             call = getattr(self.stub(), name)
             try:
                 with self.failures(text):
-                    reply = await call(request, timeout=deadline - clock())
+                    reply = await call(request, timeout=deadline - clock(), metadata=caller_trace())
             except UnavailableError as error:
                 if not (error.is_unapplied or name in HARMLESS_TWICE):
                     raise
@@ -153,7 +154,7 @@ class ServerConnection(Link):
         clock = asyncio.get_running_loop().time
         server_id, tries, has_more = 0, 0, True
         deadline = clock() + self.timeout_s
-        call = self.stub().Scan(request)
+        call = self.stub().Scan(request, metadata=caller_trace())
         try:
             while True:
                 try:
@@ -165,7 +166,7 @@ class ServerConnection(Link):
                         return
                     tries += 1
                     await self.pause(error, tries, deadline)
-                    call = self.stub().Scan(request)
+                    call = self.stub().Scan(request, metadata=caller_trace())
                     continue
                 if not isinstance(chunk, pb.ScanReply):
                     return

@@ -12,9 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
 
-from pequod.calls import BackfillStatus, BackingStatistics, Join, PeerStatistics, ServerStatistics
-from pequod.engine.memory.ledger import MemoryStatistics
-from pequod.engine.shown.explain import (
+from pequod.answers.explanations import (
     CoverageExplanation,
     DroppedExplanation,
     IndexExplanation,
@@ -26,7 +24,8 @@ from pequod.engine.shown.explain import (
     SourceExplanation,
     Upkeep,
 )
-from pequod.engine.shown.statistics import JoinStatistics, TableStatistics
+from pequod.answers.statistics import JoinStatistics, MemoryStatistics, TableStatistics
+from pequod.calls import BackfillStatus, BackingStatistics, Join, PeerStatistics, ServerStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
@@ -120,10 +119,21 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
         },
         memory=MemoryStatistics(*[getattr(message.memory, field.name) for field in fields(MemoryStatistics)]),
         databases=tuple(map(_database, message.databases)),
-        peers=tuple(
-            PeerStatistics(*[getattr(peer, field.name) for field in fields(PeerStatistics)]) for peer in message.peers
-        ),
+        peers=tuple(map(_peer, message.peers)),
         subscription_bounds=message.subscription_bounds,
+    )
+
+
+def _peer(message: pb.PeerStatistics) -> PeerStatistics:
+    return PeerStatistics(
+        id=message.id,
+        address=message.address,
+        lag_events=message.lag_events,
+        messages=message.messages,
+        changes=message.changes,
+        bytes=message.bytes,
+        reloads=message.reloads,
+        subscriptions=message.subscriptions if message.HasField("subscriptions") else None,
     )
 
 

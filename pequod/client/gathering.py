@@ -15,6 +15,7 @@ from pequod.calls import Result
 from pequod.client.columns import Columns, Reply
 from pequod.client.link import Link
 from pequod.client.stream import Deliver
+from pequod.client.tracing import caller_trace
 from pequod.errors import ClosedError, PequodError, UnavailableError
 from pequod.freshness import After, Freshness, Whatever
 from pequod.interface.seen import Seen
@@ -127,6 +128,8 @@ class Gathering:
         if group is Group.REACHED:
             assert freshness is not None, "it names a token"
             turn.overrides[len(turn)] = freshness
+        if not turn.trace:
+            turn.trace = caller_trace()
         return turn
 
     def _group_of(self, freshness: Freshness) -> Freshness | Group | None:

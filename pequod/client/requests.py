@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.rows import Rows
 from pequod.calls import Join, Page, RangeRead, ServerStatistics, WatchEvent, to_age_s, token_of_reply
 from pequod.client import decode
 from pequod.client.batches import AsyncBatch
@@ -16,8 +18,6 @@ from pequod.client.columns import Columns
 from pequod.client.levels import level_or_none
 from pequod.client.link import Link
 from pequod.client.stream import Deliver
-from pequod.engine.base.rows import Rows
-from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.freshness import Freshness, Token
 from pequod.interface import AsyncCalls
 

@@ -154,7 +154,7 @@ class BatchStream:
                         columns = sending.columns
                         request = encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers)
                         # Fields of a message may come in any order.
-                        await write(request + columns.levels())
+                        await write(request + columns.other_fields())
                 wake.clear()
                 await wake.wait()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

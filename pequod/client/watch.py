@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.answers.changes import Change
+from pequod.answers.rows import Rows
 from pequod.calls import WatchEvent, to_age_s, token_of_reply
 from pequod.client.decode import age_ms_of
 from pequod.client.retry import pause_s
-from pequod.engine.base.rows import Rows
-from pequod.engine.joins.watches import Change
+from pequod.client.tracing import caller_trace
 from pequod.errors import UnavailableError
 
 #: Programs that want to know of interruptions of a watch set the level of this logger to INFO.
@@ -56,7 +57,7 @@ async def follow(
     lost_at: float | None = None
     tries = 0
     while True:
-        call = connection.stub().Watch(request)
+        call = connection.stub().Watch(request, metadata=caller_trace())
         try:
             with connection.failures():
                 async with asyncio.timeout(connection.timeout_s):

@@ -62,6 +62,9 @@ roles = ["home", "compute"]
 group = "a"
 '''
 
+#: What a table says, by the names of its members; None: the member is left out.
+Members = Mapping[str, Any]
+
 _MULTILINE: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
 _MISSING: Final = object()
 
@@ -118,32 +121,53 @@ def _lines(state: ClusterState) -> Iterator[str]:
     yield f"version = {known.version}"
     if known.joins:
         yield f"joins = {_long(known.joins)}"
-    for placement in known.placements:
-        yield "\n[[placements]]"
-        yield f"prefix = {_quoted(escaped(placement.prefix))}"
-        yield f"level = {placement.level}"
-        yield f"read_spread = {placement.read_spread}"
-    for home in known.home_ranges:
-        yield "\n[[home_ranges]]"
-        yield f"first = {_quoted(escaped(home.first))}"
-        if home.last is not None:
-            yield f"last = {_quoted(escaped(home.last))}"
-        yield f"group = {_quoted(home.group)}"
-        if home.moves_to:
-            yield f"moves_to = {_quoted(home.moves_to)}"
-    for server in state.servers:
-        yield "\n[[servers]]"
-        yield f"id = {_quoted(server.id)}"
-        yield f"address = {_quoted(server.address)}"
-        yield f"roles = [{', '.join(map(_quoted, sorted(server.roles, reverse=True)))}]"
-        if server.group:
-            yield f"group = {_quoted(server.group)}"
-        if server.weight != 1.0:
-            yield f"weight = {server.weight!r}"
-        if server.zone:
-            yield f"zone = {_quoted(server.zone)}"
-        if not server.is_ready:
-            yield f"state = {_quoted(server.state)}"
+    for name, tables in tables_of(state).items():
+        for members in tables:
+            yield f"\n[[{name}]]"
+            for member, value in members.items():
+                if value is not None:
+                    yield f"{member} = {_value(value)}"
+
+
+def tables_of(state: ClusterState) -> dict[str, list[Members]]:
+    """Return what the arrays of tables in the text of a state say, by their names; defaults are None."""
+    return {
+        "placements": [
+            {"prefix": escaped(one.prefix), "level": one.level, "read_spread": one.read_spread}
+            for one in state.map.placements
+        ],
+        "home_ranges": [
+            {
+                "first": escaped(one.first),
+                "last": None if one.last is None else escaped(one.last),
+                "group": one.group,
+                "moves_to": one.moves_to or None,
+            }
+            for one in state.map.home_ranges
+        ],
+        "servers": [
+            {
+                "id": one.id,
+                "address": one.address,
+                "roles": [str(role) for role in sorted(one.roles, reverse=True)],
+                "group": one.group or None,
+                "weight": None if one.weight == 1.0 else one.weight,
+                "zone": one.zone or None,
+                "state": None if one.is_ready else str(one.state),
+            }
+            for one in state.servers
+        ],
+    }
+
+
+def _value(value: str | float | list[str]) -> str:
+    match value:
+        case str():
+            return _quoted(value)
+        case list():
+            return f"[{', '.join(map(_quoted, value))}]"
+        case _:
+            return repr(value)
 
 
 def _quoted(text: str) -> str:

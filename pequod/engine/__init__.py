@@ -1,15 +1,7 @@
 """The pure core of Pequod: no I/O, no clock, no network. `Engine` is the way in."""
 
-from pequod.engine.base.rows import Rows
-from pequod.engine.engine import Engine
-from pequod.engine.joins.compiled import JoinInfo
-from pequod.engine.joins.timeline import general_way
-from pequod.engine.joins.watches import Change, Watch, change_bytes
-from pequod.engine.memory.eviction import PINNED
-from pequod.engine.memory.ledger import UNLIMITED, Ledger, MemoryStatistics
-from pequod.engine.memory.story import Dropped, Reason
-from pequod.engine.native import FLAVOUR
-from pequod.engine.shown.explain import (
+from pequod.answers.changes import Change
+from pequod.answers.explanations import (
     CoverageExplanation,
     DroppedExplanation,
     IndexExplanation,
@@ -21,7 +13,15 @@ from pequod.engine.shown.explain import (
     SourceExplanation,
     Upkeep,
 )
-from pequod.engine.shown.statistics import JoinStatistics, Statistics, TableStatistics
+from pequod.answers.rows import Rows
+from pequod.answers.statistics import JoinStatistics, MemoryStatistics, Statistics, TableStatistics
+from pequod.engine.engine import Engine
+from pequod.engine.joins.compiled import JoinInfo
+from pequod.engine.joins.timeline import general_way
+from pequod.engine.joins.watches import Watch, change_bytes
+from pequod.engine.memory.eviction import PINNED
+from pequod.engine.memory.ledger import UNLIMITED, Ledger
+from pequod.engine.memory.story import Dropped, Reason
 from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
 from pequod.language.errors import (
     BackedKeyError,
@@ -37,7 +37,7 @@ from pequod.language.errors import (
     Span,
     UnknownJoinError,
 )
-from pequod.language.missing import Lacking, MissingError, Search, SearchRange
+from pequod.language.missing import Lacking, MissingError, NextGroups, Search, SearchRange
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import (
     JoinSpec,
@@ -50,6 +50,7 @@ from pequod.language.spec import (
     Snapshot,
     Source,
 )
+from pequod.native import FLAVOUR
 
 __all__ = [
     "FLAVOUR",
@@ -80,6 +81,7 @@ __all__ = [
     "MemoryStatistics",
     "MisfitExplanation",
     "MissingError",
+    "NextGroups",
     "NotBackfillableError",
     "NotWatchableError",
     "Operator",

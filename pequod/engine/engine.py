@@ -23,15 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.changes import Change
+from pequod.answers.rows import Rows
 from pequod.engine.calls.databases import DatabaseCalls
 from pequod.engine.calls.joins import JoinCalls
 from pequod.engine.calls.shown import ShownCalls
-from pequod.engine.joins.watches import Change, Watch
-from pequod.engine.native import NativeBatch
+from pequod.engine.joins.watches import Watch
 from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
+from pequod.native import NativeBatch
 
 
 class Engine(DatabaseCalls, JoinCalls, ShownCalls):

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pequod.engine.native import core
-from pequod.language.missing import Lacking
+from pequod.language.missing import Lacking, NextGroups
+from pequod.native import core
 
 
 class Read:
     """One public call, from its beginning to its end."""
 
-    __slots__ = ("missing", "now", "number", "serial")
+    __slots__ = ("missing", "next_groups", "now", "number", "serial")
 
     def __init__(self, number: int, now: float) -> None:
         #: Counted from the engine's start. Data that the call used stay until it ends.
@@ -31,12 +31,15 @@ class Read:
         self.now = now
         #: Missing ranges of backed tables that the call needs, in the order in which it met them.
         self.missing: dict[Lacking, None] = {}
+        #: What it will need when it has them.
+        self.next_groups: list[NextGroups] = []
         #: `Writer.serial` at the beginning of the call or of its last attempt; see `Writer.is_steady`.
         self.serial = 0
 
     def begin_again(self, serial: int) -> None:
         """Drop the missing ranges of an earlier attempt."""
         self.missing.clear()
+        self.next_groups.clear()
         self.serial = serial
 
     def lack(self, ranges: Iterable[Lacking]) -> None:

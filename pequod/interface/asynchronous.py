@@ -14,6 +14,9 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
+from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.rows import Rows
+from pequod.answers.statistics import Statistics
 from pequod.calls import (
     AnyToken,
     Data,
@@ -31,9 +34,6 @@ from pequod.calls import (
     to_range,
     to_range_read,
 )
-from pequod.engine.base.rows import Rows
-from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
-from pequod.engine.shown.statistics import Statistics
 from pequod.errors import PequodError
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.carried import Carried

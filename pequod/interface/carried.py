@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 
+from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.rows import Rows
 from pequod.calls import Join, Page, RangeRead, WatchEvent
-from pequod.engine.base.rows import Rows
-from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
 from pequod.freshness import Freshness
 from pequod.interface.commands import Turn
 

@@ -11,6 +11,9 @@ from contextlib import closing
 from types import TracebackType
 from typing import Self
 
+from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.rows import Rows
+from pequod.answers.statistics import Statistics
 from pequod.calls import (
     AnyToken,
     Data,
@@ -22,9 +25,6 @@ from pequod.calls import (
     to_range,
     to_range_read,
 )
-from pequod.engine.base.rows import Rows
-from pequod.engine.shown.explain import JoinExplanation, RangeExplanation
-from pequod.engine.shown.statistics import Statistics
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.asynchronous import AsyncCalls, AsyncSession
 from pequod.interface.commands import Commands

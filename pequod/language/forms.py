@@ -97,13 +97,14 @@ def slot_form(slot: Slot) -> FormOf:
         case NumberForm.F64:
             return _f64
         case None if slot.width is None:
-            return _delimited
+            return delimited
         case _:
             assert slot.width is not None
             return _fixed(slot.width)
 
 
-def _delimited(value: object) -> bytes | Misfit:
+def delimited(value: object) -> bytes | Misfit:
+    """Return the form of a value in a slot that ends at a delimiter."""
     if value.__class__ is str:
         # Characters are searched for in text three times as fast as in bytes (bench row: records, indexed).
         if "|" in value:
@@ -188,7 +189,7 @@ def number_text(number: float) -> bytes:
 
 def json_number(number: float) -> bytes:
     """Return a double as JSON has it; the printer writes the exponent's `+`, in some of its versions."""
-    return orjson.dumps(number).replace(b"e+", b"e")
+    return (b"%b" % orjson.dumps(number)).replace(b"e+", b"e")
 
 
 def field_text(value: object) -> bytes | Misfit:
@@ -209,9 +210,12 @@ def field_text(value: object) -> bytes | Misfit:
 
 
 def json_text(value: object) -> bytes | Misfit:
-    """Return a value as compact JSON."""
+    """Return a value as compact JSON.
+
+    It is a copy: what the printer returns has all the memory in which it was printed, 4 KB for the shortest text.
+    """
     try:
-        return orjson.dumps(value)
+        return b"%b" % orjson.dumps(value)
     except TypeError:
         # The parser takes deeper values than the printer.
         return Misfit.TOO_DEEP

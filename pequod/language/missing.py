@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pequod.language.containing import keys_of
-from pequod.language.ranges import Range, united
-from pequod.language.spec import Bind, Pattern
+from pequod.language.ranges import Range, prefix_end, united
+from pequod.language.spec import DELIMITER, Bind, Pattern
 from pequod.language.views import RecordView
 
 
@@ -52,6 +52,42 @@ class SearchRange(NamedTuple):
 Lacking = Range | SearchRange
 
 
+class NextGroups(NamedTuple):
+    """What a read will need once it has keys that it lacks now: one group of rows for each of them.
+
+        prefix s|ann|   before p|   after |   first 0100   last None
+        key    s|ann|bob         ->  the range p|bob|0100 .. p|bob}
+
+    Who loads the lacking range may load these groups with it, in one round; the read never needs that.
+    """
+
+    #: The keys begin with it, and have just the slot after it.
+    prefix: bytes
+    #: A group's prefix is its slot between these; the slot has this width, or (None) ends at the delimiter.
+    before: bytes
+    width: int | None
+    after: bytes
+    #: The part of each group, relative to its prefix; None: to its end.
+    first: bytes
+    last: bytes | None
+
+    def of(self, keys: Iterable[bytes]) -> list[Range]:
+        """Return the ranges for some keys that begin with ``prefix``, in their order."""
+        known, width = len(self.prefix), self.width
+        slots = [key[known:] for key in keys]
+        if width is None:
+            slots = [slot for slot in slots if slot and DELIMITER not in slot]
+        else:
+            slots = [slot for slot in slots if len(slot) == width]
+        groups = [self.before + slot + self.after for slot in slots]
+        ends = [prefix_end(group) if self.last is None else group + self.last for group in groups]
+        return [
+            Range(group + self.first, end)
+            for group, end in zip(groups, ends, strict=True)
+            if end is not None and group + self.first < end
+        ]
+
+
 class MissingError(Exception):
     """A read needs rows of backed tables that are not loaded: load what it lacks, and read again.
 
@@ -60,9 +96,10 @@ class MissingError(Exception):
 
     Args:
         lacking: Ranges of keys for `Engine.load`, and of searches for `Engine.load_found`.
+        next_groups: What it will lack then, as far as that is known.
     """
 
-    def __init__(self, lacking: Iterable[Lacking]) -> None:
+    def __init__(self, lacking: Iterable[Lacking], next_groups: Iterable[NextGroups] = ()) -> None:
         by_search: dict[Search | None, list[Range]] = {}
         for one in lacking:
             by_search.setdefault(one.search if isinstance(one, SearchRange) else None, []).append(Range(*one[:2]))
@@ -72,6 +109,8 @@ class MissingError(Exception):
         self.searches = tuple(
             SearchRange(*one, search) for search, found in by_search.items() if search for one in united(found)
         )
+        #: Each once.
+        self.next_groups = tuple(dict.fromkeys(next_groups))
         super().__init__(f"{len(self.lacking)} ranges are not loaded, the first of them {self.lacking[0]}")
 
     @property

@@ -53,22 +53,36 @@ def compile_matcher(pattern: Pattern) -> Matcher:
     return Matcher(re.compile(expression, re.DOTALL).fullmatch, tuple(names), expression)
 
 
-def compile_template(
-    parts: Sequence[bytes | Slot], numbers: Mapping[str, int]
-) -> tuple[bytes, Callable[[Environment], bytes | tuple[bytes, ...]]]:
-    """Return a template and what picks its values: ``template % pick(env)`` are the bytes of the parts."""
+def make_template(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -> tuple[bytes, list[int]]:
+    """Return a template and the numbers of its slots: ``template % (values of these slots)`` are the bytes."""
     template = b"".join(b"%b" if isinstance(part, Slot) else part.replace(b"%", b"%%") for part in parts)
-    wanted = [numbers[part.name] for part in parts if isinstance(part, Slot)]
-    return template, itemgetter(*wanted) if wanted else lambda _env: ()
+    return template, [numbers[part.name] for part in parts if isinstance(part, Slot)]
 
 
 def compile_builder(parts: Sequence[bytes | Slot], numbers: Mapping[str, int]) -> Builder:
     """Compile ``parts`` into a function from an environment to the bytes of the parts."""
-    template, pick = compile_template(parts, numbers)
-    if not any(isinstance(part, Slot) for part in parts):
+    template, wanted = make_template(parts, numbers)
+    if not wanted:
         constant = template % ()
         return lambda _env: constant
+    pick = itemgetter(*wanted)
     return lambda env: template % pick(env)
+
+
+def cuts(parts: Sequence[bytes | Slot]) -> tuple[bytes | int | None, ...] | None:
+    """Return the parts of a pattern as native code cuts its keys: literals, widths, and None up to a delimiter.
+
+    Returns:
+        None if keys have to be compared with themselves, or looked at more than once.
+    """
+    slots = [part for part in parts if isinstance(part, Slot)]
+    behind = [*parts[1:], DELIMITER]
+    if len({slot.name for slot in slots}) < len(slots) or any(
+        isinstance(part, Slot) and part.width is None and not (isinstance(after, bytes) and after[:1] == DELIMITER)
+        for part, after in zip(parts, behind, strict=True)
+    ):
+        return None
+    return tuple([part if isinstance(part, bytes) else part.width for part in parts])
 
 
 def may_overlap(a: Pattern, b: Pattern) -> bool:

@@ -18,6 +18,7 @@ from pequod.language.spec import (
     OneField,
     Operator,
     Path,
+    SomeFields,
     Source,
 )
 
@@ -95,11 +96,15 @@ def compile_binds(binds: list[Bind], numbers: dict[str, int], bound: set[str]) -
 
 def leading_binds(source: Source, bound: set[str]) -> list[tuple[str, FormOf]]:
     """Return the names and forms of the outer fields that come first, if all conditions bind."""
-    if not all(isinstance(condition, Bind) for condition in source.conditions):
+    binds = [condition for condition in source.conditions if isinstance(condition, Bind)]
+    if len(binds) < len(source.conditions):
         return []
     leading = []
-    for bind in source.conditions:
-        if not isinstance(bind, Bind) or bind.is_each or len(bind.path.names) > 1 or bind.slot.name in bound:
+    for bind in binds:
+        if bind.is_each:
+            # Its elements come last.
+            continue
+        if len(bind.path.names) > 1 or bind.slot.name in bound:
             break
         bound.add(bind.slot.name)
         leading.append((bind.path.names[0], slot_form(bind.slot)))
@@ -147,12 +152,20 @@ def compile_given(source: Source) -> Give:
         return lambda value, _record: value
     if isinstance(given, OneField):
         return _compile_field(given.path, is_counted=source.operator is Operator.COUNT)
-    fields = [(name, getter(path)) for name, path in given.fields]
+    return _compile_object(given)
+
+
+def _compile_object(given: SomeFields) -> Give:
+    """Compile the object of some fields.
+
+    A field of the record itself takes no call of its own (bench row: put, join over fields of records).
+    """
+    fields = [(name, path.names[0], None if len(path.names) == 1 else getter(path)) for name, path in given.fields]
 
     def give(_value: bytes, record: Record) -> bytes | Misfit:
         found = {}
-        for name, get in fields:
-            field = get(record)
+        for name, outer, get in fields:
+            field = record.get(outer, ABSENT) if get is None else get(record)
             if field is not ABSENT:
                 found[name] = field
         return json_text(found)

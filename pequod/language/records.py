@@ -14,21 +14,42 @@ other parts of the engine know only this plain join.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
 
 from orjson import JSONDecodeError, loads
 
-from pequod.language.forms import ABSENT, FormOf, Misfit, getter, slot_form
-from pequod.language.patterns import Builder, compile_builder, compile_matcher, compile_template
-from pequod.language.record_checks import Record, compile_binds, compile_given, compile_selections, leading_binds
-from pequod.language.spec import DELIMITER, Bind, Operator
+from pequod.language.forms import ABSENT, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
+from pequod.language.patterns import Builder, compile_builder, compile_matcher, cuts, make_template
+from pequod.language.record_checks import Give, Record, compile_binds, compile_given, compile_selections, leading_binds
+from pequod.language.spec import Bind, Operator, Slot
 from pequod.language.views import RecordView
+from pequod.native import core
 
 #: The plain rows of one key.
 Shown = dict[bytes, bytes]
-#: Texts of a field that are remembered while many records are looked at.
-_HEADS_MAX: Final = 10_000
+#: The object that a value is, None if it is something else.
+Parse = Callable[[bytes], Record | None]
+
+
+class Quick(Protocol):
+    """The quick half of a lens, which is native: what is not as usual, and all that shows nothing, is left to the lens.
+
+    Usual are texts and integers in slots.
+    """
+
+    def look(self, key: bytes, value: bytes, parse: Parse, /) -> tuple[bytes, Record] | None:
+        """Return the plain key and the record of a row of the table, None if it is left to the lens."""
+
+    def look_all(
+        self, keys: list[bytes], values: list[bytes], parse: Callable[[bytes], object], give: Give | None, /
+    ) -> tuple[list[bytes], list[bytes], list[int]]:
+        """Return the plain keys of rows of the table, their values, and the numbers of the rows that are left.
+
+        Args:
+            parse: Raises ValueError if a value is no JSON.
+            give: What gives the values; None: they are the table's own.
+        """
 
 
 def parse_record(value: bytes) -> Record | None:
@@ -37,10 +58,10 @@ def parse_record(value: bytes) -> Record | None:
         record = loads(value)
     except JSONDecodeError:
         return None
-    return record if isinstance(record, dict) else None
+    return record if record.__class__ is dict else None
 
 
-class _Each(NamedTuple):
+class Each(NamedTuple):
     """The array of which each element gives a row."""
 
     get: Callable[[Record], object]
@@ -58,20 +79,21 @@ class Lens:
     """
 
     __slots__ = (
-        "_binds",
-        "_build",
-        "_checks",
-        "_each",
-        "_give",
-        "_match",
         "_match_plain",
         "_own_key",
-        "_own_start",
-        "_pick",
-        "_template",
         "begins_with_own",
+        "binds",
+        "build",
+        "checks",
+        "each",
+        "give",
         "has_own_values",
         "is_own",
+        "key_slot_count",
+        "match",
+        "plain_numbers",
+        "quick",
+        "template",
         "view",
     )
 
@@ -79,28 +101,34 @@ class Lens:
         source = view.source
         self.view = view
         matcher = compile_matcher(source.pattern)
-        self._match = matcher.match
-        own, plain_parts = source.pattern.parts, view.pattern.parts
-        #: Where the only slot of own keys begins, if plain keys have one field's slot before it; else 0.
-        self._own_start = 0
-        if len(own) == 2 and len(plain_parts) == 4 and (plain_parts[0], plain_parts[3]) == own:
-            self._own_start = len(source.pattern.literal_prefix)
+        #: Match a key of the table; its groups are the first slots.
+        self.match = matcher.match
         each = next((one for one in source.conditions if isinstance(one, Bind) and one.is_each), None)
         binds = [one for one in source.conditions if isinstance(one, Bind) and not one.is_each]
         names = [*matcher.names, *(one.slot.name for one in binds), *([each.slot.name] if each else [])]
+        # The slots of the key come first, then those of fields, at last that of elements.
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        self._checks = compile_selections(source, numbers) + compile_binds(binds, numbers, set(matcher.names))
+        self.key_slot_count = len(matcher.names)
+        checks = compile_selections(source, numbers) + compile_binds(binds, numbers, set(matcher.names))
         #: The outer fields that give slots their values, if these are the first checks, in their order.
-        self._binds = leading_binds(source, set(matcher.names))
-        self._each = None
+        self.binds = leading_binds(source, set(matcher.names))
+        #: The other checks.
+        self.checks = checks[len(self.binds) :]
+        #: The array of which each element gives a row, if there is one.
+        self.each: Each | None = None
         if each is not None:
             is_bound = each.slot.name in names[:-1]
-            self._each = _Each(getter(each.path), slot_form(each.slot), numbers[each.slot.name], is_bound)
-        self._give = compile_given(source)
+            self.each = Each(getter(each.path), slot_form(each.slot), numbers[each.slot.name], is_bound)
+        #: What the source gives for a value and its record, or why it gives nothing.
+        self.give = compile_given(source)
         #: Whether the rows' values are not those of the table.
         self.has_own_values = source.given is not None or source.operator in (Operator.CHECK, Operator.COUNT)
-        self._build: Builder = compile_builder(view.pattern.parts, numbers)
-        self._template, self._pick = compile_template(view.pattern.parts, numbers)
+        #: Its quick half; None: there is none.
+        self.quick = None if self.checks or self.each else _compile_quick(view)
+        #: Slots -> the plain key.
+        self.build: Builder = compile_builder(view.pattern.parts, numbers)
+        #: ``template % tuple(slots)`` is the same; the numbers of the slots in their order there.
+        self.template, self.plain_numbers = make_template(view.pattern.parts, numbers)
         #: Whether plain keys are the table's own.
         self.is_own = view.pattern == source.pattern
         plain = compile_matcher(view.pattern)
@@ -117,128 +145,73 @@ class Lens:
         match = self._match_plain(plain_key)
         return None if match is None else self._own_key(match.groups())
 
-    def show(self, key: bytes, value: bytes, parse: Callable[[bytes], Record | None]) -> Shown | Misfit:
+    def show(self, key: bytes, value: bytes, parse: Parse) -> Shown | Misfit:
         """Return the plain rows of a row of the table, or why there are none."""
-        match = self._match(key)
+        if self.each is None:
+            row = self.show_row(key, value, parse)
+            return row if isinstance(row, Misfit) else dict([row])
+        match = self.match(key)
         if match is None:
             return Misfit.NOT_SELECTED
         record = parse(value)
         if record is None:
             return Misfit.NO_OBJECT
-        slots = list(match.groups())
-        for check in self._checks:
+        slots = [*match.groups()]
+        for name, form in self.binds:
+            text = form(record.get(name, ABSENT))
+            if isinstance(text, Misfit):
+                return text
+            slots.append(text)
+        return self.show_rest(slots, value, record)
+
+    def show_row(self, key: bytes, value: bytes, parse: Parse) -> tuple[bytes, bytes] | Misfit:
+        """Return the plain row of a row of the table, or why there is none (bench row: put, join over records).
+
+        Requires:
+            There is no ``each``: a row of the table gives one plain row at most.
+        """
+        if self.quick is not None:
+            seen = self.quick.look(key, value, parse)
+            if seen is not None:
+                if not self.has_own_values:
+                    return seen[0], value
+                given = self.give(value, seen[1])
+                return cast("Misfit", given) if given.__class__ is not bytes else (seen[0], given)
+        match = self.match(key)
+        if match is None:
+            return Misfit.NOT_SELECTED
+        record = parse(value)
+        if record is None:
+            return Misfit.NO_OBJECT
+        slots = [*match.groups()]
+        for name, form in self.binds:
+            text = form(record.get(name, ABSENT))
+            if text.__class__ is not bytes:
+                return cast("Misfit", text)
+            slots.append(text)
+        for check in self.checks:
             misfit = check(record, slots)
             if misfit is not None:
                 return misfit
-        given = self._give(value, record)
-        if isinstance(given, Misfit):
-            return given
-        if self._each is None:
-            return {key if self.is_own else self._build(slots): given}
-        return self._show_each(self._each, slots, given, record)
+        if self.has_own_values:
+            given = self.give(value, record)
+            if given.__class__ is not bytes:
+                return cast("Misfit", given)
+            value = given
+        return self.build(slots), value
 
-    def show_all(
-        self, keys: Sequence[bytes], values: Sequence[bytes], note: Callable[[Misfit, bytes], None]
-    ) -> tuple[list[bytes], list[bytes]]:
-        """Return the plain rows of many rows, as `show` does, in one loop (bench row: records, indexed).
-
-        Args:
-            keys: Keys of the table, each once, that begin with the bytes before the pattern's first slot.
-            values: Their values.
-            note: Called with the reason and the key for each row that shows nothing.
-
-        Returns:
-            The plain keys in no order, each once, and their values.
-        """
-        match_key, binds, template, pick = self._match, self._binds, self._template, self._pick
-        is_simple = len(binds) == len(self._checks) and self._each is None and not self.has_own_values
-        if is_simple and self._own_start:
-            return self._show_by_field(keys, values, note)
-        shown_keys: list[bytes] = []
-        shown_values: list[bytes] = []
-        add_key, add_value = shown_keys.append, shown_values.append
-        for key, value in zip(keys, values, strict=True):
-            match = match_key(key)
-            if match is None:
-                continue
-            try:
-                record = loads(value)
-            except JSONDecodeError:
-                record = None
-            if record.__class__ is not dict:
-                note(Misfit.NO_OBJECT, key)
-                continue
-            slots = [*match.groups()]
-            for name, form in binds:
-                text = form(record.get(name, ABSENT))
-                if type(text) is not bytes:
-                    note(cast("Misfit", text), key)
-                    break
-                slots.append(text)
-            else:
-                if is_simple:
-                    add_key(template % pick(slots))
-                    add_value(value)
-                    continue
-                shown = self._show_rest(slots, value, record)
-                if isinstance(shown, Misfit):
-                    note(shown, key)
-                else:
-                    shown_keys += shown
-                    shown_values += shown.values()
-        return shown_keys, shown_values
-
-    def _show_by_field(
-        self, keys: Sequence[bytes], values: Sequence[bytes], note: Callable[[Misfit, bytes], None]
-    ) -> tuple[list[bytes], list[bytes]]:
-        """Do the same for one field in front of own keys with one slot, the most frequent, in two thirds of the time.
-
-        A plain key is the text of the field and the end of the own key: `article|bob|` and `7`.
-        """
-        ((name, form),), start = self._binds, self._own_start
-        (own,) = self.view.source.pattern.slots()
-        table, width = self.view.source.pattern.literal_prefix, own.width
-        heads: dict[str, bytes] = {}
-        shown_keys: list[bytes] = []
-        shown_values: list[bytes] = []
-        add_key, add_value = shown_keys.append, shown_values.append
-        for key, value in zip(keys, values, strict=True):
-            bound = key[start:]
-            if not (len(bound) == width or (width is None and bound and DELIMITER not in bound)):
-                continue
-            try:
-                record = loads(value)
-            except JSONDecodeError:
-                record = None
-            if record.__class__ is not dict:
-                note(Misfit.NO_OBJECT, key)
-                continue
-            field = record.get(name, ABSENT)
-            head = heads.get(field) if field.__class__ is str else None
-            if head is None:
-                text = form(field)
-                if isinstance(text, Misfit):
-                    note(text, key)
-                    continue
-                head = b"%b%b|" % (table, text)
-                if field.__class__ is str and len(heads) < _HEADS_MAX:
-                    heads[field] = head
-            add_key(head + bound)
-            add_value(value)
-        return shown_keys, shown_values
-
-    def _show_rest(self, slots: list[bytes], value: bytes, record: Record) -> Shown | Misfit:
-        """Return the plain rows of a record whose leading fields have given their slots."""
-        for check in self._checks[len(self._binds) :]:
+    def show_rest(self, slots: list[bytes], value: bytes, record: Record) -> Shown | Misfit:
+        """Return the plain rows of a record whose ``binds`` have given their slots."""
+        for check in self.checks:
             misfit = check(record, slots)
             if misfit is not None:
                 return misfit
-        given = self._give(value, record)
+        given = self.give(value, record)
         if isinstance(given, Misfit):
             return given
-        return {self._build(slots): given} if self._each is None else self._show_each(self._each, slots, given, record)
+        return {self.build(slots): given} if self.each is None else self._show_each(self.each, slots, given, record)
 
-    def _show_each(self, each: _Each, slots: list[bytes], given: bytes, record: Record) -> Shown | Misfit:
+    def _show_each(self, each: Each, slots: list[bytes], given: bytes, record: Record) -> Shown | Misfit:
         elements = each.get(record)
         if not isinstance(elements, list):
             return Misfit.MISSING if elements is ABSENT else Misfit.NULL if elements is None else Misfit.NO_ARRAY
@@ -253,5 +226,22 @@ class Lens:
                 misfit = text
             elif not each.is_bound or text == known:
                 slots[each.number] = text
-                shown[self._build(slots)] = given
+                shown[self.build(slots)] = given
         return shown or misfit
+
+
+def _compile_quick(view: RecordView) -> Quick | None:
+    """Return the quick half of the lens of a view whose conditions all bind outer fields."""
+    parts, plain = view.source.pattern.parts, view.pattern.parts
+    binds = [condition for condition in view.source.conditions if isinstance(condition, Bind)]
+    shape = cuts(parts)
+    if core is None or shape is None or any(bind.slot.form is not None for bind in binds):
+        return None
+    places = {part.name: at for at, part in enumerate(parts) if isinstance(part, Slot)}
+    places |= {bind.slot.name: len(parts) + at for at, bind in enumerate(binds)}
+    if max(len(parts), len(binds), len(plain)) > core.PARTS_MAX:
+        return None
+    fields = tuple([(bind.path.names[0], bind.slot.width) for bind in binds])
+    pieces = tuple([part if isinstance(part, bytes) else places[part.name] for part in plain])
+    quick: Quick = core.QuickLens(shape, fields, pieces, TEXT_BYTES_MAX)
+    return quick

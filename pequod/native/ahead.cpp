@@ -6,6 +6,8 @@ namespace pequod {
 
 namespace {
 
+constexpr size_t VALUE_LINES = 4;
+
 // The search for a key in rows: for the leaf, then in the leaf.
 struct Search {
     // Null: nothing is searched.
@@ -20,6 +22,14 @@ struct Search {
     Search(const SortedRows* rows, Piece key)
         : rows(rows && rows->last.size ? rows : nullptr), leaf(nullptr), key(key), low(0), high(rows ? rows->older_size + 1 : 0) {
         if (high == 1) enter(0);
+    }
+
+    // Say where the key is, and fetch the beginning of its value: the processor itself finds out how it goes on.
+    void tell(Seen* seen) const {
+        if (!leaf || low >= leaf->size) return;
+        *seen = {0, rows, leaf == &rows->last ? rows->older_size : size_t(leaf - rows->older), low};
+        const char* value = reinterpret_cast<const char*>(leaf->entries[low].value);
+        for (size_t line = 0; line < VALUE_LINES; ++line) __builtin_prefetch(value + 64 * line);
     }
 
     bool is_under_way() const { return rows && low < high; }
@@ -100,7 +110,7 @@ void fetch_last_row(const Ahead& ahead) {
 constexpr size_t SEARCHES_MIN = 8;
 
 // Search for the keys, a step of each in turn: by itself each step would wait for the memory twice.
-void search_all(const Ahead* ahead, size_t count) {
+void search_all(const Ahead* ahead, const unsigned char* kinds, size_t count, Seen* seen) {
     size_t searched = 0;
     for (size_t at = 0; at < count; ++at) searched += !ahead[at].end;
     if (searched < SEARCHES_MIN) return;
@@ -123,11 +133,16 @@ void search_all(const Ahead* ahead, size_t count) {
             is_done = false;
         }
     }
+    for (size_t at = 0, number = 0; at < count; ++at) {
+        if (ahead[at].end) continue;
+        if (kinds[at] == GET) all[number].tell(seen + at);
+        ++number;
+    }
 }
 
 }  // namespace
 
-void look_ahead(const HotEngine* engine, const Upcoming& upcoming, size_t* hashes) {
+void look_ahead(const HotEngine* engine, const Upcoming& upcoming, Seen* seen) {
     const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
     TablesAhead tables(engine->relations);
     Ahead ahead[COMMANDS_AHEAD];
@@ -135,9 +150,10 @@ void look_ahead(const HotEngine* engine, const Upcoming& upcoming, size_t* hashe
     for (size_t at = 0; at < upcoming.count; ++at) {
         const unsigned char kind = upcoming.kinds[at];
         ahead[at] = {nullptr, {nullptr, 0, nullptr}, argument[0]};
+        seen[at] = {0, nullptr, 0, 0};
         if (kind >= SCAN && kind <= SCAN_DOWN) {
-            hashes[at] = hash_of(argument[1]);
-            __builtin_prefetch(ahead[at].end = ends->table.home(hashes[at]));
+            seen[at].hash = hash_of(argument[1]);
+            __builtin_prefetch(ahead[at].end = ends->table.home(seen[at].hash));
         } else if (kind != COUNT) {
             ahead[at].guess = tables.rows_of(argument[0]);
             if (ahead[at].guess.groups) __builtin_prefetch(ahead[at].guess.groups->table.home(ahead[at].guess.hash));
@@ -148,7 +164,7 @@ void look_ahead(const HotEngine* engine, const Upcoming& upcoming, size_t* hashe
     for (size_t at = 0; at < upcoming.count; ++at) fetch_rows(ahead[at]);
     for (size_t at = 0; at < upcoming.count; ++at) fetch_entries(ahead[at]);
     for (size_t at = 0; at < upcoming.count; ++at) fetch_last_row(ahead[at]);
-    search_all(ahead, upcoming.count);
+    search_all(ahead, upcoming.kinds, upcoming.count, seen);
 }
 
 }  // namespace pequod

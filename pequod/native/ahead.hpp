@@ -15,8 +15,8 @@ struct Upcoming {
     const Piece* arguments;
 };
 
-// Fetch what some commands will look at, no more than `COMMANDS_AHEAD` of them; give the hash of the end of each scan.
-// Nothing but time depends on it.
-void look_ahead(const HotEngine* engine, const Upcoming& upcoming, size_t* hashes);
+// Fetch what some commands will look at, no more than `COMMANDS_AHEAD` of them, and say what was seen. Nothing but time
+// depends on it.
+void look_ahead(const HotEngine* engine, const Upcoming& upcoming, Seen* seen);
 
 }  // namespace pequod

@@ -1,9 +1,132 @@
-// A batch of commands from the bytes of its message to those of its reply.
+// A batch of commands from the bytes of its message to those of its reply: what its files share.
+//
+//     batch_message.cpp   reads the message
+//     batch_commands.cpp  runs the commands that are quick
+//     batch.cpp           the Python type: the other commands, and the reply
 #pragma once
 
-#include "contexts.hpp"
+#include "ahead.hpp"
+#include "messages.hpp"
 
 namespace pequod {
+
+// What a row costs on the wire beside its key and its value, at most: `ROW_BYTES` of the server.
+constexpr long long ROW_BYTES = 8;
+
+// Bytes that grow.
+struct Buffer {
+    char* start;
+    size_t size;
+    size_t room;
+
+    // A place for so many bytes more, of which `size` is to be told; null: an error is set.
+    char* reserve(size_t more) {
+        if (room - size < more) {
+            if (more > SIZE_MAX / 4 || size > SIZE_MAX / 4) return static_cast<char*>(nothing());
+            const size_t roomy = (size + more) * 2 + 256;
+            char* grown = static_cast<char*>(PyMem_Realloc(start, roomy));
+            if (!grown) return static_cast<char*>(nothing());
+            start = grown;
+            room = roomy;
+        }
+        return start + size;
+    }
+
+    static void* nothing() { return PyErr_NoMemory(); }
+};
+
+// The bytes of a reply, which become a Python object without being copied.
+struct Output {
+    // Exact `bytes` of `room`, of which `size` are written. Others have it as well once it was given out.
+    PyObject* bytes;
+    size_t size;
+    size_t room;
+
+    // Begin with room for about as much as outputs had of late, but no more than `most`; false: an error is set.
+    bool begin(size_t most);
+
+    char* start() const { return PyBytes_AS_STRING(bytes); }
+
+    // As `Buffer::reserve`.
+    char* reserve(size_t more) { return room - size < more && !grow(more) ? nullptr : start() + size; }
+
+    void write_up_to(const char* end) { size = size_t(end - start()); }
+
+    // A reference to what is written, null with an error set. What is written later is behind the first `kept` bytes, in
+    // another object.
+    PyObject* give_out(size_t kept);
+
+  private:
+    bool grow(size_t more);
+};
+
+struct Batch {
+    PyObject_HEAD
+    // Its bytes are what the pieces below are of.
+    PyObject* message;
+    uint64_t number;
+    Piece kinds;
+    // How fresh the reads have to be, a message of its own; empty: as the server's settings say.
+    Piece freshness;
+    // The span of the caller, as W3C's headers say it; empty: none.
+    Piece trace_parent;
+    Piece trace_state;
+    Piece* arguments;
+    size_t argument_count;
+    uint64_t* numbers;
+    size_t number_count;
+    // The next command, and where its arguments and its number are.
+    Py_ssize_t index;
+    Py_ssize_t argument_at;
+    Py_ssize_t number_at;
+    // How many bytes of rows and errors the reply still has room for, and how many rows a scan may give.
+    long long room;
+    long long rows_max;
+    Py_ssize_t row_count;
+    char* statuses;
+    // The commands from `ahead_start` up to `ahead_stop` have been looked at, and what was seen of them.
+    Py_ssize_t ahead_start;
+    Py_ssize_t ahead_stop;
+    Seen seen[COMMANDS_AHEAD];
+    // Keys and values, with which the reply begins.
+    Output rows;
+    // Counts and errors, as they stand in the reply.
+    Buffer counts;
+    Buffer errors;
+};
+
+inline Batch* batch_of(PyObject* self) { return reinterpret_cast<Batch*>(self); }
+
+inline unsigned char kind_of(const Batch* batch) { return static_cast<unsigned char>(batch->kinds.start[batch->index]); }
+
+// Go on to the next command.
+inline void advance(Batch* batch) {
+    const unsigned char kind = kind_of(batch);
+    batch->argument_at += Py_ssize_t(argument_count_of(kind));
+    batch->number_at += Py_ssize_t(number_count_of(kind));
+    ++batch->index;
+}
+
+enum class Parsed { RIGHT, UNUSUAL, NO_MEMORY };
+
+// Read a message into a batch, whose columns fit the kinds then; the message has to stay.
+Parsed parse_message(Batch* batch, Piece message);
+
+// Whether all keys that commands read, and all that they write, lie in ranges: each a pair of lists of where these start
+// and end, which ascend and do not touch. -1: an error is set.
+int is_within(const Batch* batch, PyObject* readable, PyObject* writable);
+
+// Run quick commands from the next one on. NOT_QUICK: one that is not comes next; FAILED: an error is set.
+Ran run_quick(Batch* batch, HotEngine* engine, double now);
+
+bool write_count(Batch* batch, uint64_t count);
+
+// Write a row, the key of which is a prefix and a tail, and take what it needs from the room; not quick: there is too
+// little. Both may be undone by setting `rows.size` and the room back.
+Ran write_row(Batch* batch, Piece prefix, Piece tail, Piece value, long long* room);
+
+// Write the value of a GET; not quick: there is no room for it.
+Ran write_value(Batch* batch, Piece value);
 
 int add_batch_type(PyObject* module);
 

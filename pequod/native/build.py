@@ -1,4 +1,4 @@
-"""Compile the native core into a folder: `python pequod/native/build.py pequod/engine`.
+"""Compile the native core into a folder: `python pequod/native/build.py pequod/native`.
 
 It is one extension of a few C++ files without dependencies, so the compiler is called as Python's own build would call
 it; setuptools would have to be installed first, and says less of what is missing.

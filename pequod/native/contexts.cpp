@@ -116,7 +116,7 @@ PyType_Slot ends_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec ends_spec = {"pequod.engine._hot.Ends", sizeof(Ends), 0,
+PyType_Spec ends_spec = {"pequod.native._hot.Ends", sizeof(Ends), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, ends_slots};
 
 int hot_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -256,7 +256,7 @@ PyType_Slot hot_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec hot_spec = {"pequod.engine._hot.Hot", sizeof(Hot), 0,
+PyType_Spec hot_spec = {"pequod.native._hot.Hot", sizeof(Hot), 0,
                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, hot_slots};
 
 // Of a record of numbers: it can be in no cycle by itself.
@@ -296,9 +296,9 @@ bool add_type(PyObject* module, const char* name, PyTypeObject* type) {
 }  // namespace
 
 int add_context_types(PyObject* module) {
-    counters_type = make_record("pequod.engine._hot.Counters", sizeof(Counters), counters_members, 0);
-    ledger_type = make_record("pequod.engine._hot.HotLedger", sizeof(HotLedger), ledger_members, Py_TPFLAGS_BASETYPE);
-    numbers_type = make_record("pequod.engine._hot.Numbers", sizeof(Numbers), numbers_members, Py_TPFLAGS_BASETYPE);
+    counters_type = make_record("pequod.native._hot.Counters", sizeof(Counters), counters_members, 0);
+    ledger_type = make_record("pequod.native._hot.HotLedger", sizeof(HotLedger), ledger_members, Py_TPFLAGS_BASETYPE);
+    numbers_type = make_record("pequod.native._hot.Numbers", sizeof(Numbers), numbers_members, Py_TPFLAGS_BASETYPE);
     hot_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&hot_spec));
     ends_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&ends_spec));
     const bool is_done = add_type(module, "Counters", counters_type) && add_type(module, "HotLedger", ledger_type) &&

@@ -242,12 +242,13 @@ Ran remove(HotEngine* engine, Piece key) {
     return ran;
 }
 
-Ran get(HotEngine* engine, Piece key, PyObject** value) {
+Ran get(HotEngine* engine, Piece key, const Seen& seen, PyObject** value) {
     HotRelations* relations = quick_relations(engine, key);
     if (!relations) return not_quick();
     const Found found = rows_of(table_of(relations->table), key);
     if (!found.is_quick) return not_quick();
     if (!found.rows) return Ran::ABSENT;
+    if ((*value = seen.value_in(found.rows, key))) return Ran::DONE;
     const Place place = lower_bound(found.rows, key);
     const Leaf& leaf = found.rows->leaf(place.leaf);
     if (place.at == leaf.size || !is_equal(leaf.key(place.at), key)) return Ran::ABSENT;
@@ -287,7 +288,7 @@ PyMemberDef members[] = {
 }  // namespace
 
 int add_engine_type(PyObject* module) {
-    engine_type = make_record_type<HotEngine>("pequod.engine._hot.HotEngine", members);
+    engine_type = make_record_type<HotEngine>("pequod.native._hot.HotEngine", members);
     if (!engine_type) return -1;
     return PyModule_AddObjectRef(module, "HotEngine", reinterpret_cast<PyObject*>(engine_type));
 }

@@ -49,8 +49,25 @@ enum class Ran { DONE, ABSENT, NOT_QUICK, FAILED };
 Ran put(HotEngine* engine, Piece key, Piece value);
 Ran remove(HotEngine* engine, Piece key);
 
+// What was seen of a command in advance.
+struct Seen {
+    // Of the end of a scan.
+    size_t hash;
+    // Where the key of a GET was, null if it was not looked for. It is a guess: the rows may have changed since.
+    const SortedRows* rows;
+    size_t leaf;
+    size_t at;
+
+    // The value of a key among rows, if it is where it was seen; else null.
+    PyObject* value_in(SortedRows* found, Piece key) const {
+        if (found != rows || leaf > found->older_size) return nullptr;
+        const Leaf& present = found->leaf(leaf);
+        return at < present.size && is_equal(present.key(at), key) ? present.entries[at].value : nullptr;
+    }
+};
+
 // Find the value of a key; the reference is borrowed, until the next change.
-Ran get(HotEngine* engine, Piece key, PyObject** value);
+Ran get(HotEngine* engine, Piece key, const Seen& seen, PyObject** value);
 
 // Find the rows that have all keys of `[first, last)`, which no join computes; null: there are none.
 Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows);

@@ -67,6 +67,15 @@ extern PyTypeObject* frames_type;
 
 inline Hot* Waiting::context(uint32_t at) const { return waiting_contexts.at(numbers[at]); }
 
+inline Frames* frames_of(PyObject* self) { return reinterpret_cast<Frames*>(self); }
+inline Waiting* waiting_of(PyObject* self) { return reinterpret_cast<Waiting*>(self); }
+
+// Whether a context with this number waits there; 0 is that of none.
+bool does_wait(const Waiting* waiting, uint32_t number);
+
+// Let a context no longer wait at one frame, where it does; return by how many bytes that changes what the ledger has.
+long long leave(Waiting* waiting, Hot* hot);
+
 // Those who wait at a frame key, or null.
 Waiting* find_frame(const Frames* frames, Piece key);
 

@@ -13,7 +13,16 @@ enum Status : char { ABSENT = 1, FAILED = 2 };
 constexpr size_t VARINT_MAX = 10;
 
 // Tags: number of the field, and 0 a varint, 1 fixed 64 bits, 2 a length and as many bytes.
-enum RequestTag : unsigned char { BATCH = 0x08, KINDS = 0x12, ARGUMENT = 0x1a, NUMBER = 0x20, NUMBERS = 0x22, FRESHNESS = 0x2a };
+enum RequestTag : unsigned char {
+    BATCH = 0x08,
+    KINDS = 0x12,
+    ARGUMENT = 0x1a,
+    NUMBER = 0x20,
+    NUMBERS = 0x22,
+    FRESHNESS = 0x2a,
+    TRACE_PARENT = 0x42,
+    TRACE_STATE = 0x4a,
+};
 enum ReplyTag : unsigned char {
     REPLY_BATCH = 0x08,
     STATUSES = 0x12,

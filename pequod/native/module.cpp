@@ -7,6 +7,7 @@
 #include "columns.hpp"
 #include "engine.hpp"
 #include "groups.hpp"
+#include "lens.hpp"
 #include "routes.hpp"
 #include "timeline.hpp"
 
@@ -14,8 +15,8 @@
 
 namespace {
 
-// That of pequod/engine/native.py, which takes no other.
-constexpr int INTERFACE = 11;
+// That of pequod/native/__init__.py, which takes no other.
+constexpr int INTERFACE = 12;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -32,7 +33,7 @@ PyMODINIT_FUNC PyInit__hot() {
     PyObject* module = PyModule_Create(&definition);
     for (const auto add : {pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
                            pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_types,
-                           pequod::add_engine_type, pequod::add_batch_type,
+                           pequod::add_lens_type, pequod::add_engine_type, pequod::add_batch_type,
                            pequod::add_column_functions}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }

@@ -4,26 +4,12 @@
 #pragma once
 
 #include "frames.hpp"
+#include "parts.hpp"
 
 namespace pequod {
 
-struct Part {
-    // Literal bytes, owned; null for a slot.
-    PyObject* literal;
-    // Of a slot; 0: it ends before the next delimiter.
-    size_t width;
-};
-
-// A piece of a tail: literal bytes, owned, or what stands at a part of the key.
-struct TailPiece {
-    PyObject* literal;
-    size_t part;
-};
-
 struct Route {
     PyObject_HEAD
-    static constexpr size_t PARTS_MAX = 12;
-
     // Those who wait; owned.
     Frames* frames;
     Part parts[PARTS_MAX];
@@ -31,7 +17,7 @@ struct Route {
     // How many parts are in the frame's key.
     size_t frame_part_count;
     // Of the rows that a key of the value source makes; none of a check.
-    TailPiece tail[PARTS_MAX];
+    MadePiece tail[PARTS_MAX];
     size_t tail_count;
     // The number of the source.
     int depth;
@@ -43,7 +29,7 @@ struct Route {
 
 // A key as the parts of a route.
 struct Match {
-    Piece parts[Route::PARTS_MAX];
+    Piece parts[PARTS_MAX];
 };
 
 extern PyTypeObject* route_type;

@@ -4,29 +4,13 @@
 
 namespace pequod {
 
-PyTypeObject* rows_type = nullptr;
+size_t leaf_max = 1024;
 
 namespace {
 
-// A leaf longer than this is split when something is inserted into its middle; tests make it small.
-size_t leaf_max = 1024;
-// The class of what is returned: `Rows`, a named tuple.
-PyTypeObject* result_type = nullptr;
-
 constexpr size_t LEAF_LIMIT = UINT32_MAX / 2;
 
-SortedRows* self_of(PyObject* self) { return reinterpret_cast<SortedRows*>(self); }
-
-// A new reference to exact `bytes`: what a subclass does at its end could run while rows are being changed.
-PyObject* exact_bytes(PyObject* object) {
-    if (PyBytes_CheckExact(object)) {
-        Py_INCREF(object);
-        return object;
-    }
-    if (PyBytes_Check(object)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
-    PyErr_Format(PyExc_TypeError, "keys and values are bytes, not %.200s", Py_TYPE(object)->tp_name);
-    return nullptr;
-}
+}  // namespace
 
 bool read_piece(PyObject* object, Piece* piece) {
     if (!PyBytes_Check(object)) {
@@ -36,8 +20,6 @@ bool read_piece(PyObject* object, Piece* piece) {
     *piece = piece_of(object);
     return true;
 }
-
-}  // namespace
 
 bool Leaf::make_room(size_t more) {
     const size_t needed = size_t(size) + more;
@@ -170,13 +152,26 @@ void drop_leaf(SortedRows* rows, size_t index) {
     }
 }
 
-size_t row_count(SortedRows* rows) {
-    size_t count = rows->last.size;
-    for (size_t index = 0; index < rows->older_size; ++index) count += rows->older[index].size;
-    return count;
+// Put the rows of two lists at a place of a leaf; nothing is changed on failure.
+bool insert_lists(Leaf* leaf, size_t at, PyObject* keys, PyObject* values) {
+    const size_t count = size_t(PyList_GET_SIZE(keys));
+    for (size_t index = 0; index < count; ++index) {
+        if (!PyBytes_CheckExact(PyList_GET_ITEM(keys, Py_ssize_t(index))) ||
+            !PyBytes_CheckExact(PyList_GET_ITEM(values, Py_ssize_t(index)))) {
+            PyErr_SetString(PyExc_TypeError, "keys and values are bytes");
+            return false;
+        }
+    }
+    if (!leaf->make_room(count)) return false;
+    std::memmove(leaf->entries + at + count, leaf->entries + at, (leaf->size - at) * sizeof(Entry));
+    for (size_t index = 0; index < count; ++index) {
+        PyObject* key = PyList_GET_ITEM(keys, Py_ssize_t(index));
+        PyObject* value = PyList_GET_ITEM(values, Py_ssize_t(index));
+        leaf->entries[at + index] = {Py_NewRef(key), Py_NewRef(value)};
+    }
+    leaf->size += uint32_t(count);
+    return true;
 }
-
-Place end_of(SortedRows* rows) { return {rows->older_size, rows->last.size}; }
 
 }  // namespace
 
@@ -226,159 +221,6 @@ size_t count_between(SortedRows* rows, Place start, Place stop) {
     return count;
 }
 
-PyObject* make_rows(PyObject* keys, PyObject* values) {
-    PyObject* rows = keys && values && result_type ? result_type->tp_alloc(result_type, 2) : nullptr;
-    if (!rows) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "use_rows has not been called");
-        Py_XDECREF(keys);
-        Py_XDECREF(values);
-        return nullptr;
-    }
-    PyTuple_SET_ITEM(rows, 0, keys);
-    PyTuple_SET_ITEM(rows, 1, values);
-    return rows;
-}
-
-namespace {
-
-// The rows from `start` on as lists, downwards if `step` is -1: then `start` is the place behind the first one.
-PyObject* list_rows(SortedRows* rows, Place start, size_t count, int step, Piece prefix) {
-    PyObject* keys = PyList_New(Py_ssize_t(count));
-    PyObject* values = PyList_New(Py_ssize_t(count));
-    for (size_t done = 0; keys && values && done < count; ++done) {
-        if (step < 0) {
-            while (!start.at) start.at = rows->leaf(--start.leaf).size;
-            --start.at;
-        } else {
-            while (start.at == rows->leaf(start.leaf).size) start = {start.leaf + 1, 0};
-        }
-        const Entry& entry = rows->leaf(start.leaf).entries[start.at];
-        PyObject* key = entry.key;
-        if (prefix.size) {
-            const Piece tail = piece_of(key);
-            key = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(prefix.size + tail.size));
-            if (!key) {
-                Py_CLEAR(keys);
-                break;
-            }
-            std::memcpy(PyBytes_AS_STRING(key), prefix.start, prefix.size);
-            std::memcpy(PyBytes_AS_STRING(key) + prefix.size, tail.start, tail.size);
-        } else {
-            Py_INCREF(key);
-        }
-        Py_INCREF(entry.value);
-        PyList_SET_ITEM(keys, Py_ssize_t(done), key);
-        PyList_SET_ITEM(values, Py_ssize_t(done), entry.value);
-        if (step > 0) ++start.at;
-    }
-    return make_rows(keys, values);
-}
-
-bool read_limit(PyObject* limit, size_t* most) {
-    *most = SIZE_MAX;
-    if (!limit || limit == Py_None) return true;
-    const Py_ssize_t asked = PyLong_AsSsize_t(limit);
-    if (asked < 0) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a limit is not below 0");
-        return false;
-    }
-    *most = size_t(asked);
-    return true;
-}
-
-// The places of `[first, last)`; a last of None is the end.
-bool read_bounds(SortedRows* rows, PyObject* first, PyObject* last, Place* start, Place* stop) {
-    Piece low, high;
-    if (!read_piece(first, &low)) return false;
-    *start = lower_bound(rows, low);
-    *stop = end_of(rows);
-    if (last == Py_None) return true;
-    if (!read_piece(last, &high)) return false;
-    *stop = lower_bound(rows, high);
-    return true;
-}
-
-bool check_count(const char* name, Py_ssize_t count, Py_ssize_t least, Py_ssize_t most) {
-    if (least <= count && count <= most) return true;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd to %zd arguments by position, not %zd", name, least, most, count);
-    return false;
-}
-
-PyObject* method_get(PyObject* self, PyObject* key) {
-    Piece wanted;
-    if (!read_piece(key, &wanted)) return nullptr;
-    const Place place = lower_bound(self_of(self), wanted);
-    const Leaf& leaf = self_of(self)->leaf(place.leaf);
-    if (place.at == leaf.size || !is_equal(leaf.key(place.at), wanted)) Py_RETURN_NONE;
-    return Py_NewRef(leaf.entries[place.at].value);
-}
-
-PyObject* method_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_count("put", count, 2, 2)) return nullptr;
-    PyObject* key = exact_bytes(arguments[0]);
-    PyObject* value = key ? exact_bytes(arguments[1]) : nullptr;
-    PyObject* old = nullptr;
-    const Put done = value ? put(self_of(self), key, value, &old) : Put::FAILED;
-    Py_XDECREF(key);
-    Py_XDECREF(value);
-    if (done == Put::FAILED) return nullptr;
-    return done == Put::NEW ? Py_NewRef(Py_None) : old;
-}
-
-PyObject* method_remove(PyObject* self, PyObject* key) {
-    Piece wanted;
-    if (!read_piece(key, &wanted)) return nullptr;
-    PyObject* old = remove(self_of(self), wanted);
-    return old ? old : Py_NewRef(Py_None);
-}
-
-PyObject* method_replace(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_count("replace", count, 2, 2)) return nullptr;
-    Piece wanted;
-    if (!read_piece(arguments[0], &wanted)) return nullptr;
-    const Place place = lower_bound(self_of(self), wanted);
-    Leaf& leaf = self_of(self)->leaf(place.leaf);
-    if (place.at == leaf.size || !is_equal(leaf.key(place.at), wanted)) Py_RETURN_NONE;
-    PyObject* value = exact_bytes(arguments[1]);
-    if (!value) return nullptr;
-    Entry& entry = leaf.entries[place.at];
-    PyObject* key = Py_NewRef(entry.key);
-    Py_SETREF(entry.value, value);
-    return key;
-}
-
-// Put the rows of two lists at a place of a leaf; nothing is changed on failure.
-bool insert_lists(Leaf* leaf, size_t at, PyObject* keys, PyObject* values) {
-    const size_t count = size_t(PyList_GET_SIZE(keys));
-    for (size_t index = 0; index < count; ++index) {
-        if (!PyBytes_CheckExact(PyList_GET_ITEM(keys, Py_ssize_t(index))) ||
-            !PyBytes_CheckExact(PyList_GET_ITEM(values, Py_ssize_t(index)))) {
-            PyErr_SetString(PyExc_TypeError, "keys and values are bytes");
-            return false;
-        }
-    }
-    if (!leaf->make_room(count)) return false;
-    std::memmove(leaf->entries + at + count, leaf->entries + at, (leaf->size - at) * sizeof(Entry));
-    for (size_t index = 0; index < count; ++index) {
-        PyObject* key = PyList_GET_ITEM(keys, Py_ssize_t(index));
-        PyObject* value = PyList_GET_ITEM(values, Py_ssize_t(index));
-        leaf->entries[at + index] = {Py_NewRef(key), Py_NewRef(value)};
-    }
-    leaf->size += uint32_t(count);
-    return true;
-}
-
-bool check_lists(const char* name, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_count(name, count, 2, 2)) return false;
-    if (PyList_CheckExact(arguments[0]) && PyList_CheckExact(arguments[1]) &&
-        PyList_GET_SIZE(arguments[0]) == PyList_GET_SIZE(arguments[1])) {
-        return true;
-    }
-    PyErr_Format(PyExc_TypeError, "%s takes two lists of one length", name);
-    return false;
-}
-
-// 1: taken in; 0: the rows do not come between two rows here, nothing is changed; -1: an error is set.
 int insert_slice(SortedRows* rows, PyObject* keys, PyObject* values) {
     const size_t count = size_t(PyList_GET_SIZE(keys));
     Piece first, last;
@@ -399,230 +241,6 @@ int insert_slice(SortedRows* rows, PyObject* keys, PyObject* values) {
     if (!insert_lists(&leaf, at, keys, values)) return -1;
     if (leaf.size > leaf_max && !is_append && !split(rows, index)) PyErr_Clear();
     return 1;
-}
-
-PyObject* method_insert(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_lists("insert", arguments, count)) return nullptr;
-    const int done = insert_slice(self_of(self), arguments[0], arguments[1]);
-    return done < 0 ? nullptr : PyBool_FromLong(done);
-}
-
-PyObject* method_merge(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_lists("merge", arguments, count)) return nullptr;
-    const int done = insert_slice(self_of(self), arguments[0], arguments[1]);
-    if (done < 0) return nullptr;
-    for (Py_ssize_t at = 0; !done && at < PyList_GET_SIZE(arguments[0]); ++at) {
-        PyObject* row[] = {PyList_GET_ITEM(arguments[0], at), PyList_GET_ITEM(arguments[1], at)};
-        PyObject* old = method_put(self, row, 2);
-        if (!old) return nullptr;
-        Py_DECREF(old);
-    }
-    Py_RETURN_NONE;
-}
-
-PyObject* method_slice(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-    if (!check_count("slice", count, 2, 3)) return nullptr;
-    PyObject* limit = count > 2 ? arguments[2] : nullptr;
-    int is_reverse = 0;
-    for (Py_ssize_t at = 0; names && at < PyTuple_GET_SIZE(names); ++at) {
-        PyObject* name = PyTuple_GET_ITEM(names, at);
-        PyObject* argument = arguments[count + at];
-        if (!PyUnicode_CompareWithASCIIString(name, "reverse")) {
-            is_reverse = PyObject_IsTrue(argument);
-            if (is_reverse < 0) return nullptr;
-        } else if (!PyUnicode_CompareWithASCIIString(name, "limit") && !limit) {
-            limit = argument;
-        } else {
-            return PyErr_Format(PyExc_TypeError, "slice takes no argument %R", name);
-        }
-    }
-    SortedRows* rows = self_of(self);
-    size_t most;
-    Place start, stop;
-    if (!read_limit(limit, &most) || !read_bounds(rows, arguments[0], arguments[1], &start, &stop)) return nullptr;
-    const size_t found = count_between(rows, start, stop);
-    return list_rows(rows, is_reverse ? stop : start, found < most ? found : most, is_reverse ? -1 : 1, {nullptr, 0});
-}
-
-PyObject* method_since(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_count("since", count, 3, 3)) return nullptr;
-    SortedRows* rows = self_of(self);
-    Piece prefix, first;
-    size_t most;
-    if (!read_piece(arguments[0], &prefix) || !read_piece(arguments[1], &first) || !read_limit(arguments[2], &most)) {
-        return nullptr;
-    }
-    const size_t passed = prefix.size < first.size ? prefix.size : first.size;
-    const Place start = lower_bound(rows, {first.start + passed, first.size - passed});
-    const size_t found = count_between(rows, start, end_of(rows));
-    return list_rows(rows, start, found < most ? found : most, 1, prefix);
-}
-
-PyObject* method_everything(PyObject* self, PyObject*) {
-    return list_rows(self_of(self), {0, 0}, row_count(self_of(self)), 1, {nullptr, 0});
-}
-
-PyObject* method_count(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    Place start, stop;
-    if (!check_count("count", count, 2, 2)) return nullptr;
-    if (!read_bounds(self_of(self), arguments[0], arguments[1], &start, &stop)) return nullptr;
-    return PyLong_FromSize_t(count_between(self_of(self), start, stop));
-}
-
-PyObject* method_sample(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-    SortedRows* rows = self_of(self);
-    Place start, stop;
-    if (!check_count("sample", count, 3, 3)) return nullptr;
-    const Py_ssize_t step = PyLong_AsSsize_t(arguments[2]);
-    if (step < 1) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a step is above 0");
-        return nullptr;
-    }
-    if (!read_bounds(rows, arguments[0], arguments[1], &start, &stop)) return nullptr;
-    PyObject* found = PyList_New(0);
-    for (size_t index = start.leaf; found && index <= stop.leaf; ++index) {
-        const Leaf& leaf = rows->leaf(index);
-        const size_t end = index == stop.leaf ? stop.at : leaf.size;
-        for (size_t at = index == start.leaf ? start.at : 0; found && at < end; at += size_t(step)) {
-            const size_t left = end - at;
-            PyObject* pair = Py_BuildValue("(On)", leaf.entries[at].key, left < size_t(step) ? Py_ssize_t(left) : step);
-            if (!pair || PyList_Append(found, pair) < 0) Py_CLEAR(found);
-            Py_XDECREF(pair);
-        }
-    }
-    if (!found) return nullptr;
-    PyObject* iterator = PyObject_GetIter(found);
-    Py_DECREF(found);
-    return iterator;
-}
-
-PyObject* method_leaves(PyObject* self, PyObject*) {
-    SortedRows* rows = self_of(self);
-    PyObject* found = PyList_New(Py_ssize_t(rows->leaf_count()));
-    for (size_t index = 0; found && index < rows->leaf_count(); ++index) {
-        PyObject* leaf = list_rows(rows, {index, 0}, rows->leaf(index).size, 1, {nullptr, 0});
-        if (leaf) {
-            PyList_SET_ITEM(found, Py_ssize_t(index), leaf);
-        } else {
-            Py_CLEAR(found);
-        }
-    }
-    if (!found) return nullptr;
-    PyObject* iterator = PyObject_GetIter(found);
-    Py_DECREF(found);
-    return iterator;
-}
-
-PyObject* method_check(PyObject* self, PyObject*) {
-    SortedRows* rows = self_of(self);
-    const Piece* before = nullptr;
-    Piece key;
-    for (size_t index = 0; index < rows->leaf_count(); ++index) {
-        const Leaf& leaf = rows->leaf(index);
-        if (!leaf.size && rows->older_size) {
-            PyErr_SetString(PyExc_AssertionError, "invariant 2");
-            return nullptr;
-        }
-        for (size_t at = 0; at < leaf.size; ++at) {
-            const Piece next = leaf.key(at);
-            if (before && compare(*before, next) >= 0) {
-                PyErr_SetString(PyExc_AssertionError, "invariant 1");
-                return nullptr;
-            }
-            key = next;
-            before = &key;
-        }
-    }
-    Py_RETURN_NONE;
-}
-
-PyObject* method_sizeof(PyObject* self, PyObject*) {
-    SortedRows* rows = self_of(self);
-    size_t size = sizeof(SortedRows) + rows->older_room * sizeof(Leaf);
-    for (size_t index = 0; index < rows->leaf_count(); ++index) size += rows->leaf(index).room * sizeof(Entry);
-    return PyLong_FromSize_t(size);
-}
-
-Py_ssize_t get_length(PyObject* self) { return Py_ssize_t(row_count(self_of(self))); }
-
-int is_filled(PyObject* self) { return self_of(self)->last.size > 0; }
-
-void dealloc(PyObject* self) {
-    SortedRows* rows = self_of(self);
-    PyTypeObject* type = Py_TYPE(self);
-    rows->last.clear();
-    for (size_t index = 0; index < rows->older_size; ++index) rows->older[index].clear();
-    PyMem_Free(rows->older);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-template <typename Function>
-PyCFunction as_method(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
-PyMethodDef methods[] = {
-    {"get", method_get, METH_O, "Return the value of a key, or None if it is absent."},
-    {"put", as_method(method_put), METH_FASTCALL, "Set a key and return the value that it had, None if it was absent."},
-    {"remove", method_remove, METH_O, "Take a key out and return the value that it had, None if it was absent."},
-    {"replace", as_method(method_replace), METH_FASTCALL, "Set a key that is there; return the row's own key or None."},
-    {"merge", as_method(method_merge), METH_FASTCALL, "Take in rows with strictly ascending keys."},
-    {"insert", as_method(method_insert), METH_FASTCALL, "Take in rows that come between two rows here, as one slice."},
-    {"slice", as_method(method_slice), METH_FASTCALL | METH_KEYWORDS, "Return the rows of [first, last)."},
-    {"since", as_method(method_since), METH_FASTCALL, "Return the rows from a key on with a prefix before their keys."},
-    {"everything", method_everything, METH_NOARGS, "Return all rows."},
-    {"count", as_method(method_count), METH_FASTCALL, "Return how many keys [first, last) holds."},
-    {"sample", as_method(method_sample), METH_FASTCALL, "Return about every step-th key, and what it stands for."},
-    {"leaves", method_leaves, METH_NOARGS, "Return the leaves in key order."},
-    {"_check", method_check, METH_NOARGS, "Check the invariants."},
-    {"__sizeof__", method_sizeof, METH_NOARGS, "Return the size in bytes, without the rows."},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("An ordered map from keys to values; see the Python class of this name.")},
-    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_methods, methods},
-    {Py_sq_length, reinterpret_cast<void*>(get_length)},
-    {Py_nb_bool, reinterpret_cast<void*>(is_filled)},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"pequod.engine._hot.SortedRows", sizeof(SortedRows), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
-
-PyObject* use_rows(PyObject*, PyObject* type) {
-    if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "rows are tuples");
-        return nullptr;
-    }
-    Py_XDECREF(std::exchange(result_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type))));
-    Py_RETURN_NONE;
-}
-
-PyObject* set_leaf_max(PyObject*, PyObject* count) {
-    const Py_ssize_t wanted = PyLong_AsSsize_t(count);
-    if (wanted < 2) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "leaves hold 2 rows or more");
-        return nullptr;
-    }
-    return PyLong_FromSize_t(std::exchange(leaf_max, size_t(wanted)));
-}
-
-PyMethodDef functions[] = {
-    {"use_rows", use_rows, METH_O, "Return rows as this class of named tuples from now on."},
-    {"set_leaf_max", set_leaf_max, METH_O, "Split leaves beyond this length, as tests do; return what it was."},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-}  // namespace
-
-int add_rows_type(PyObject* module) {
-    rows_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    if (!rows_type || PyModule_AddFunctions(module, functions) < 0) return -1;
-    return PyModule_AddObjectRef(module, "SortedRows", reinterpret_cast<PyObject*>(rows_type));
 }
 
 }  // namespace pequod

@@ -118,6 +118,8 @@ struct Place {
 enum class Put { FAILED, NEW, REPLACED };
 
 extern PyTypeObject* rows_type;
+// A leaf longer than this is split when something is inserted into its middle; tests make it small.
+extern size_t leaf_max;
 
 inline bool is_rows(PyObject* object) { return object && Py_TYPE(object) == rows_type; }
 
@@ -135,6 +137,13 @@ PyObject* remove(SortedRows* rows, Piece key);
 
 // How many rows there are from one place up to another, 0 if that is not behind the first.
 size_t count_between(SortedRows* rows, Place start, Place stop);
+
+// Put in the rows of two lists whose keys ascend. 1: done; 0: they do not come between two rows here, nothing is changed;
+// -1: an error is set.
+int insert_slice(SortedRows* rows, PyObject* keys, PyObject* values);
+
+// The bytes of a key; false: it is none, an error is set.
+bool read_piece(PyObject* object, Piece* piece);
 
 // `Rows` of two lists, whose references are taken; null, with an error set, if one is null.
 PyObject* make_rows(PyObject* keys, PyObject* values);

@@ -122,8 +122,8 @@ PyMemberDef relations_members[] = {
 }  // namespace
 
 int add_table_types(PyObject* module) {
-    table_type = make_record_type<HotTable>("pequod.engine._hot.HotTable", table_members);
-    relations_type = make_record_type<HotRelations>("pequod.engine._hot.HotRelations", relations_members);
+    table_type = make_record_type<HotTable>("pequod.native._hot.HotTable", table_members);
+    relations_type = make_record_type<HotRelations>("pequod.native._hot.HotRelations", relations_members);
     if (!table_type || !relations_type) return -1;
     if (PyModule_AddObjectRef(module, "HotTable", reinterpret_cast<PyObject*>(table_type)) < 0) return -1;
     return PyModule_AddObjectRef(module, "HotRelations", reinterpret_cast<PyObject*>(relations_type));

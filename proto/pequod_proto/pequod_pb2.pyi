@@ -199,7 +199,7 @@ class SplitsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ExecuteRequest(_message.Message):
-    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels")
+    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels", "trace_parent", "trace_state")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +207,8 @@ class ExecuteRequest(_message.Message):
     FRESHNESS_FIELD_NUMBER: _ClassVar[int]
     FRESH_COMMANDS_FIELD_NUMBER: _ClassVar[int]
     FRESH_LEVELS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
+    TRACE_STATE_FIELD_NUMBER: _ClassVar[int]
     batch: int
     kinds: bytes
     arguments: _containers.RepeatedScalarFieldContainer[bytes]
@@ -214,7 +216,9 @@ class ExecuteRequest(_message.Message):
     freshness: Freshness
     fresh_commands: _containers.RepeatedScalarFieldContainer[int]
     fresh_levels: _containers.RepeatedCompositeFieldContainer[Freshness]
-    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ...) -> None: ...
+    trace_parent: bytes
+    trace_state: bytes
+    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ..., trace_parent: _Optional[bytes] = ..., trace_state: _Optional[bytes] = ...) -> None: ...
 
 class ExecuteReply(_message.Message):
     __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision", "more", "token", "age_ms")
@@ -526,7 +530,7 @@ class StatsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ...) -> None: ...
 
 class PeerStatistics(_message.Message):
-    __slots__ = ("id", "address", "lag_events", "messages", "changes", "bytes", "reloads")
+    __slots__ = ("id", "address", "lag_events", "messages", "changes", "bytes", "reloads", "subscriptions")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -534,6 +538,7 @@ class PeerStatistics(_message.Message):
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     RELOADS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     id: str
     address: str
     lag_events: int
@@ -541,7 +546,8 @@ class PeerStatistics(_message.Message):
     changes: int
     bytes: int
     reloads: int
-    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., lag_events: _Optional[int] = ..., messages: _Optional[int] = ..., changes: _Optional[int] = ..., bytes: _Optional[int] = ..., reloads: _Optional[int] = ...) -> None: ...
+    subscriptions: int
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., lag_events: _Optional[int] = ..., messages: _Optional[int] = ..., changes: _Optional[int] = ..., bytes: _Optional[int] = ..., reloads: _Optional[int] = ..., subscriptions: _Optional[int] = ...) -> None: ...
 
 class BackingStatistics(_message.Message):
     __slots__ = ("mode", "state", "error", "position", "lag", "age_s", "loaded_ranges", "feed_failures", "reloads", "flights", "ranges", "rows", "changes", "changes_applied", "writes", "name")
@@ -1014,32 +1020,60 @@ class PeerHistory(_message.Message):
     def __init__(self, database: _Optional[bytes] = ..., timeline: _Optional[int] = ..., ends: _Optional[_Iterable[_Union[PeerPlace, _Mapping]]] = ...) -> None: ...
 
 class PeerLoadRequest(_message.Message):
-    __slots__ = ("version_min", "version_max", "firsts", "lasts", "feed", "released")
+    __slots__ = ("version_min", "version_max", "firsts", "lasts", "feed", "released", "next", "number")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     FIRSTS_FIELD_NUMBER: _ClassVar[int]
     LASTS_FIELD_NUMBER: _ClassVar[int]
     FEED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     firsts: _containers.RepeatedScalarFieldContainer[bytes]
     lasts: _containers.RepeatedScalarFieldContainer[bytes]
     feed: int
     released: int
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., feed: _Optional[int] = ..., released: _Optional[int] = ...) -> None: ...
+    next: _containers.RepeatedCompositeFieldContainer[PeerNextGroups]
+    number: int
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., feed: _Optional[int] = ..., released: _Optional[int] = ..., next: _Optional[_Iterable[_Union[PeerNextGroups, _Mapping]]] = ..., number: _Optional[int] = ...) -> None: ...
+
+class PeerNextGroups(_message.Message):
+    __slots__ = ("prefix", "before", "after", "width", "first", "last")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    prefix: bytes
+    before: bytes
+    after: bytes
+    width: int
+    first: bytes
+    last: bytes
+    def __init__(self, prefix: _Optional[bytes] = ..., before: _Optional[bytes] = ..., after: _Optional[bytes] = ..., width: _Optional[int] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ...) -> None: ...
 
 class PeerLoadReply(_message.Message):
-    __slots__ = ("keys", "values", "place", "sequence")
+    __slots__ = ("keys", "values", "place", "sequence", "more_firsts", "more_lasts", "number", "refusal")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_LASTS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     place: PeerPlace
     sequence: int
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., place: _Optional[_Union[PeerPlace, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
+    more_firsts: _containers.RepeatedScalarFieldContainer[bytes]
+    more_lasts: _containers.RepeatedScalarFieldContainer[bytes]
+    number: int
+    refusal: CommandError
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., place: _Optional[_Union[PeerPlace, _Mapping]] = ..., sequence: _Optional[int] = ..., more_firsts: _Optional[_Iterable[bytes]] = ..., more_lasts: _Optional[_Iterable[bytes]] = ..., number: _Optional[int] = ..., refusal: _Optional[_Union[CommandError, _Mapping]] = ...) -> None: ...
 
 class PeerFeedRequest(_message.Message):
     __slots__ = ("hello", "released_firsts", "released_lasts", "hurry", "asked")

@@ -1228,6 +1228,11 @@ class PequodPeerStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.PeerLoadRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.PeerLoadReply.FromString,
                 _registered_method=True)
+        self.Loads = channel.stream_stream(
+                '/pequod.v1.PequodPeer/Loads',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerLoadRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerLoadReply.FromString,
+                _registered_method=True)
         self.Feed = channel.stream_stream(
                 '/pequod.v1.PequodPeer/Feed',
                 request_serializer=pequod__proto_dot_pequod__pb2.PeerFeedRequest.SerializeToString,
@@ -1252,6 +1257,14 @@ class PequodPeerServicer:
 
     def Load(self, request, context):
         """Read ranges of base data as of one position, and subscribe a feed to their changes from there on, in one turn.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Loads(self, request_iterator, context):
+        """The same for one load after another, and for several at a time, each with a number: a call for each takes three
+        times as long. A load that is refused says so in its reply, and the others go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1283,6 +1296,11 @@ def add_PequodPeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Load': grpc.unary_stream_rpc_method_handler(
                     servicer.Load,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerLoadRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerLoadReply.SerializeToString,
+            ),
+            'Loads': grpc.stream_stream_rpc_method_handler(
+                    servicer.Loads,
                     request_deserializer=pequod__proto_dot_pequod__pb2.PeerLoadRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.PeerLoadReply.SerializeToString,
             ),
@@ -1329,6 +1347,33 @@ class PequodPeer:
             request,
             target,
             '/pequod.v1.PequodPeer/Load',
+            pequod__proto_dot_pequod__pb2.PeerLoadRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerLoadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Loads(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/pequod.v1.PequodPeer/Loads',
             pequod__proto_dot_pequod__pb2.PeerLoadRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.PeerLoadReply.FromString,
             options,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from grpc import aio
 
 from pequod.engine import UNLIMITED, Engine
-from pequod.engine.native import FLAVOUR
 from pequod.errors import ClusterMapError, SettingError, SnapshotError
+from pequod.native import FLAVOUR
 from pequod_server.access.guard import make_guard
 from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
@@ -42,7 +42,7 @@ from pequod_server.wire.undecodable import receive_bytes_max
 from pequod_server.wire.under_way import CallsUnderWay
 
 if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
+    from pequod_server.ops.scraped import ScrapedCollector
 
 log = logging.getLogger("pequod.server")
 
@@ -118,6 +118,7 @@ class PequodServer:
             self.databases,
             admission=self._admission,
             member=self.member,
+            batch_traces=self.instruments.batch_traces,
         )
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
@@ -190,7 +191,7 @@ class PequodServer:
         step = self.databases.start_step
         return f"the database {without_passwords(self._config.backing)}: {step}" if step else self._waits_for
 
-    def _peer_collector(self) -> Collector:
+    def _peer_collector(self) -> ScrapedCollector:
         from pequod_server.peer.peer_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
 
         return PeerCollector(self.peers)

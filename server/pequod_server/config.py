@@ -289,6 +289,8 @@ class ServerConfig(BaseModel):
     cluster_ca: File = Field(default=None, description="Talk TLS with etcd, with this authority of its nodes, PEM.")
     cluster_certificate: File = Field(default=None, description="Certificate to show to etcd, PEM; with cluster_key.")
     cluster_key: File = Field(default=None, description="Private key of that certificate, PEM.")
+    cluster_user: str = Field(default="", description="User of etcd, where it has users; with cluster_password.")
+    cluster_password: File = Field(default=None, description="File with the password of that user.")
     peer_exports: str = Field(
         default="",
         description="Tables that this server's joins compute and that other servers use as base data: votes_at.",

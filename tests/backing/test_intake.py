@@ -23,7 +23,7 @@ from pequod.engine.testing import NaiveModel
 from tests.backing.test_loader import TIMELINE, Setting, serving
 from tests.backing.turns import turns as watched
 
-LARGE = 200_000
+LARGE = 100_000
 #: Ten times what a turn may take.
 TURN_S = 0.2
 COMMITS = 40
@@ -79,9 +79,9 @@ async def test_a_large_commit_of_what_is_loaded_stops_nobody() -> None:
 
 async def test_a_large_reload_stops_nobody() -> None:
     async with serving({b"s|%04d|000000" % number: b"" for number in range(5000)}) as setting:
-        prepared(setting, posts(LARGE, b"one"))
-        assert await setting.client.count("p|", "p}") == LARGE
-        assert await setting.client.count("t|", "t}") == 5000 * LARGE // 1000
+        prepared(setting, posts(2 * LARGE, b"one"))
+        assert await setting.client.count("p|", "p}") == 2 * LARGE
+        assert await setting.client.count("t|", "t}") == 5000 * 2 * LARGE // 1000
         loader = setting.server.loader
         assert loader is not None
         async with watched() as longest:

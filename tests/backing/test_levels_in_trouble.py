@@ -6,9 +6,10 @@ import asyncio
 
 import aiohttp
 import grpc
+import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET
+from pequod_proto.commands import GET, PUT
 
 from pequod.freshness import Mark, Token
 from tests.backing.test_levels import BOB, SOON, after, latest, max_age, plain, refusal
@@ -56,6 +57,38 @@ async def test_a_token_of_a_timeline_that_is_not_known_yet_is_waited_for() -> No
             served.store.fail_over()
             served.store.commit({BOB: b"new"})
         assert await reading == b"new"
+
+
+@pytest.mark.parametrize("kind", [PUT, GET], ids=["put", "get"])
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_a_batch_names_what_a_failover_loses_while_it_waits(kind: int, lost: int) -> None:
+    async with plain(backing_mode="write-through") as served:
+        await served.get(BOB)
+        if kind == GET:
+            served.store.commit({BOB: b"seen"})
+            await served.setting.caught_up()
+        arguments = [BOB, b"seen"] if kind == PUT else [BOB]
+        kinds = bytes([kind, GET])
+        async with served.store.held("load"):
+            batch = pb.ExecuteRequest(kinds=kinds, arguments=[*arguments, b"p|liz|0100"])
+            call = served.stub.Execute()
+            reading = asyncio.create_task(pieces_of(call, batch))
+            await until(lambda: len(served.store.loads) == 2)
+            served.store.fail_over(lost=lost)
+            loader = served.setting.server.loader
+            assert loader is not None
+            await until(lambda: loader.followed.history == served.store.history)
+        pieces = await reading
+        assert outcomes_of(kinds, pieces) == [b"seen" if kind == GET else None, None]
+        token = pieces[-1].token
+        marks = [mark.timeline for mark in Token.parse(token).positions]
+        if lost:
+            assert marks == [1, 2]
+            assert (await refusal(served.get(BOB, after(token))))[1] == "TokenLostError"
+        else:
+            assert marks == [2]
+            assert await served.get(BOB, after(token)) == b"seen"
+        call.cancel()
 
 
 # Faults while a read waits.
@@ -127,8 +160,11 @@ async def test_what_reads_asked_for_is_counted() -> None:
         await served.get(BOB, after(served.token(1)))
         await served.get(BOB, latest())
         await served.get(BOB, max_age(60_000))
-        for number, level in enumerate([None, after(served.token(1))]):
-            request = pb.ExecuteRequest(batch=number, kinds=bytes([GET]), arguments=[BOB], freshness=level)
+        reached = after(served.token(1))
+        # Of each two, the first runs at once, and the second waits for rows.
+        batches = [(BOB, None), (b"p|liz|0100", None), (BOB, reached), (b"p|joe|0100", reached)]
+        for number, (key, level) in enumerate(batches):
+            request = pb.ExecuteRequest(batch=number, kinds=bytes([GET]), arguments=[key], freshness=level)
             await pieces_of(call, request)
         await refusal(served.get(BOB, after(served.token(9), SOON)))
         await refusal(served.get(BOB, after(bytes(Token({Mark(b"else", 1): 1})))))
@@ -139,8 +175,8 @@ async def test_what_reads_asked_for_is_counted() -> None:
             lines = (await reply.text()).splitlines()
         found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("pequod_level_"))
         reads = {level: found[f'pequod_level_reads_total{{level="{level}"}}'] for level in ("any", "latest", "max_age")}
-        assert reads == {"any": "2.0", "latest": "1.0", "max_age": "1.0"}
-        assert found['pequod_level_reads_total{level="after"}'] == "4.0"
+        assert reads == {"any": "3.0", "latest": "1.0", "max_age": "1.0"}
+        assert found['pequod_level_reads_total{level="after"}'] == "5.0"
         assert found['pequod_level_refusals_total{reason="StaleError"}'] == "1.0"
         assert found['pequod_level_refusals_total{reason="TokenLostError"}'] == "1.0"
         assert float(found['pequod_level_wait_seconds_bucket{le="+Inf"}']) == 2.0

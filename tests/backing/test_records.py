@@ -82,7 +82,7 @@ CHANGES = (
     "DELETE FROM reviews WHERE id = '1'",
     "UPDATE reviews SET date = 'd0' WHERE id = '3'",
 )
-#: Those of the issue's examples, and those of PNUTS §4: an index, an equijoin, a selection, aggregates of groups.
+#: One of each kind, and the examples of PNUTS §4: an index, an equijoin, a selection, aggregates of groups.
 JOINS = """
     by_author|<author>|<id> = copy article|<id> with author = <author> as {title, votes};
     cheap|<price:8>|<id> = copy item|<id> with price = <price:8>, stock > 0, status = "open" as {name, price};

@@ -26,17 +26,23 @@ class Terminal:
         """Read until the command writes ``text``; what it wrote before does not count the next time."""
         until = time.monotonic() + 15
         while text.encode() not in self.seen:
-            assert select.select([self.outside], [], [], until - time.monotonic())[0], self.seen
+            assert self._is_readable(until - time.monotonic()), self.seen
             self.seen += os.read(self.outside, 65536)
         self.seen = self.seen.partition(text.encode())[2]
 
     def type(self, keys: str) -> None:
         os.write(self.outside, keys.encode())
 
+    def _is_readable(self, wait_s: float) -> bool:
+        # Not `select.select`, which knows no more than 1,024 open files.
+        poll = select.poll()
+        poll.register(self.outside, select.POLLIN)
+        return bool(poll.poll(max(0, wait_s) * 1000))
+
     def end(self) -> int:
         """Return the exit code, reading what the command still writes."""
         while self.process.poll() is None:
-            if select.select([self.outside], [], [], 0.05)[0]:
+            if self._is_readable(0.05):
                 self.seen += os.read(self.outside, 65536)
         return self.process.returncode
 

@@ -24,11 +24,12 @@ from tests.forked import started_server
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:99999", "127.0.0.1:0", " ", "cache", ":7744", "unix:"])
-def test_a_target_that_is_none_is_a_usage_error(process: Pequod, target: str) -> None:
-    outcome = process("watch" if target == "cache" else "get", "a", "--target", target)
+def test_a_target_that_is_none_is_a_usage_error(pequod: Pequod, target: str, capfd: pytest.CaptureFixture[str]) -> None:
+    outcome = pequod("watch" if target == "cache" else "get", "a", "--target", target)
     assert outcome.code == 2, outcome.err
     assert "give HOST:PORT, such as 127.0.0.1:7744, or unix:PATH" in outcome.err
-    assert len(outcome.err.splitlines()) == 1, "nothing of a library's"
+    assert len(outcome.err.splitlines()) == 1
+    assert capfd.readouterr() == ("", ""), "nothing of a library's, which writes to the process's own streams"
 
 
 def test_clients_refuse_a_target_that_is_none() -> None:

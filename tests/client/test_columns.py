@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from pequod_proto.pequod_pb2 import ExecuteReply
 from pequod_server.batches.executor import Executor
 
+from pequod.answers.rows import Rows
 from pequod.client import Result
 from pequod.client.columns import Columns, _mixture, decode
 from pequod.client.stream import Sending
 from pequod.engine import Engine
-from pequod.engine.base.rows import Rows
 from pequod.errors import PequodError
 
 KEYS = st.sampled_from([b"a", b"b", b"c|1", b"c|2", b"d", b""])

@@ -31,6 +31,9 @@ def test_levels_as_messages() -> None:
     assert level(pequod.max_age(1e9)).max_age_ms == (1 << 32) - 1
 
 
+_TRACE = (("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), ("tracestate", "a=b"))
+
+
 def test_a_batch_has_one_level_and_single_reads_have_their_own() -> None:
     columns = Columns(pequod.LATEST)
     columns.put("a", "1")
@@ -42,7 +45,7 @@ def test_a_batch_has_one_level_and_single_reads_have_their_own() -> None:
     assert message.freshness == level(pequod.LATEST)
     assert list(message.fresh_commands) == [2, 4]
     assert list(message.fresh_levels) == [level(pequod.max_age(2)), pb.Freshness()]
-    encoded = encode_request(3, columns.kinds, columns.arguments, columns.numbers) + columns.levels()
+    encoded = encode_request(3, columns.kinds, columns.arguments, columns.numbers) + columns.other_fields()
     assert ExecuteRequest.FromString(encoded) == message
 
 
@@ -52,7 +55,9 @@ def test_the_reads_of_a_batch_that_are_sent_again_keep_their_levels() -> None:
     columns.get("a", freshness=pequod.ANY)
     columns.get("b")
     columns.scan("a", "b", limit=3, freshness=pequod.max_age(2))
+    columns.trace = _TRACE
     reads, positions = columns.reads()
+    assert reads.trace == _TRACE
     assert (reads.freshness, positions) == (pequod.LATEST, [1, 2, 3])
     assert reads.overrides == {0: pequod.ANY, 2: pequod.max_age(2)}
     taken = columns.take()
@@ -66,8 +71,10 @@ def test_reads_of_several_batches_keep_their_levels_in_one() -> None:
     one.scan("a", "b", limit=2, freshness=pequod.ANY)
     other.count("c")
     other.get("d", freshness=pequod.max_age(1))
+    other.trace = _TRACE
     together.add(one)
     together.add(other)
+    assert together.trace == _TRACE
     assert together.overrides == {0: pequod.LATEST, 1: pequod.ANY, 3: pequod.max_age(1)}
     assert (together.kinds, together.arguments) == (one.kinds + other.kinds, one.arguments + other.arguments)
     assert (together.numbers, together.freshness) == ([2], None)
@@ -76,8 +83,17 @@ def test_reads_of_several_batches_keep_their_levels_in_one() -> None:
 def test_a_batch_without_a_level_has_the_bytes_that_it_always_had() -> None:
     columns = Columns()
     columns.get("a")
-    assert columns.levels() == b""
+    assert columns.other_fields() == b""
     assert columns.message(1) == ExecuteRequest(batch=1, kinds=b"\1", arguments=[b"a"])
+
+
+def test_a_batch_names_the_span_of_its_caller() -> None:
+    columns = Columns()
+    columns.get("a")
+    columns.trace = _TRACE
+    message = columns.message(1)
+    assert (message.trace_parent, message.trace_state) == (_TRACE[0][1].encode(), b"a=b")
+    assert not message.HasField("freshness")
 
 
 def test_the_tokens_of_the_pieces_of_a_reply_are_merged() -> None:

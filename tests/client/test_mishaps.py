@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from pequod import AsyncClient, Client
+from pequod.client import background
 from pequod.client.background import BackgroundLoop
 from pequod.engine import Rows
 from pequod.errors import ClosedError, DeadlineExceededError, InvalidKeyError, PequodError, UnavailableError
@@ -214,11 +215,32 @@ def test_closing_lets_what_ends_by_itself_end() -> None:
     async def nothing() -> None:
         pass
 
-    background = BackgroundLoop("test")
+    running = BackgroundLoop("test")
     tasks: list[asyncio.Task[None]] = []
-    background.call(lambda: tasks.append(background.loop.create_task(ending())))
-    background.close(nothing)
+    running.call(lambda: tasks.append(running.loop.create_task(ending())))
+    running.close(nothing)
     assert ends == ["by itself"], "gRPC's tasks do, and what they wait for must not come to a closed loop"
+
+
+def test_a_loop_is_closed_a_while_after_its_thread_has_ended() -> None:
+    async def nothing() -> None:
+        pass
+
+    ended = BackgroundLoop("test")
+    ended.close(nothing)
+    ended.loop.call_soon_threadsafe(print)
+    other = BackgroundLoop("test")
+    other.close(nothing)
+    assert not ended.loop.is_closed(), "gRPC may have something to tell it"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(background, "monotonic", lambda: time.monotonic() + 3600)
+        BackgroundLoop("test").close(nothing)
+    assert ended.loop.is_closed()
+    assert other.loop.is_closed()
+    many = [BackgroundLoop("test") for _ in range(background._KEPT_MAX + 2)]
+    for one in many:
+        one.close(nothing)
+    assert [one.loop.is_closed() for one in many] == [True] * 2 + [False] * background._KEPT_MAX, "they have open files"
 
 
 _CLOSING = """

@@ -7,8 +7,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
-from pequod_server.batches.batch import command_error
-from pequod_server.wire.errors import status_of
+from pequod_server.wire.errors import command_error, status_of
 
 from pequod import errors
 from pequod.client import decode

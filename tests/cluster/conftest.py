@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,16 +13,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from pequod_bench.compare.server import free_port
 
 from tests.installed import lacking
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Node:
@@ -41,7 +33,7 @@ class Node:
         peer = f"http://127.0.0.1:{peer_port}"
         client = f"{'https' if security else 'http'}://{self.address}"
         #: Health and figures, in plain text also where clients need TLS.
-        self._told = f"127.0.0.1:{free_ports(1)[0]}" if security else self.address
+        self._told = f"127.0.0.1:{free_port()}" if security else self.address
         options = {
             "name": name,
             "data-dir": str(folder / name),
@@ -95,7 +87,7 @@ class Etcd:
     """Some nodes of etcd that agree with each other."""
 
     def __init__(self, folder: Path, count: int, security: dict[str, str] | None = None) -> None:
-        ports = free_ports(2 * count)
+        ports = [free_port() for _ in range(2 * count)]
         names = [f"n{number}" for number in range(count)]
         peers = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, ports[count:], strict=True))
         self.nodes = [

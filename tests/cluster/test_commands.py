@@ -12,14 +12,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pequod_bench.compare.server import free_port
 from typer.testing import CliRunner
 
 from pequod import Client
 from pequod.cli.app import app
 from pequod.cluster.document import TEMPLATE, read
 from pequod.errors import NotHomeError
-from tests.cluster.conftest import Etcd, free_ports
+from pequod.freshness import Latest
+from tests.cluster.conftest import Etcd
 
+#: Two home groups and two computes.
+_MAP = """
+cluster = "twip"
+version = 1
+joins = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
+home_ranges = [{{ first = "p|", last = "p}}", group = "a" }}, {{ first = "s|", last = "s}}", group = "b" }}]
+servers = [
+    {{ id = "h1", address = "{h1}", roles = ["home"], group = "a" }},
+    {{ id = "h2", address = "{h2}", roles = ["home"], group = "b" }},
+    {{ id = "c1", address = "{c1}", roles = ["compute"] }},
+    {{ id = "c2", address = "{c2}", roles = ["compute"] }},
+]
+"""
 COMMAND = [sys.executable, "-m", "pequod.cli"]
 
 
@@ -95,7 +110,7 @@ def test_a_file_is_written_with_comments_once_and_starts_a_server(tmp_path: Path
         assert servers.run("init", servers.place).startswith(f"made {path}\n")
         assert path.read_text() == TEMPLATE
         assert "the file is there already" in servers.run("init", servers.place, code=3)
-        (port,) = free_ports(1)
+        port = free_port()
         path.write_text(TEMPLATE.replace("7744", str(port)))
         address = servers.start("s1", listen=f"127.0.0.1:{port}")
         shown = servers.run("status", servers.place)
@@ -153,6 +168,42 @@ def test_a_cluster_in_etcd_from_its_first_map_to_its_last_server(servers: Server
     assert servers.wait("s2") == 0
     # At once: it has taken itself out, no lease had to end.
     assert list(servers.status()) == ["s1"]
+
+
+def test_status_tells_what_each_compute_holds_at_each_home_and_how_far_behind_it_is(tmp_path: Path) -> None:
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("h1", "h2", "c1", "c2")}
+    path = tmp_path / "cluster.toml"
+    path.write_text(_MAP.format(**addresses))
+    servers = Servers(f"static:{path}")
+    try:
+        for name, address in addresses.items():
+            servers.start(name, listen=address)
+        with Client(addresses["c1"]) as one, Client(addresses["c2"]) as two:
+            one.multi_put({"s|ann|bob": "1", "s|ann|zoe": "1", "s|cat|bob": "1"})
+            one.multi_put({"p|bob|0001": "Hi", "p|zoe|0002": "Ho"})
+            for client, user, rows in ((one, "ann", 2), (one, "cat", 1), (two, "cat", 1)):
+                assert len(client.scan(prefix=f"t|{user}|", freshness=Latest(wait_s=9.0))) == rows
+            one.put("p|bob|0003", "He")
+            for client in (one, two):
+                assert client.count("t|cat|", "t|cat}", freshness=Latest(wait_s=9.0)) == 2
+        shown = servers.run("status", servers.place)
+        assert max(map(len, shown.splitlines())) <= 100
+        table = [line.split() for line in shown[shown.index("home  compute") :].splitlines()]
+        assert table[0] == ["home", "compute", "subscriptions", "events", "behind", "changes", "bytes", "reloads"]
+        # Ranges that touch are one, so what a compute holds of the posts of bob and zoe at their home is two ranges.
+        assert sorted(table[1:]) == [
+            ["h1", "c1", "2", "0", "1", "12", "0"],
+            ["h1", "c2", "1", "0", "1", "12", "0"],
+            ["h2", "c1", "2", "0", "0", "0", "0"],
+            ["h2", "c2", "1", "0", "0", "0", "0"],
+        ]
+        # One of the groups is silent, and the other one is not: the compute is as far behind as the silent one.
+        servers.signal("h2", signal.SIGSTOP)
+        while (behind_s := servers.status(code=1)["c1"]["behind_s"]) is not None and behind_s < 3:
+            pass
+        assert behind_s is not None
+    finally:
+        servers.stop()
 
 
 def test_a_server_waits_for_the_first_map_of_its_cluster_only_where_there_is_none_to_tell(servers: Servers) -> None:

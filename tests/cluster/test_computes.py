@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from pequod_bench.compare.server import free_port
 from pequod_server import PequodServer
 from pequod_server.backing import SqliteStore, parse_mappings
 from pequod_server.cluster.etcd import EtcdCoordinator
@@ -21,7 +22,7 @@ from pequod.cluster.edits import moved, moving
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
 from pequod.freshness import Latest
-from tests.cluster.conftest import Etcd, free_ports
+from tests.cluster.conftest import Etcd
 from tests.cluster.test_joins import TIMELINE, Cluster
 from tests.cluster.waiting import eventually
 from tests.peer.homes import MAPPING, TABLES
@@ -206,7 +207,7 @@ async def test_ranges_that_a_compute_cannot_have_are_refused_with_the_reason(clu
 
 async def test_homes_that_are_read_themselves_compute_over_the_keys_of_all(cluster: Mapped) -> None:
     await cluster.begin(P, S)
-    one, other = (f"127.0.0.1:{port}" for port in free_ports(2))
+    one, other = (f"127.0.0.1:{free_port()}" for _ in range(2))
     servers = await asyncio.gather(
         cluster.server("s1", one, cluster_roles="home compute", cluster_group="a"),
         cluster.server("s2", other, cluster_roles="home compute", cluster_group="b"),

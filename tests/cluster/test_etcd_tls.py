@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import grpc
 import pytest
-from pequod_server.cluster.membership import coordinator_of, etcd_credentials
+from pequod_server.cluster.etcd_calls import EtcdAccess
+from pequod_server.cluster.membership import coordinator_of, etcd_access
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -72,19 +72,19 @@ async def test_a_cluster_lives_on_an_etcd_with_tls(etcd: Etcd, authority: Author
         # In plain text, without a certificate, with one of another authority, and not trusting the node.
         await asyncio.gather(
             *(
-                refused(place, credentials)
-                for credentials in (
+                refused(place, access)
+                for access in (
                     None,
-                    etcd_credentials(authority.path),
-                    etcd_credentials(authority.path, strange.certificate, strange.key),
-                    etcd_credentials(stranger.path, pair.certificate, pair.key),
+                    etcd_access(authority.path),
+                    etcd_access(authority.path, strange.certificate, strange.key),
+                    etcd_access(stranger.path, pair.certificate, pair.key),
                 )
             )
         )
 
 
-async def refused(place: str, credentials: grpc.ChannelCredentials | None) -> None:
-    coordinator = coordinator_of(place, credentials)
+async def refused(place: str, access: EtcdAccess | None) -> None:
+    coordinator = coordinator_of(place, access)
     with pytest.raises(CoordinatorUnavailableError):
         await coordinator.put_map(ClusterMap("twip", 9))
     await coordinator.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -69,6 +69,14 @@ async def client_of(server: PequodServer, stack: AsyncExitStack) -> AsyncClient:
     return await stack.enter_async_context(AsyncClient(server.member.entry.address))
 
 
+async def taken_in(servers: Sequence[PequodServer], known: ClusterMap) -> None:
+    """Wait until servers go by a map."""
+    for server in servers:
+        member = server.member
+        assert member is not None
+        await eventually(lambda: member.entry.map_version == known.version)  # noqa: B023
+
+
 async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
     homes: tuple[Cluster, PequodServer, PequodServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,14 +101,13 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
             assert home is not None
             is_over = home.group == "b"
             assert is_over == (step == EFFECTS - 0.5)
-            for server in servers:
-                assert server.member is not None
-                await eventually(lambda: server.member.entry.map_version == known.version)  # type: ignore[union-attr]  # noqa: B023
+            await taken_in(servers, known)
             if home.moves_to:
                 with pytest.raises(NotHomeError):
                     await old.put(f"{table}0", "meanwhile")
             if is_undone and not is_over:
                 await cluster_move._undo(editor, bounds)
+                await taken_in(servers, (await editor.state()).map)
                 # What the earlier try has left at the new home is old, or gone, by the next one.
                 await old.put(f"{table}0", "changed")
                 await old.remove(f"{table}1")
@@ -108,6 +115,7 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
                 del rows[f"{table}1"]
             if not is_over:
                 await cluster_move._move(editor, bounds, "b", copied=False)
+                await taken_in(servers, (await editor.state()).map)
             assert dict(await new.scan(prefix=table)) == {key.encode(): one.encode() for key, one in rows.items()}
             await new.put(f"{table}9", "new")
             with pytest.raises(NotHomeError):

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pequod import LATEST, AsyncClient, Client
+from pequod.answers.rows import Rows
 from pequod.calls import Results
 from pequod.cli.app import app
 from pequod.client.cluster.connection import ClusterConnection
 from pequod.cluster.map import HomeRange, Placement
 from pequod.cluster.servers import ServerState
-from pequod.engine.base.rows import Rows
 from pequod.errors import MixedWriteError, NoClusterError, SettingError, UnavailableError
 from tests.cluster_client.site import Site, until
 from tests.forked import started_server

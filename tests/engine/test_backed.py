@@ -6,6 +6,7 @@ from pequod_grammar import parse
 from pequod.engine import BackedKeyError, Engine, JoinError, LimitExceededError, MissingError, Range, prefix_end
 from pequod.engine.base.presence import PART_ROWS_MAX, Presence
 from pequod.engine.writes.forgetter import FORGOTTEN_MAX
+from pequod.language.missing import NextGroups
 from tests.engine.joins import TIMELINE
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -285,3 +286,61 @@ def test_rows_that_wait_for_a_read_stay_until_the_read_is_given_up() -> None:
     engine.release(*whole(b"p|bob|"))
     assert engine.evict(2) == 1
     assert (engine.is_loaded(b"p|bob|0100"), engine.is_loaded(b"p|liz|0100")) == (False, True)
+
+
+def test_the_parts_of_loaded_ranges_are_counted_within_bounds() -> None:
+    engine = Engine(backed=[b"p", b"s"])
+    engine.add_joins(parse(TIMELINE))
+    for first, last in ((b"p|1", b"p|3"), (b"p|5", b"p|6"), (b"p|7", b"p|9"), (b"s|1", b"s|2")):
+        load(engine, {}, first, last)
+    bounds = [b"%s|%d" % (table, number) for table in (b"p", b"s") for number in range(10)]
+    for first in bounds:
+        for last in bounds:
+            over = [one for one in engine.loaded() if first < last and one.first < last and first < one.last]
+            assert engine.count_loaded(first, last) == len(over), (first, last)
+    assert engine.count_loaded(b"", None) == engine.loaded_range_count == 4
+
+
+def test_a_log_names_all_that_it_lacks_and_is_applied_when_it_is_there() -> None:
+    engine = timelines()
+    database = {b"p|%s|01%02d" % (poster, time): poster for poster in (b"bob", b"eve", b"liz") for time in range(3)}
+    load(engine, {b"s|ann|bob": b""}, *whole(b"s|ann|"))
+    load(engine, database, *whole(b"p|bob|"))
+    since = (b"t|ann|0101", b"t|ann}")
+    assert [key[-3:] for key in engine.scan(*since).keys] == [b"bob", b"bob"]
+    for key, value in ((b"s|ann|eve", b""), (b"s|ann|liz", b""), (b"s|ann|bob", None)):
+        assert engine.apply(key, value)
+    before = engine.statistics().joins["t"]
+    assert missing(engine, *since) == ((b"p|eve|0101", b"p|eve}"), (b"p|liz|0101", b"p|liz}"))
+    load(engine, database, *whole(b"p|eve|"))
+    assert missing(engine, *since) == ((b"p|liz|0101", b"p|liz}"),)
+    load(engine, database, *whole(b"p|liz|"))
+    assert [key[-8:] for key in engine.scan(*since).keys] == [b"0101|eve", b"0101|liz", b"0102|eve", b"0102|liz"]
+    after = engine.statistics().joins["t"]
+    assert (after.log_applied - before.log_applied, after.computed_ranges) == (3, before.computed_ranges)
+    # The timeline waits at what its log brought, and no longer at what it took away.
+    for key in (b"p|eve|0103", b"p|bob|0103"):
+        assert engine.apply(key, b"new")
+    assert [key[-8:] for key in engine.scan(b"t|ann|0103", b"t|ann}").keys] == [b"0103|eve"]
+    engine.forget(*whole(b"p|eve|"))
+    assert missing(engine, *since) == ((b"p|eve|0101", b"p|eve}"),)
+    engine._check()
+
+
+def test_a_subscription_that_came_and_went_needs_nothing() -> None:
+    engine = timelines()
+    load(engine, {}, *whole(b"s|ann|"))
+    assert not engine.scan(*whole(b"t|ann|")).keys
+    for value in (b"", None):
+        assert engine.apply(b"s|ann|eve", value)
+    assert not engine.scan(*whole(b"t|ann|")).keys
+    engine._check()
+
+
+def test_the_groups_that_a_read_needs_next_follow_from_keys() -> None:
+    first = NextGroups(b"s|ann|", b"p|", None, b"|", b"0100", None)
+    keys = [b"s|ann|bob", b"s|ann|", b"s|ann|a|b", b"s|ann|liz"]
+    assert first.of(keys) == [(b"p|bob|0100", b"p|bob}"), (b"p|liz|0100", b"p|liz}")]
+    second = NextGroups(b"s|ann|", b"p|", 3, b"", b"5", b"7")
+    assert second.of([b"s|ann|bob", b"s|ann|liza"]) == [(b"p|bob5", b"p|bob7")]
+    assert second._replace(first=b"7").of([b"s|ann|bob"]) == [], "nothing is between the bounds"

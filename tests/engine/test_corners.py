@@ -49,6 +49,17 @@ def test_a_log_that_needs_a_stale_source_starts_again() -> None:
     assert scan(engine, "f|zoe|") == {"f|zoe|0001|ann|bob": "Hi", "f|zoe|0001|liz|bob": "Hi"}
 
 
+def test_what_is_stale_by_one_source_goes_stale_by_another() -> None:
+    engine = engine_with(
+        TIMELINE + "; f|<fan>|<time:4>|<user>|<poster> = check l|<fan>|<user> copy t|<user>|<time>|<poster>"
+    )
+    put_all(engine, {"l|zoe|ann": "", "l|zoe|liz": "", "p|bob|0001": "Hi", "p|joe|0002": "Ho"})
+    assert scan(engine, "f|zoe|") == {}
+    engine.put(b"s|ann|bob", b"")
+    engine.put(b"s|liz|joe", b"")
+    assert scan(engine, "f|zoe|") == {"f|zoe|0001|ann|bob": "Hi", "f|zoe|0002|liz|joe": "Ho"}
+
+
 def test_a_log_fills_ranges_and_not_the_holes_between_them() -> None:
     engine = engine_with(TIMELINE)
     put_all(engine, {"s|ann|bob": "", **{f"p|{poster}|{n:04}": "v" for poster in ("bob", "liz") for n in range(10)}})

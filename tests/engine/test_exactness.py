@@ -9,14 +9,19 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from pequod_grammar import parse
 
 from pequod.engine import general_way
-from tests.engine.draw import VALUES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.draw import VALUES, WORDS, draw_bound, draw_join, draw_key, draw_range, draw_slot
 from tests.engine.draw_records import draw_record, draw_record_join
 from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 
 #: Each step draws the seed of its numbers: number by number, the draws took longer than the engine and the model.
 RANDOMS = st.randoms(use_true_random=True)
+TIMELINES = [
+    "t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>",
+    "t|<user>|<time:2>|<poster:1> = check s|<user>|<poster> copy p|<poster>|<time>",
+]
 
 
 class Exactness(RuleBasedStateMachine):
@@ -145,7 +150,7 @@ class ExactnessWithRecords(Exactness):
 class ExactnessWithDatabase(Exactness):
     """The same with a database that owns some tables: loads on demand, changes, ranges forgotten at any moment."""
 
-    backed = (b"p", b"q")
+    backed: tuple[bytes, ...] = (b"p", b"q")
 
     @rule(random=RANDOMS)
     def forget(self, random: Random) -> None:
@@ -163,6 +168,37 @@ class ExactnessWithDatabase(Exactness):
 
 class ExactnessWithRecordsInADatabase(ExactnessWithRecords, ExactnessWithDatabase):
     """Joins over records of a database's tables."""
+
+
+class TimelinesInADatabase(ExactnessWithDatabase):
+    """Timelines alone, read to their ends: their logs and their rows by the kernel, where what they need is loaded."""
+
+    @initialize(random=RANDOMS)
+    def start(self, random: Random) -> None:
+        self.backed = random.choice([(b"p",), (b"s", b"p"), (b"s",)])
+        self.limits = small_limits(random)
+        self.limits.__enter__()
+        self.walker = Walker()
+        self.walker.take(Step("back", self.backed))
+        self.walker.take(Step("add", (*parse(random.choice(TIMELINES)),)))
+
+    def add_join(self) -> None:
+        """Not a rule here: over others, and under them, a timeline is brought up to date in the general way."""
+
+    @rule(random=RANDOMS, is_followed=st.booleans())
+    def follow(self, random: Random, is_followed: bool) -> None:
+        key = b"s|%s|%s" % (random.choice(WORDS[:3]), random.choice(WORDS))
+        self.walker.take(Step("put", (key, b"")) if is_followed else Step("remove", (key,)))
+
+    @rule(random=RANDOMS)
+    def check(self, random: Random) -> None:
+        user, since = random.choice(WORDS[:3]), random.choice([b"", draw_slot(random, 2)])
+        self.walker.take(Step("scan", (b"t|%s|%s" % (user, since), b"t|%s}" % user, None, False)))
+
+    @rule(random=RANDOMS)
+    def forget_posts(self, random: Random) -> None:
+        poster = random.choice(WORDS)
+        self.walker.take(Step("forget", (b"p|%s|" % poster, b"p|%s}" % poster)))
 
 
 class ExactnessWithoutKernel(Exactness):
@@ -194,6 +230,8 @@ TestExactnessWithoutKernel = ExactnessWithoutKernel.TestCase
 TestExactnessWithoutKernel.settings = settings()
 TestExactnessWithDatabase = ExactnessWithDatabase.TestCase
 TestExactnessWithDatabase.settings = settings()
+TestTimelinesInADatabase = TimelinesInADatabase.TestCase
+TestTimelinesInADatabase.settings = settings()
 
 
 @pytest.mark.usefixtures("kernel")

@@ -29,9 +29,9 @@ from pequod.engine.joins.batches import Batch, apply_batch
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.watches import Watch
-from pequod.engine.native import parse_batch
 from pequod.engine.shown import splits
 from pequod.language.ranges import within
+from pequod.native import parse_batch
 from tests.engine.joins import TIMELINE, put_all
 
 pytestmark = pytest.mark.usefixtures("kernel")

@@ -72,7 +72,7 @@ def counted() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.mark.usefixtures("frozen_heap", "counted")
+@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize("drop", [_evict, _limit, _forget, _invalidate, _drop_joins])
 def test_what_is_dropped_leaves_no_cycles(drop: Callable[[Engine], None]) -> None:
     engine = Engine(backed=[b"p"])

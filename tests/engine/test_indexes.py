@@ -1,10 +1,13 @@
 """Indexes over records, and what is counted and shown of values that do not match."""
 
+import tracemalloc
+
+import orjson
 import pytest
 
 from pequod.engine import Engine, IndexExplanation, MisfitExplanation
 from pequod.engine.joins import indexes
-from pequod.language import forms, records
+from pequod.language import forms, many_records, records
 from tests.engine.joins import BY_AUTHOR, REVIEW, engine_with, put_all, scan
 
 
@@ -13,15 +16,15 @@ class Parsed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        for module in (records, indexes):
-            monkeypatch.setattr(module, "parse_record", self)
+        for module in (records, many_records, indexes):
+            monkeypatch.setattr(module, "loads", self)
 
     def __call__(self, value: bytes) -> object:
         self.count += 1
         return ORIGINAL(value)
 
 
-ORIGINAL = records.parse_record
+ORIGINAL = orjson.loads
 
 
 def test_a_value_is_parsed_once_for_all_joins_and_not_for_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +44,52 @@ def test_a_value_is_parsed_once_for_all_joins_and_not_for_other_tables(monkeypat
     assert parsed.count <= before + 3
     engine.put(b"p|2", b"{}")
     assert parsed.count <= before + 3
+
+
+def test_an_old_value_is_not_parsed_if_the_index_has_what_it_showed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = Parsed(monkeypatch)
+    engine = engine_with(BY_AUTHOR)
+    scan(engine, "by_author|bob|")
+    puts = [
+        ("bob", "Hi", 1),
+        ("bob", "Ho", 1),
+        ("ann", "Ho", 1),
+        ("a|b", "Ho", 1),
+        ("ann", "Ho", 1),
+        ("ann", "Hello", 1),
+    ]
+    for author, title, count in puts:
+        before = parsed.count
+        engine.put(b"article|1", b'{"author": "%b", "title": "%b"}' % (author.encode(), title.encode()))
+        assert parsed.count == before + count, (author, title)
+        shown = {} if author == "a|b" else {f"by_author|{author}|1": f'{{"title":"{title}"}}'}
+        assert scan(engine, "by_author|") == shown
+        engine._check()
+
+
+def test_elements_that_are_gone_are_taken_out_beside_one_that_stays() -> None:
+    engine = engine_with("tagged|<tag>|<id> = copy post|<id> with tags[] = <tag>")
+    scan(engine, "tagged|red|")
+    put_all(engine, {"post|1": '{"tags": ["red", "new"]}'})
+    assert list(scan(engine, "tagged|")) == ["tagged|new|1", "tagged|red|1"]
+    put_all(engine, {"post|1": '{"tags": ["red"]}'})
+    assert list(scan(engine, "tagged|")) == ["tagged|red|1"]
+
+
+def test_what_is_copied_of_records_takes_the_memory_of_its_bytes() -> None:
+    engine = engine_with("t|<a>|<id> = copy s|<id> with a = <a> as {a, b}; n|<a>|<id> = copy s|<id> with a = <a> as b")
+    scan(engine, "t|x|")
+    scan(engine, "n|x|")
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            engine.put(b"s|%03d" % number, b'{"a": "x", "b": %d.5}' % number)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(scan(engine, "t|x|")) == len(scan(engine, "n|x|")) == 500
+    # The printer's own buffers are 1 KB or 4 KB each.
+    assert taken < 500 * 1000
 
 
 def _indexes(engine: Engine) -> list[indexes.Index]:
@@ -145,3 +194,24 @@ def test_explain_shows_the_index_and_what_does_not_match() -> None:
     statistics = engine.statistics()
     assert statistics.joins["review"].misfits == 5
     assert statistics.memory.index_bytes == engine.ledger.index_bytes > 0
+
+
+def test_other_values_under_the_same_keys_weigh_what_they_did() -> None:
+    # Arrays go the general way: one put shows several rows.
+    engine = engine_with("tagged|<tag>|<id> = copy post|<id> with tags[] = <tag>")
+    put_all(engine, {"post|1": '{"tags": ["red", "new"]}'})
+    scan(engine, "tagged|red|")
+    before = engine.ledger.index_bytes
+    put_all(engine, {"post|1": '{"tags": ["new", "red"], "title": "Hi"}'})
+    assert list(scan(engine, "tagged|red|").values()) == ['{"tags": ["new", "red"], "title": "Hi"}']
+    assert engine.ledger.index_bytes == before
+
+
+def test_records_under_keys_of_many_slots_are_seen() -> None:
+    slots = "|".join(f"<s{number}>" for number in range(16))
+    engine = engine_with(f"by|<author>|{slots} = copy r|{slots} with author = <author>")
+    key = "|".join("abcdefghijklmnop")
+    put_all(engine, {f"r|{key}": '{"author": "bob"}'})
+    assert scan(engine, "by|bob|") == {f"by|bob|{key}": '{"author": "bob"}'}
+    put_all(engine, {f"r|{key}": '{"author": "liz"}'})
+    assert (scan(engine, "by|bob|"), list(scan(engine, "by|liz|"))) == ({}, [f"by|liz|{key}"])

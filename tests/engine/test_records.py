@@ -6,7 +6,9 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine.testing import NaiveModel
+from pequod.language import many_records
 from pequod.language.forms import Misfit
+from pequod.language.many_records import show_all
 from pequod.language.numbers import encode_f64, encode_i64
 from pequod.language.records import Lens, parse_record
 from pequod.language.views import plain_join
@@ -347,20 +349,31 @@ def test_only_the_elements_that_changed_are_told() -> None:
         "t|<a>|<b>|<id> = copy s|<id> with a = <a>, b = <b>",
         "t|<a>|<id> = copy s|<id> with a = <a> as b",
         "t|<e>|<id> = copy s|<id> with e[] = <e>",
+        "t|<e>|<a>|<id> = copy s|<id> with e[] = <e>, a = <a>",
+        "t|<e>|<a>|<id> = copy s|<id> with a = <a>, e[] = <e> as b",
+        "t|<e>|<id> = copy s|<id> with a = <e>, e[] = <e>",
+        "t|<e>|<id> = copy s|<id> with e[] = <e>, b exists",
+        "t|<e> = copy s|x with e[] = <e>",
+        "t|<a> = copy s|x with a = <a>, b exists",
+        "t|<e>|<id> = copy s|<id> with c.d[] = <e> as c",
     ],
 )
-def test_many_records_show_what_each_shows_by_itself(join: str) -> None:
+@pytest.mark.parametrize("run", [1, 3, 256])
+def test_many_records_show_what_each_shows_by_itself(join: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # In runs of one row or of few, all rows of a column are often of the usual kind.
+    monkeypatch.setattr(many_records, "_ROWS", run)
     (view,) = plain_join(*parse(join))[1]
     assert view is not None
     lens, random = Lens(view), Random(3)
     keys = [b"s|%b" % key for key in (b"x", b"1", b"01", b"x|1", b"x|01", b"1|1|1", b"")] * 10
     values = [draw_record(random) for _ in keys]
+    values[:3] = [b'{"a":"a","b":1,"e":["a","b","a"]}', b'{"a":"a","e":[]}', b'{"a":"%b","e":["","|"]}' % (b"a" * 4097)]
     rows = dict(zip(keys, values, strict=True))
     rows |= {b"s|x|%02d" % number: value for number, value in enumerate(values)}
     rows |= {b"s|%02d" % number: value for number, value in enumerate(values)}
     rows = {key: value for key, value in rows.items() if key.startswith(view.source.pattern.literal_prefix)}
     misfits: list[tuple[bytes, Misfit]] = []
-    found = lens.show_all(list(rows), list(rows.values()), lambda misfit, key: misfits.append((key, misfit)))
+    found = show_all(lens, list(rows), list(rows.values()), lambda misfit, key: misfits.append((key, misfit)))
     each = {key: lens.show(key, value, parse_record) for key, value in rows.items()}
     shown = [row for one in each.values() if not isinstance(one, Misfit) for row in one.items()]
     assert sorted(zip(*found, strict=True)) == sorted(shown)

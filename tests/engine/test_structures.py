@@ -14,6 +14,7 @@ from pequod_grammar import parse
 from pequod_grammar.patterns import parse_pattern
 
 import pequod.engine
+from pequod.answers.rows import Rows
 from pequod.engine import Engine, Pattern, Slot, prefix_end
 from pequod.engine.base import rows
 from pequod.engine.base.rows import SortedRows
@@ -151,7 +152,7 @@ class CountingTable(Table):
 
     reads: list[bytes]
 
-    def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> rows.Rows:
+    def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         found = super().slice_within(prefix, first, last)
         self.reads += found.keys
         return found
@@ -199,9 +200,7 @@ def test_a_check_reads_no_post_that_it_need_not(first: str, last: str, contribut
 
 
 def _engine_modules() -> list[str]:
-    modules = [module.name for module in pkgutil.iter_modules(pequod.engine.__path__)]
-    # The native core has none.
-    return [f"pequod.engine.{name}" for name in modules if not name.startswith("_")]
+    return [f"pequod.engine.{module.name}" for module in pkgutil.iter_modules(pequod.engine.__path__)]
 
 
 @pytest.mark.parametrize("name", [*_engine_modules(), "pequod_grammar"])

@@ -12,6 +12,8 @@ from tests.backing.conftest import Postgres, binaries
 from tests.freshness.places import beside_postgres, beside_sqlite
 from tests.freshness.tries import Report, Run
 
+TELL_S = 20.0
+
 
 async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres | None) -> Report:
     """Carry out one run."""
@@ -24,13 +26,22 @@ async def main(arguments: argparse.Namespace, folder: Path, postgres: Postgres |
             has_tokens=not arguments.without_tokens,
             fault_s=arguments.fault_s,
         )
+        telling = asyncio.create_task(tell(run))
         try:
             await run.carry_out(arguments.tries, seconds=arguments.seconds)
         except* Exception as group:
             run.report.wrongs += [f"{type(error).__name__}: {error}" for error in group.exceptions]
             for server in servers.servers:
                 print("      " + "\n      ".join(server.log.read_text().splitlines()[-20:]), flush=True)
+        telling.cancel()
         return run.report
+
+
+async def tell(run: Run) -> None:
+    """Print how far a run is, from time to time."""
+    while True:
+        await asyncio.sleep(TELL_S)
+        print(f"{run.report.tries:,} tries, {run.report.misses} misses", file=sys.stderr, flush=True)
 
 
 parser = argparse.ArgumentParser(prog="python -m tests.freshness", description=__doc__)

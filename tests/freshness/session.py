@@ -114,9 +114,14 @@ class Session:
         try:
             return await call()
         except aio.AioRpcError as error:
-            failed = CallFailedError(error.code(), _reason(error), error.details() or "")
+            failed = CallFailedError(_code_of(error), _reason(error), error.details() or "")
             self.failures[failed.reason] += 1
             raise failed from error
+
+
+def _code_of(error: aio.AioRpcError) -> grpc.StatusCode:
+    """Return the code of an error; a batch whose server dies before it is sent has one that says nothing."""
+    return grpc.StatusCode.UNAVAILABLE if error.details() == "Internal error from Core" else error.code()
 
 
 def _reason(error: aio.AioRpcError) -> str:

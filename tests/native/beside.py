@@ -13,7 +13,7 @@ from random import Random
 from typing import IO, Final
 
 from pequod.engine import Engine
-from pequod.engine.native import core
+from pequod.native import core
 from tests.engine.random_walk import Step, Walker, small_limits
 
 #: A seed of limits and the backed tables, with which a walk begins, or the next step of the walk.

@@ -5,7 +5,7 @@ import os
 import pytest
 
 try:
-    from pequod.engine import _hot as hot
+    from pequod.native import _hot as hot
 except ImportError as error:
     if os.environ.get("CI") and not os.environ.get("PEQUOD_PURE"):
         raise

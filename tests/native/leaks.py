@@ -21,11 +21,12 @@ from pequod_server.batches.executor import Executor
 from pequod_server.batches.quick import run_quick
 
 from pequod.engine import Engine
-from pequod.engine.native import core
+from pequod.native import core
 
 _JOINS = """
 t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
-c|<poster> = count p|<poster>|<time:2>
+c|<poster> = count p|<poster>|<time:2>;
+r|<kind>|<size:2>|<id> = copy i|<id> with kind = <kind>, size = <size:2> as {name}
 """
 #: Some caches, such as those of parsed joins, are full only after as many rounds.
 _WARM = 200
@@ -45,6 +46,15 @@ def _messages() -> list[bytes]:
             add(requests[0], PUT, b"s|u%d|p%d" % (user, poster), b"follows")
             add(requests[0], PUT, b"p|p%d|%02d" % (poster, user), b"what p%d says" % poster)
         add(requests[0], SCAN, b"t|u%d|" % user, b"t|u%d}" % user)
+    for number, kind in enumerate([b'"a"', b'"b"', b"1", b"null", b'"|"']):
+        add(
+            requests[1],
+            PUT,
+            b"i|x%d" % (number % 4),
+            b'{"kind":%b,"size":%d,"name":"n%d"}' % (kind, 40 * number, number),
+        )
+        add(requests[1], PUT, b"i|%d" % number, b"no record")
+    add(requests[2], SCAN, b"r|a|", b"r|a}")
     for user in range(8):
         add(requests[1], PUT, b"s|u%d|p9" % user, b"follows")
         add(requests[1], PUT, b"p|p9|%02d" % user, b"more of it")

@@ -25,6 +25,8 @@ def requests(draw: st.DrawFn) -> ExecuteRequest:
         kinds=bytes(kinds),
         arguments=[draw(BYTES) for kind in kinds for _ in range(TAKES[kind][0])],
         numbers=[draw(NUMBERS) for kind in kinds for _ in range(TAKES[kind][1])],
+        trace_parent=draw(BYTES),
+        trace_state=draw(BYTES),
     )
 
 
@@ -50,6 +52,7 @@ def test_every_request_that_fits_is_read(request: ExecuteRequest) -> None:
     assert batch is not None
     assert batch.kinds == request.kinds
     assert read(batch, len(request.kinds)) == (list(request.arguments), list(request.numbers))
+    assert (batch.trace_parent, batch.trace_state) == (request.trace_parent, request.trace_state)
     with pytest.raises(IndexError):
         batch.command()
     reply = ExecuteReply.FromString(batch.reply(2**63 - 1, 12))
@@ -86,6 +89,7 @@ def test_any_bytes_are_read_as_protobuf_reads_them_or_left_to_it(message: bytes)
         return
     assert batch.kinds == request.kinds
     assert read(batch, len(request.kinds)) == (list(request.arguments), list(request.numbers))
+    assert (batch.trace_parent, batch.trace_state) == (request.trace_parent, request.trace_state)
     assert ExecuteReply.FromString(batch.reply(1, 1)).batch == request.batch
 
 
@@ -160,6 +164,19 @@ def test_a_reply_holds_what_came_of_the_commands(data: st.DataObject) -> None:
     expected.statuses = bytes(statuses)
     assert ExecuteReply.FromString(batch.reply(1, 2)) == expected
     assert batch.row_count == len(expected.keys)
+
+
+@given(st.lists(st.binary(max_size=600), min_size=1, max_size=8))
+def test_a_reply_that_is_given_out_stays_as_it_is(values: list[bytes]) -> None:
+    request = ExecuteRequest(batch=1, kinds=bytes([GET]) * len(values), arguments=[b"k"] * len(values))
+    batch = parse(request.SerializeToString())
+    assert batch is not None
+    replies = []
+    for value in values:
+        assert batch.value(value)
+        replies.append(batch.reply(1, 2))
+    for count, reply in enumerate(replies, 1):
+        assert list(ExecuteReply.FromString(reply).values) == values[:count]
 
 
 def test_a_reply_that_has_no_room_takes_nothing_more() -> None:

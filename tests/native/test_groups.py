@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pequod.engine.base import groups
 from pequod.engine.base.groups import FRESH_MAX, Groups
 from pequod.engine.base.table import Cut, Table
-from pequod.engine.native import core
+from pequod.native import core
 
 _PREFIXES = st.lists(st.binary(min_size=1, max_size=3), unique=True, max_size=40)
 

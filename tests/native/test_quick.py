@@ -195,6 +195,34 @@ def test_all_kinds_are_quick_in_a_table_that_no_join_reads_or_computes() -> None
     assert executor.engine.base_rows() == ([b"k|10"], [b"1"])
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([GET, GET, GET, PUT, REMOVE]), st.integers(0, 40).map(lambda number: b"k|%02d" % number)
+        ),
+        min_size=8,
+        max_size=40,
+    )
+)
+@example([(GET, b"k|%02d" % number) for number in range(20, 27)] + [(REMOVE, b"k|20"), (GET, b"k|24"), (GET, b"k|21")])
+def test_a_get_sees_the_writes_of_its_batch_before_it(commands: list[tuple[int, bytes]]) -> None:
+    executor = make_executor(1 << 20, 1000)
+    present = {b"k|%02d" % number: b"%d" % number for number in range(0, 41, 2)}
+    executor.engine.put_all(list(present), list(present.values()))
+    request, statuses, values = ExecuteRequest(kinds=bytes([kind for kind, _ in commands])), bytearray(), []
+    for at, (kind, key) in enumerate(commands):
+        request.arguments.extend([key, b"new%d" % at] if kind == PUT else [key])
+        statuses.append(kind != PUT and key not in present)
+        if kind == PUT:
+            present[key] = b"new%d" % at
+        elif kind == REMOVE:
+            present.pop(key, None)
+        elif key in present:
+            values.append(present[key])
+    (reply,) = quick_pieces(executor, request.SerializeToString())
+    assert (reply.statuses, list(reply.values)) == (bytes(statuses), values)
+
+
 def test_timelines_are_told_of_posts_and_subscriptions_without_python() -> None:
     executor = make_executor(1 << 20, 1000, JOIN_SETS[2])
     executor.execute(FILL)

@@ -35,7 +35,7 @@ async def test_later_reads_of_the_table_load_nothing() -> None:
         for number in (3, 9):
             compute.server.engine.forget(b"s|u%03d|" % number, b"s|u%03d}" % number)
         assert len(await rows_of(compute, "t|u003|", freshness=LATEST)) == 1
-        assert (loader.counters.flights, loader.counters.ranges) == (3, 4)
+        assert (loader.counters.flights, loader.counters.ranges) == (2, 4)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +17,7 @@ from pequod_proto.pequod_pb2_grpc import PequodPeerStub
 from pequod_server import PequodServer
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_channel import PeerCredentials
+from pequod_server.peer.answering import LoadStream
 
 from pequod.client import AsyncClient
 from pequod.errors import BackedKeyError, PermissionDeniedError, SchemaError
@@ -272,3 +274,27 @@ async def test_a_compute_is_no_home_of_others() -> None:
             with pytest.raises(aio.AioRpcError, match="from other servers itself"):
                 await call
         await plain.channel.close()
+
+
+async def test_a_load_that_fails_after_its_stream_has_ended_is_no_error_of_the_loop() -> None:
+    class Ending:
+        """A stream on which one load is asked for."""
+
+        def __init__(self) -> None:
+            self._messages: list[object] = [pb.PeerLoadRequest(number=1), aio.EOF]
+
+        async def read(self) -> object:
+            return self._messages.pop(0)
+
+        async def write(self, reply: pb.PeerLoadReply) -> None:
+            raise ConnectionError(reply.number)
+
+    async def answer(request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
+        await asyncio.sleep(0.01)
+        yield pb.PeerLoadReply(number=request.number)
+
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    await LoadStream(Ending(), lambda _: None, answer).run()  # type: ignore[arg-type]
+    gc.collect()
+    assert told == []

@@ -3,6 +3,7 @@
 import pytest
 from pequod_grammar import parse
 
+from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
 from tests.engine.random_walk import Step, replay
 
@@ -84,6 +85,24 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_equals_the_model(name: str) -> None:
     replay(CASES[name])
+
+
+def test_what_is_loaded_for_a_backfill_stays_until_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part of a large range went when the next call began, so that something was missing for ever."""
+    monkeypatch.setattr(presence, "PART_ROWS_MAX", 1)
+    begin = Step("begin", (0, b"", None, 0, 1 << 20))
+    replay(
+        [
+            Step("back", (b"s", b"p")),
+            *_script("t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>", begin),
+            Step("scan", (b"t|b|a\xff", b"t|b}", None, False)),
+            Step("limit", (12_000,)),
+            Step("put", (b"p|b|\0\0", b"1")),
+            Step("put", (b"s|a|b", b"-3")),
+            Step("put", (b"p|a|bb", b"-3")),
+            begin,
+        ]
+    )
 
 
 def test_the_model_sums_without_rounding() -> None:

@@ -22,8 +22,6 @@ from pequod_server import PequodServer, ServerConfig
 from pequod.engine import PequodError
 from tests.server.serving import connect
 
-pytestmark = pytest.mark.usefixtures("frozen_heap")
-
 SERVICE = "/pequod.v1.Pequod/"
 METHODS = tuple(pb.DESCRIPTOR.services_by_name["Pequod"].methods)
 ROLES = "".join(

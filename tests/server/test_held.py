@@ -11,8 +11,8 @@ from pequod_proto import pequod_pb2 as pb
 from tests.soak import heavy
 
 #: How many calls warm up the pools of gRPC and Python, and how many follow.
-WARM, COUNT = 100, 500
-#: A server that kept the requests would grow by 50 MB or more with each trick.
+WARM, COUNT = 100, 300
+#: A server that kept the requests would grow by 30 MB or more with each trick.
 GROWTH_BYTES_MAX = 16 << 20
 
 

@@ -22,7 +22,7 @@ from pequod_server.ops.logs import CallLog, formatter
 from pequod_server.ops.observe import CallObserver
 
 from pequod import Client
-from pequod.engine.native import FLAVOUR
+from pequod.native import FLAVOUR
 
 SECRET = b"the-value-that-is-nobodys-business"
 

@@ -17,8 +17,8 @@ from pequod_server.batches.executor import Executor, Step
 
 from pequod import AsyncClient
 from pequod.engine import ComputedKeyError, Engine, PequodError
-from pequod.engine.native import NativeBatch
 from pequod.errors import UnavailableError
+from pequod.native import NativeBatch
 from tests.client.test_retries import until
 from tests.server.plain import Row, outcomes_of, pieces_of, read_pieces
 from tests.server.serving import connect

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pequod import Client
-from pequod.engine.native import FLAVOUR
 from pequod.errors import UnavailableError
+from pequod.native import FLAVOUR
 
 PROTO = Path(__file__).parents[2] / "proto"
 

@@ -23,7 +23,7 @@ from tests.simulation.database import Database, Rows
 from tests.simulation.levels import Demand, Level, demand
 from tests.simulation.machine import NO_CONTEXT, Machine
 from tests.simulation.moments import Moment
-from tests.simulation.oracle import Ask, Oracle, Since, State, WrongError, specs_of
+from tests.simulation.oracle import Ask, Oracle, Since, State, WrongError
 from tests.simulation.reads import Chunk, Count, Get, MultiGet
 from tests.simulation.sessions import Session
 
@@ -96,7 +96,7 @@ class Clients:
         """
         demanded = self._demand(reader)
         demands = [demand(fresh[at], self._database) if at in fresh else demanded for at in range(len(commands))]
-        since = Since(machine.moment(), specs_of(machine))
+        since = Since(machine.moment(), machine.join_changes)
         began = self._database.moment
         stream = BatchStream(request_of(commands, demanded.level, fresh))
         with suppress(CallEnded):

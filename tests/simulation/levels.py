@@ -53,10 +53,12 @@ class Demand:
     seen: tuple[Moment, ...]
     #: The last commit when the read began, if it asks for the latest.
     latest: Moment | None
+    #: The database's when the read began.
+    timeline: int
 
     @property
     def error_by_s(self) -> float:
-        """When an error about the level has to be there."""
+        """When an error about the level has to be there, if the database does not fail over."""
         wait_s = 1.0 if self.level.wait_s is None else self.level.wait_s
         return self.begun_s + wait_s + 0.1
 
@@ -69,7 +71,7 @@ def demand(level: Level, database: Database, seen: tuple[Moment, ...] = ()) -> D
     """
     by_token = () if level.after is None else tuple(moments_of(level.after))
     latest = Moment(database.timeline, database.position) if level.is_latest else None
-    return Demand(level, asyncio.get_running_loop().time(), (*by_token, *seen), latest)
+    return Demand(level, asyncio.get_running_loop().time(), (*by_token, *seen), latest, database.timeline)
 
 
 def draw_level(random: Random) -> Level:

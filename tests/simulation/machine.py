@@ -38,6 +38,8 @@ class Machine:
 
     def __init__(self, network: Network, name: str) -> None:
         self.name = name
+        #: How often joins came or went.
+        self.join_changes = 0
         #: The machines that it is connected with as a client.
         self.upstreams: tuple[str, ...] = (DATABASE,)
         self.is_up = False

@@ -42,9 +42,13 @@ class State:
 
     @property
     def moment(self) -> Moment:
-        """The moment of the one database."""
-        (moment,) = moments_of(self.token)
-        return moment
+        """The moment of the one database at which the reply was made."""
+        return max(moments_of(self.token))
+
+    @property
+    def lost(self) -> list[Moment]:
+        """Earlier moments that the reply shows as well, and that a failover has lost since."""
+        return [moment for moment in moments_of(self.token) if moment != self.moment]
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Since:
     """What a server had when a batch began."""
 
     moment: Moment
-    joins: tuple[JoinSpec, ...]
+    #: See `Machine.join_changes`.
+    join_changes: int
 
 
 class Oracle:
@@ -90,14 +95,14 @@ class Oracle:
             since: What the server had before the batch.
 
         Raises:
-            WrongError: They are not of moments, one after another, up to the one that the reply names.
+            WrongError: They are not of moments that the reply names, one after another, up to its last one.
         """
         self._judge_state(machine, state)
-        if since.joins != specs_of(machine):
+        if since.join_changes != machine.join_changes:
             # Some of the reads were answered by other joins.
             self.unchecked += len(answers)
             return
-        moments = self._moments(since.moment, state.moment)
+        moments = (one for one in self._moments(since.moment, state.moment) if self._is_named(one, state))
         moment = next(moments)
         for demanded, ask, found in answers:
             # A failover since may have taken the level of an earlier read away from the state that the reply names.
@@ -137,7 +142,7 @@ class Oracle:
         self._judge_state(machine, state)
         if not moments:
             raise WrongError(f"{machine.name} acknowledged {change}, and the database has not got it")
-        told = [moment for moment in moments if holds(self._database, state.moment, moment)]
+        told = [moment for moment in moments if self._is_named(moment, state)]
         if not told:
             raise WrongError(f"{machine.name} acknowledged {change} at {state.moment}, and it is at {moments}")
         return min(told)
@@ -151,11 +156,17 @@ class Oracle:
             raise WrongError(f"{machine.name} has lost {demanded.level}, and the database has not")
 
     def judge_stale(self, machine: Machine, demanded: Demand, *, by_s: float) -> None:
-        """See that StaleError is told in time, and only to those who asked for a level."""
+        """See that StaleError is told in time, and only to those who asked for a level.
+
+        What a read waits for its level has a bound, and what it waits for a load has none. It is told late if the
+        database fails over while it loads, or the server hears of that: the level, which was met before the load, is
+        not any more.
+        """
         if demanded.level.is_any:
             raise WrongError(f"{machine.name} told StaleError without a level")
         now_s = asyncio.get_running_loop().time()
-        if now_s > by_s:
+        heard_of = {moment.timeline for moment in machine.recent(now_s - demanded.begun_s)}
+        if now_s > by_s and self._database.timeline == demanded.timeline and len(heard_of) == 1:
             raise WrongError(f"{machine.name} told StaleError after {now_s - demanded.begun_s:.3f} s: {demanded.level}")
 
     # The laws.
@@ -169,6 +180,9 @@ class Oracle:
         if before is not None and moment < before:
             raise WrongError(f"{machine.name} went back from {before} to {moment}")
         machine.told = moment
+        for one in state.lost:
+            if not is_lost(database, one):
+                raise WrongError(f"{machine.name} is at {moment} and names {one}, which is not lost")
         if state.age_s is not None:
             before_s = asyncio.get_running_loop().time() - state.age_s - _SLACK_S
             if not self._is_as_old_at_most(moment, then := database.moment_at(before_s)):
@@ -197,6 +211,10 @@ class Oracle:
     def _oldest(self, demanded: Demand) -> Moment:
         assert demanded.level.max_age_s is not None
         return self._database.moment_at(demanded.begun_s - demanded.level.max_age_s - _SLACK_S)
+
+    def _is_named(self, moment: Moment, state: State) -> bool:
+        """Return whether a reply's token holds a moment."""
+        return any(holds(self._database, one, moment) for one in moments_of(state.token))
 
     def _is_as_old_at_most(self, moment: Moment, then: Moment) -> bool:
         # A primary that was replaced, and does not know it, tells the age of what it has.

@@ -189,10 +189,12 @@ class Schedule:
             spec = draw_join(self._random, snapshots=self._mix.has_snapshots)
             with suppress(JoinError):
                 machine.engine.add_joins([spec])
+                machine.join_changes += 1
 
     def _drop_join(self, machine: Machine) -> None:
         if joins := machine.engine.joins():
             machine.engine.drop_join(self._random.choice(joins).name)
+            machine.join_changes += 1
 
     def _watch(self, machine: Machine) -> None:
         self._watches.append(

@@ -37,6 +37,16 @@ def test_every_answer_of_homes_and_computes_is_what_the_database_had_at_its_toke
     assert sum(report.checked for report in reports) > 80 * SUITE_SCHEDULES
 
 
+@pytest.mark.parametrize("seed", [500_099, 501_562])
+def test_schedules_that_were_judged_wrong_once(seed: int) -> None:
+    """A compute had been told by one home how fresh its rows were, and another home, asked then, knew less.
+
+    Or the one that had told it did not know that its primary had been replaced, and the other one did.
+    """
+    report = cluster(seed)
+    assert not report.wrong, report
+
+
 @pytest.mark.timeout(600)
 def test_a_feed_that_skips_a_change_of_a_home_is_found() -> None:
     wanted, count = Relay.wanted, 0

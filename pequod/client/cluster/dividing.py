@@ -62,6 +62,7 @@ def _pairs_taken_apart(columns: Columns, nodes: list[Node | None]) -> list[tuple
     parts: list[tuple[Node | None, Columns, Sequence[int]]] = []
     for node, positions in places.items():
         taken = Columns(columns.freshness)
+        taken.trace = columns.trace
         taken.kinds = bytearray([kinds[position] for position in positions])
         taken.arguments = list(chain.from_iterable([pairs[position] for position in positions]))
         parts.append((node, taken, positions))
@@ -95,6 +96,7 @@ def taken_apart(columns: Columns, places: Sequence[P]) -> list[tuple[P, Columns,
         part = parts.get(place)
         if part is None:
             part = parts[place] = (Columns(columns.freshness), [])
+            part[0].trace = columns.trace
         taken, positions = part
         if overrides and position in overrides:
             taken.overrides[len(positions)] = overrides[position]

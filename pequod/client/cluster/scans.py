@@ -15,6 +15,7 @@ from pequod.client.cluster.calls import leaving
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routed
 from pequod.client.retry import advance, pause_s
+from pequod.client.tracing import caller_trace
 from pequod.errors import TokenLostError, UnavailableError
 
 
@@ -36,7 +37,7 @@ async def chunks_of(
     has_more = True
     while has_more:
         node = next_node(cluster, first, tried)
-        call = node.connection.stub().Scan(request)
+        call = node.connection.stub().Scan(request, metadata=caller_trace())
         try:
             while has_more:
                 with node.connection.failures():

@@ -20,13 +20,13 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.answers.changes import Change
 from pequod.calls import WatchEvent
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routed
 from pequod.client.cluster.scans import next_node
 from pequod.client.retry import pause_s
 from pequod.client.watch import follow, log
-from pequod.engine.joins.watches import Change
 from pequod.errors import DeadlineExceededError, UnavailableError, WatchCompactedError
 
 #: How long a watch waits for an event before it asks whether its server is alive, and for the answer.

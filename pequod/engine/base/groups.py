@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sortedcontainers import SortedList
 
 from pequod.engine.base.rows import SortedRows
-from pequod.engine.native import core
+from pequod.native import core
 
 #: So many new prefixes get their places at the latest: a millisecond and a half.
 FRESH_MAX: Final = 1024

@@ -133,6 +133,13 @@ class RangeMap(Generic[StretchT]):
         start = self.find(first)
         return found if start is None else [start, *found]
 
+    def count_over(self, first: bytes, last: bytes) -> int:
+        """Return how many stretches share a key with ``[first, last)``; O(log stretches)."""
+        by_first = self._by_first
+        begun: int = by_first.bisect_left(last) - by_first.bisect_left(first)
+        before = self.below(first)
+        return begun + (before is not None and first < before.last)
+
     def walk_over(self, first: bytes, last: bytes) -> Iterator[StretchT]:
         """Yield the stretches over a range, one after the other.
 

@@ -16,20 +16,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from pequod.engine.native import core
+from pequod.answers.rows import Rows
+from pequod.native import core
 
 #: A leaf longer than this is split when a row is inserted into its middle. An insert moves half of a leaf on
 #: average: 4 KiB of pointers, 0.1 µs.
 LEAF_MAX = 1024
-
-
-class Rows(NamedTuple):
-    """Rows of a range as parallel lists, in key order (descending for a read in reverse)."""
-
-    keys: list[bytes]
-    values: list[bytes]
 
 
 #: ``new_tuple(Rows, (keys, values))`` is `Rows(keys, values)` in half the time (bench row: check, incremental).
@@ -317,7 +311,6 @@ def set_leaf_max(count: int) -> int:
 PythonRows: Final = SortedRows
 
 if not TYPE_CHECKING and core is not None:
-    core.use_rows(Rows)
     SortedRows, set_leaf_max = core.SortedRows, core.set_leaf_max
 
 

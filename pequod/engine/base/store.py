@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from sortedcontainers import SortedList
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.presence import Presence
-from pequod.engine.base.rows import Rows, SortedRows, merge_layers
+from pequod.engine.base.rows import SortedRows, merge_layers
 from pequod.engine.base.table import Table
 from pequod.engine.memory.ledger import ROW
 from pequod.language.ranges import Range, lower, prefix_end

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
 from pequod.engine.base.presence import Presence
-from pequod.engine.base.rows import Rows, SortedRows, merge_layers
-from pequod.engine.memory.ledger import GROUP, PART, ROW, TABLE
-from pequod.engine.native import core
+from pequod.engine.base.rows import SortedRows, merge_layers
+from pequod.engine.memory.ledger import BYTES, GROUP, PART, ROW, TABLE
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import DELIMITER
+from pequod.native import core
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,11 @@ class Table(HotTable):
         changed = start = 0
         while start < len(keys):
             prefix = self._group_of(keys[start])
+            if prefix is not None and (start + 1 == len(keys) or not keys[start + 1].startswith(prefix)):
+                # Where a field tells all records apart, each group of an index has one row.
+                changed += self.put(keys[start], values[start]) != values[start]
+                start += 1
+                continue
             if prefix is not None:
                 end = prefix_end(prefix)
                 stop = len(keys) if end is None else bisect_left(keys, end, start)
@@ -245,7 +251,10 @@ class Table(HotTable):
     def count_bytes(self) -> int:
         """Return the memory of the rows, and of the table itself."""
         parts_bytes = 0 if self.presence is None else len(self.presence) * PART
-        rows_bytes = self.entry_count * ROW + self.key_bytes + self.value_bytes
+        count = self.entry_count
+        # CPython has each value of one byte once, such as that of all subscriptions; no more values are of a row alone.
+        own_value_count = min(count, max(self.value_bytes - count, 0))
+        rows_bytes = count * (ROW - BYTES) + own_value_count * BYTES + self.key_bytes + self.value_bytes
         return TABLE + len(self.groups) * GROUP + parts_bytes + rows_bytes
 
     def _groups_over(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[SortedRows]:

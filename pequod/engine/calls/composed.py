@@ -22,7 +22,6 @@ from pequod.engine.joins.relations import Directory
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY, UNLIMITED, Ledger
 from pequod.engine.memory.story import Reason, Story
-from pequod.engine.native import core
 from pequod.engine.read import Reads
 from pequod.engine.reads.following import Following
 from pequod.engine.reads.loading import Loading
@@ -33,6 +32,7 @@ from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import LOG_MAX, Writer
 from pequod.language.missing import Search
+from pequod.native import core
 
 
 class HotEngine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.engine.calls.memory import MemoryCalls
 from pequod.engine.memory.eviction import VALUE_STEP
 from pequod.engine.memory.ledger import ROW, UNLIMITED
@@ -144,6 +144,14 @@ class DatabaseCalls(MemoryCalls):
     def loaded_range_count(self) -> int:
         """The number of parts in which the loaded ranges are kept; a large range is in several."""
         return self._backed.part_count
+
+    def count_loaded(self, first: bytes, last: bytes | None) -> int:
+        """Return the number of parts in which a range is loaded, of tables whose ranges are loaded by key.
+
+        Cost:
+            O(log parts) for each table of the range.
+        """
+        return self._backed.count_over(first, last)
 
     def absent(self, first: bytes, last: bytes | None) -> list[Range]:
         """Return the parts of a range, within backed tables, that are not loaded, in order.

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.statistics import Statistics
 from pequod.engine.calls.composed import Composed
 from pequod.engine.memory.story import Dropped
 from pequod.engine.shown import splits
-from pequod.engine.shown.explain import (
-    JoinExplanation,
-    RangeExplanation,
-    explain_coverage,
-    explain_dropped,
-    explain_join,
-)
-from pequod.engine.shown.statistics import Statistics, collect
+from pequod.engine.shown.explain import explain_coverage, explain_dropped, explain_join
+from pequod.engine.shown.statistics import collect
 
 
 class ShownCalls(Composed):

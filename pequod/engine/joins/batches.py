@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import repeat
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.engine.joins import timeline
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.compiled import CompiledJoin

@@ -16,9 +16,10 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Frames
 from pequod.engine.joins.timeline import Timeline
 from pequod.engine.memory.ledger import BYTES, ENTRY, Ledger
-from pequod.engine.native import NativeKernel, core
 from pequod.language.narrowing import relative
+from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
+from pequod.native import NativeKernel, core
 
 
 def make_kernel(
@@ -97,6 +98,24 @@ def collect(context: Context, first: bytes, last: bytes, rows_max: int) -> int |
         within = prefix + from_checks.first, end, *bounds, *from_copies
     found: int | None = core.collect(context, selected, prefix, *within, rows_max)
     return found
+
+
+def lacked_by_log(kernel: Timeline, context: Context, read_number: int) -> list[Range]:
+    """Return what the log of a context needs of backed tables that is not loaded; what is counts as used by a read.
+
+    Requires:
+        As `Timeline.apply_log`.
+    """
+    tables = selecting, _ = context.join.source_tables
+    needed = kernel.read_by_log(context, context.environment, context.log, selecting)
+    return [
+        gap
+        for table, ranges in zip(tables, needed, strict=True)
+        if (presence := table.presence) is not None
+        for first, last in ranges
+        if not presence.holds(first, last, read_number)
+        for gap in presence.gaps(first, last, read_number)
+    ]
 
 
 def bring_up(kernel: Timeline, context: Context) -> None:

@@ -12,12 +12,12 @@ from pequod.engine.base.table import Table
 from pequod.engine.joins.aggregates import make_aggregate
 from pequod.engine.joins.plan import compile_matchers
 from pequod.engine.memory.ledger import Ledger
-from pequod.engine.native import core
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator, Snapshot
 from pequod.language.views import RecordView, plain_join
+from pequod.native import core
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pequod.engine.joins.compiled import CompiledJoin
 from pequod.engine.joins.frames import Awaiting, Frames
 from pequod.engine.joins.plan import Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
-from pequod.engine.native import NativeKernel
+from pequod.native import NativeKernel
 
 #: (depth, source key) -> its value when the rows were last right for it, None if it was absent.
 Log = dict[tuple[int, bytes], bytes | None]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.range_map import RangeMap, gaps_between
-from pequod.engine.base.rows import Rows
 from pequod.engine.joins.contexts import Context, StatusRange
 from pequod.language.ranges import Range
 

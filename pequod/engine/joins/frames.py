@@ -22,7 +22,7 @@ from sortedcontainers import SortedList
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey
 from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_UPDATERS, UPDATERS, Ledger
-from pequod.engine.native import core
+from pequod.native import core
 
 #: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
 #: if `Site.is_steady` and the row has been looked for; None if there are no such slots.

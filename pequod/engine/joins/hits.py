@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pequod.engine.base.rows import Rows, merge_layers
+from pequod.answers.rows import Rows
+from pequod.engine.base.rows import merge_layers
 from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
-from pequod.engine.native import core
+from pequod.native import core
 
 #: If there are more views of several contexts than this, all are forgotten: some 20 MB, quickly made again. The ledger
 #: does not count them.
@@ -34,7 +35,7 @@ class View:
         2. ``timeline`` is set only if it is the one context, holds ``[first, last)``, and ends at ``last``.
     """
 
-    __slots__ = ("contexts", "first", "last", "table", "timeline")
+    __slots__ = ("_several", "first", "last", "table", "timeline")
 
     def __init__(
         self, table: Table, first: bytes, last: bytes, contexts: tuple[Context, ...], timeline: Context | None
@@ -42,10 +43,15 @@ class View:
         self.table = table
         self.first = first
         self.last = last
-        #: One for each join that computes keys in the range.
-        self.contexts = contexts
+        #: Those of a view that is no timeline; a tuple of one for each timeline would be 64 bytes of each.
+        self._several = contexts if timeline is None else ()
         #: The context if it alone answers the read, and the last row of the read is its own.
         self.timeline = timeline
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """One context for each join that computes keys in the range."""
+        return self._several if self.timeline is None else (self.timeline,)
 
     def rows(self, first: bytes, limit: int | None, *, reverse: bool) -> Rows:
         """Return the rows from ``first`` on, merged with the table's own rows."""

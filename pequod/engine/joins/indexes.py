@@ -11,24 +11,30 @@ it but the time of reads. Rows that joins compute are not in it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Final, Protocol
 
-from pequod.engine.base.rows import Rows
+from orjson import JSONDecodeError, loads
+
+from pequod.answers.rows import Rows
 from pequod.engine.base.table import Cut, Table
 from pequod.engine.memory.eviction import PINNED, Evictor, Rank, Ticket
 from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
+from pequod.language.many_records import show_all
 from pequod.language.missing import SearchRange
 from pequod.language.ranges import Range
 from pequod.language.record_checks import Record
-from pequod.language.records import Lens, Shown, parse_record
+from pequod.language.records import Lens, Shown
 from pequod.language.spec import Slot
 from pequod.language.views import RecordView
 
 #: Indexes are evicted after everything else that may be.
 _PRIORITY: Final = PINNED - 1
 _NOTHING: Final[Shown] = {}
+#: A plain key, the value that it had, and the one that it has; None: it is absent.
+PlainChange = tuple[bytes, bytes | None, bytes | None]
 
 
 class RecordParser:
@@ -41,7 +47,7 @@ class RecordParser:
         self._earlier: tuple[bytes, Record | None] = self._latest
 
     def __call__(self, value: bytes) -> Record | None:
-        """Return the object that a value is, None if it is something else."""
+        """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
         latest = self._latest
         if latest[0] is value:
             return latest[1]
@@ -49,7 +55,11 @@ class RecordParser:
         if earlier[0] is value:
             return earlier[1]
         self._earlier = latest
-        record = parse_record(value)
+        try:
+            found = loads(value)
+        except JSONDecodeError:
+            found = None
+        record = found if found.__class__ is dict else None
         self._latest = value, record
         return record
 
@@ -117,13 +127,49 @@ class Index:
             return _NOTHING
         return shown
 
+    def take(self, key: bytes, old: bytes | None, new: bytes | None) -> Iterable[PlainChange]:
+        """Bring the rows, if they are there, up to date with the change of a row of the table.
+
+        Returns:
+            The plain rows that change.
+        """
+        rows = self.rows
+        if rows is None or new is None or self.lens.each is not None:
+            return self._take_all(self.look(key, old), self.look_at_new(key, new))
+        shown = self.lens.show_row(key, new, self._parse)
+        if isinstance(shown, Misfit):
+            self._count(shown, key)
+            return self._take_all(self.look(key, old), _NOTHING)
+        plain, value = shown
+        was = rows.put(plain, value)
+        if was is None:
+            gone = self._take_all(self.look(key, old), _NOTHING)
+            self._weigh()
+            return [*gone, (plain, None, value)]
+        # Only this row shows it, and shows nothing else: the old value is not parsed (invariant 1 of lenses).
+        if was == value:
+            return ()
+        if self.lens.has_own_values and len(was) != len(value):
+            self._weigh()
+        return ((plain, was, value),)
+
+    def _take_all(self, before: Shown, after: Shown) -> list[PlainChange]:
+        if before == after:
+            return []
+        self.change(before, after)
+        return _changes(before, after)
+
+    def compare(self, key: bytes, old: bytes | None, new: bytes | None) -> list[PlainChange]:
+        """Return the plain rows that change with a row that a join computes, which is not in the index."""
+        return _changes(self.look(key, old), self.look_at_new(key, new))
+
     def show(self, rows: Rows) -> Rows:
         """Return the plain rows of some rows of the table, in order.
 
         Cost:
             O(n log n); parsing takes most of it.
         """
-        keys, values = self.lens.show_all(rows.keys, rows.values, self._count)
+        keys, values = show_all(self.lens, rows.keys, rows.values, self._count)
         # The values go where their keys go: a dictionary between them takes a third more (bench row: records, indexed).
         key_of = iter(keys)
         values.sort(key=lambda _value: next(key_of))
@@ -177,12 +223,14 @@ class Index:
         rows = self.rows
         if rows is None:
             return
-        for key in before:
-            if key not in after:
-                rows.remove(key)
+        if before:
+            for key in before:
+                if key not in after:
+                    rows.remove(key)
         for key, value in after.items():
             rows.put(key, value)
-        self._weigh()
+        if self.lens.has_own_values or before.keys() != after.keys():
+            self._weigh()
 
     def drop(self) -> None:
         """Drop the rows; nothing changes if there are none."""
@@ -230,3 +278,8 @@ class Index:
             misfits = dict(self.misfits)
             assert found == self.show(self.table.slice(self.range.first, self.range.last)), "invariant 1"
             self.misfits = misfits
+
+
+def _changes(before: Shown, after: Shown) -> list[PlainChange]:
+    both = [(key, before.get(key), after.get(key)) for key in (before | after if before else after)]
+    return [(key, was, value) for key, was, value in both if was != value]

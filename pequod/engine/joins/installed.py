@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.engine.base.table import Table
 from pequod.engine.joins import timeline
 from pequod.engine.joins.collecting import make_kernel
@@ -17,11 +17,11 @@ from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
-from pequod.engine.native import NativeKernel, Route, core
-from pequod.language.patterns import compile_builder
+from pequod.language.patterns import compile_builder, cuts
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import fix_slots, known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
+from pequod.native import NativeKernel, Route, core
 
 
 class Site(Frames[Context]):
@@ -66,22 +66,14 @@ class Site(Frames[Context]):
             return None
         if core is None or not self._is_native or (step.is_value and not (self.is_last and self.is_alike)):
             return None
-        slots = [part for part in parts if isinstance(part, Slot)]
-        places = {slot.name: parts.index(slot) for slot in slots}
-        behind = [parts[at + 1] if at + 1 < len(parts) else DELIMITER for at in map(parts.index, slots)]
-        ends = [part[:1] if isinstance(part, bytes) else None for part in behind]
-        if len(places) < len(slots) or any(
-            slot.width is None and end != DELIMITER for slot, end in zip(slots, ends, strict=True)
-        ):
-            # Its keys have to be compared with themselves, or looked at more than once.
-            return None
+        shape = cuts(parts)
         tail = self.plan.tail_parts if step.is_value else ()
-        if max(len(parts), len(tail)) > core.ROUTE_PARTS_MAX:
+        if shape is None or max(len(parts), len(tail)) > core.PARTS_MAX:
             return None
-        shape = [part if isinstance(part, bytes) else part.width for part in parts]
+        places = {part.name: at for at, part in enumerate(parts) if isinstance(part, Slot)}
         pieces = [part if isinstance(part, bytes) else places[part.name] for part in tail]
         route: Route = core.Route(
-            self._by_key, tuple(shape), known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value
+            self._by_key, shape, known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value
         )
         route.is_followed = self.join.is_followed
         return route
@@ -140,6 +132,7 @@ class InstalledJoin(CompiledJoin):
         "level_one_prefix",
         "outputs",
         "plans",
+        "reads_base",
         "reads_tables",
         "rivals",
         "sites",
@@ -178,7 +171,9 @@ class InstalledJoin(CompiledJoin):
         self.indexes: list[Index | None] = [None] * len(spec.sources)
         #: For each source: the joins whose outputs it may read.
         self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
-        #: Whether all sources are tables that clients write: no join computes them, no database owns them.
+        #: Whether all sources are base data, of which it looks at keys alone: no join computes them.
+        self.reads_base = False
+        #: Whether clients write all of it: no database owns any of it.
         self.reads_tables = False
         #: What reads this join's outputs: sites, or projections (`Reader`).
         self.downstreams: list[Iterable[Site]] = []

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sized
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.range_map import Stretch
-from pequod.engine.base.rows import Rows, SortedRows, new_tuple
+from pequod.engine.base.rows import SortedRows, new_tuple
 from pequod.engine.joins.aggregates import Aggregate, State
 from pequod.engine.memory.ledger import BYTES, Ledger
-from pequod.engine.native import core
+from pequod.native import core
 
 
 class Hot:

@@ -17,7 +17,7 @@ from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.projections import Projection, Reader
 from pequod.engine.joins.searched import Searched
 from pequod.engine.joins.watches import Watch, WatchIndex
-from pequod.engine.native import core
+from pequod.native import core
 
 
 class HotRelations:

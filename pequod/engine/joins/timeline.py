@@ -18,16 +18,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
-from pequod.engine.base.rows import Rows
 from pequod.engine.base.table import Table
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.memory.ledger import BYTES
-from pequod.engine.native import core
 from pequod.language.narrowing import Narrowed
 from pequod.language.patterns import Builder, Environment, compile_builder
+from pequod.language.ranges import prefix_end
 from pequod.language.slots import known_run
 from pequod.language.spec import DELIMITER, JoinSpec, Operator, Slot
+from pequod.native import core
 
 #: Plans that are compiled while this is false have no kernel.
 is_on = True
@@ -237,6 +238,28 @@ class Timeline:
                 if len(tails) > room:
                     return at + 1
         return len(prefixes)
+
+    def read_by_log(
+        self, context: Materialised, env: Environment, log: Mapping[tuple[int, bytes], bytes | None], selecting: Table
+    ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+        """Return the ranges of both tables that `apply_log` reads: of the check's keys, and of the copied rows.
+
+        Args:
+            Those of `apply_log`.
+        """
+        (before, _, after), known = self.around, len(self.selecting(env))
+        lower = context.lower[: self.splice.width]
+        checked: list[tuple[bytes, bytes]] = []
+        copied: list[tuple[bytes, bytes]] = []
+        for (_, key), was in log.items():
+            checked.append((key, key + b"\0"))
+            if (selecting.get(key) is None) == (was is None):
+                continue
+            prefix = before + key[known:] + after
+            end = prefix_end(prefix)
+            assert end is not None, "a prefix begins with the name of a table"
+            copied.append((prefix + lower, end))
+        return checked, copied
 
     def apply_log(
         self,

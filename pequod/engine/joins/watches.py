@@ -12,21 +12,13 @@ and a watch that kept the rows of its start can follow every change from the old
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from pequod.answers.changes import Change
 from pequod.engine.base.range_tree import RangeTree
 from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
 from pequod.engine.memory.ledger import CHANGE
 from pequod.language.ranges import lower
-
-
-class Change(NamedTuple):
-    """A key's value before and after; None where the key is absent."""
-
-    key: bytes
-    old: bytes | None
-    new: bytes | None
 
 
 class Watch:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
-from pequod.engine.memory.ledger import GROUP, TABLE, UNLIMITED, Ledger
+from pequod.engine.memory.ledger import COMPUTING, GROUP, TABLE, UNLIMITED, Ledger
 from pequod.engine.read import Read, Reads
 from pequod.language.errors import LimitExceededError
 
@@ -131,6 +131,20 @@ class Evictor:
             self._heap = [ticket for ticket in self._heap if ticket.thing is not None]
             heapify(self._heap)
             self._gone = 0
+
+    def room_for(self, tails: list[bytes], more: int) -> int:
+        """Make room for contributions to rows with these tails; return how many there may be before the next call.
+
+        Args:
+            more: How many more there may be where memory is limited.
+
+        Raises:
+            LimitExceededError: There is no room, even after eviction.
+        """
+        if self.ledger.limit_bytes >= UNLIMITED:
+            return UNLIMITED
+        self.hold(len(tails) * (COMPUTING + len(tails[-1])))
+        return len(tails) + more
 
     def wait(self, read: Read) -> None:
         """Note that a read lacks data, and will be repeated once they are loaded.

@@ -11,10 +11,9 @@ tests/engine/test_memory.py compares them with the size of a process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pequod.engine.native import core
+from pequod.native import core
 
 _IS_NATIVE: Final = core is not None
 #: A `bytes` object without its bytes: 33, and half of the loss by rounding up to 16.
@@ -31,7 +30,7 @@ GROUP: Final = 150 if _IS_NATIVE else 330
 #: A loaded part of a backed table.
 PART: Final = 560
 #: A context with one status range and no rows, with its places in dictionaries; a further status range.
-CONTEXT: Final = 1200 if _IS_NATIVE else 1500
+CONTEXT: Final = 1100 if _IS_NATIVE else 1440
 RANGE: Final = 260
 #: A frame key with its updaters, and each context among them; each of its extras.
 UPDATERS: Final = 470
@@ -221,32 +220,3 @@ class Ledger(HotLedger):
     def total_bytes(self) -> int:
         """The bytes of everything."""
         return self.stored_bytes + self.loaded_bytes + self.computed_bytes + self.watch_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryStatistics:
-    """The bytes of the engine by kind; estimates, except for the limit and the counters."""
-
-    #: 0: no limit.
-    limit_bytes: int = 0
-    total_bytes: int = 0
-    #: Client-written keys and values, with their tables and groups.
-    stored_bytes: int = 0
-    #: Computed rows; values that they share with their sources are counted there.
-    row_bytes: int = 0
-    context_bytes: int = 0
-    updater_bytes: int = 0
-    log_bytes: int = 0
-    state_bytes: int = 0
-    watch_bytes: int = 0
-    #: Loaded rows of the database's tables.
-    loaded_bytes: int = 0
-    #: Contexts and loaded parts that were evicted, and calls that were refused because memory was short.
-    evictions: int = 0
-    refusals: int = 0
-    #: The size of the process a moment ago, and its limit; 0: the process has no limit. The limit of the data is what
-    #: the rest of the process leaves of that.
-    process_bytes: int = 0
-    process_limit_bytes: int = 0
-    #: Indexes over the fields of records.
-    index_bytes: int = 0

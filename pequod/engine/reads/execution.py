@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
-from pequod.engine.base.rows import Rows
 from pequod.engine.joins.batches import Batch
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around, Timeline
@@ -41,6 +41,16 @@ class Sources(Protocol):
 
         Returns:
             None if the source is not a table that clients write, with such prefixes as groups: then `read` each.
+        """
+
+    def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
+        """Note which groups the execution reads next if a range is missing whose keys begin with a prefix.
+
+        Args:
+            source: The number of the next source.
+            prefix: The known part of the keys that may be missing.
+            around: The form of the groups' prefixes.
+            narrowed: The part of each group.
         """
 
     def make_room(self, tails: list[bytes]) -> int:
@@ -163,6 +173,8 @@ class Execution:
             self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
         rows = self._sources.read(depth, prefix, lower, upper)
         if not rows.keys:
+            if (timeline := self._plan.timeline) is not None and depth == timeline.depth:
+                self._look_ahead(timeline, prefix)
             return
         if step.splice is not None:
             batch = self._batch
@@ -172,6 +184,13 @@ class Execution:
                 self._room = self._sources.make_room(batch.tails)
         else:
             self._loop(depth, len(prefix), rows)
+
+    def _look_ahead(self, timeline: Timeline, prefix: bytes) -> None:
+        """Say which groups keys of the timeline's check lead to, in case they are missing."""
+        copied = timeline.depth + 1
+        narrowed, is_steady = self._plan.steps[copied].containing.narrow(self._env, self._first, self._last)
+        if narrowed is not None and is_steady:
+            self._sources.look_ahead(copied, prefix, timeline.around, narrowed)
 
     def _loop(self, depth: int, known: int, rows: Rows) -> None:
         step = self._plan.steps[depth]

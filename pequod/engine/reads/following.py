@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.changes import Change
+from pequod.answers.rows import Rows
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
 from pequod.engine.joins.installed import InstalledJoin, materialised_rows
 from pequod.engine.joins.relations import Directory
-from pequod.engine.joins.watches import Change, Watch
+from pequod.engine.joins.watches import Watch
 from pequod.engine.read import Read
 from pequod.engine.reads.scans import Scans
 from pequod.engine.writes.catalog import Catalog
 from pequod.language.errors import LimitExceededError, NotWatchableError
-from pequod.language.missing import Lacking, MissingError
+from pequod.language.missing import Lacking, MissingError, NextGroups
 from pequod.language.spec import Snapshot
 
 
@@ -63,13 +64,15 @@ class Following:
         for join in joins:
             refuse_unwatchable(join)
         missing: list[Lacking] = []
+        next_groups: list[NextGroups] = []
         for first, last in lost:
             try:
                 self._scans.bring_up(self._catalog.over(first, last), first, last, read)
             except MissingError as error:
                 missing += error.lacking
+                next_groups += error.next_groups
         if missing:
-            raise MissingError(missing)
+            raise MissingError(missing, next_groups)
         if lost and not watch.stale and loss_count == watch.loss_count:
             settle_lost(watch, joins, self._store.backed)
 

@@ -22,8 +22,8 @@ from itertools import repeat
 from operator import le, lt
 from typing import Final
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
-from pequod.engine.base.rows import Rows
 from pequod.engine.joins.aggregates import NeverAddedError, State
 from pequod.engine.joins.batches import apply_batch, take_frames
 from pequod.engine.joins.contexts import Context, Log
@@ -41,6 +41,7 @@ from pequod.escapes import shown
 from pequod.language.containing import containing_range
 from pequod.language.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.language.missing import MissingError
+from pequod.language.narrowing import Narrowed
 from pequod.language.ranges import Range, lower
 from pequod.language.slots import fix_slots
 from pequod.language.spec import Operator
@@ -98,7 +99,9 @@ class Loading:
         if not 0 <= level <= len(slots):
             raise NotBackfillableError(name, f"its output has {len(slots)} slots, so that a read cannot fix {level}")
         sources = [Range(*containing_range(join.spec, source.pattern, *bounds)) for source in join.spec.sources]
-        if lacking := _not_loaded(join, sources, self._memory.reads.begin().number):
+        read = self._memory.reads.begin()
+        if lacking := _not_loaded(join, sources, read.number):
+            self._memory.wait(read)
             raise MissingError(lacking)
         backfill = Backfill(join, join.plan_at(level), bounds, revision, sources, record_bytes_max)
         self._writer.backfills.append(backfill)
@@ -246,6 +249,9 @@ class SourcesAsOf:
         assert self._backfill.copies_alike, "as they are wherever the timeline's kernel asks"
         self.frame_prefixes += prefixes
         return Groups()
+
+    def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
+        """Do nothing: all sources of a backfill are loaded."""
 
     def get(self, source: int, key: bytes) -> bytes | None:  # noqa: ARG002 - the protocol's
         """Never called: joins that are backfilled keep frames, and so their sources are read by `read`."""

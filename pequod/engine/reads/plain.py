@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.engine.joins.indexes import Gaps, Index
 from pequod.engine.read import Read
 from pequod.language.ranges import prefix_end

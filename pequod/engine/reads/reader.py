@@ -7,9 +7,8 @@
 An execution may itself bring sources up to date, which may change rows that it has already read.
 `SourceReader.is_steady` detects this: the execution is then discarded and runs again, and finds its sources fresh.
 
-Sources may be ranges of backed tables that are not loaded. An execution notes the missing ranges that it meets in
-`Read.missing`, continues where it can, and is discarded at the end, as are the executions that need its result. The
-rest of the read is done, so that all missing ranges are known at once and the next attempt finds the rest ready.
+Sources may be ranges of backed tables that are not loaded. An execution notes those that it meets in `Read.missing`,
+continues where it can, and is discarded at the end, as are those that need its result: so all are known at once.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.range_map import gaps_between
-from pequod.engine.base.rows import Rows, merge_layers
+from pequod.engine.base.rows import merge_layers
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import combine, take_frames
-from pequod.engine.joins.collecting import bring_up
+from pequod.engine.joins.collecting import bring_up, lacked_by_log
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
 from pequod.engine.memory.eviction import PINNED, Evictor
-from pequod.engine.memory.ledger import COMPUTING, UNLIMITED
 from pequod.engine.memory.story import Reason
 from pequod.engine.read import Read
 from pequod.engine.reads import execution
@@ -38,6 +37,8 @@ from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
 from pequod.engine.reads.plain import is_searched, read_indexed, read_shown
 from pequod.engine.writes.changes import Writer
+from pequod.language.missing import NextGroups
+from pequod.language.narrowing import Narrowed
 from pequod.language.ranges import Range, prefix_end
 
 
@@ -105,17 +106,15 @@ class SourceReader:
             return None
         return table.groups
 
-    def make_room(self, tails: list[bytes]) -> int:
-        """Make room for contributions to rows with these tails; return how many there may be before the next call.
+    def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
+        """Note which groups of a backed table the read lacks next, if it lacks anything now; see `Sources`."""
+        is_plain = not self._join.upstreams[source] and self._join.indexes[source] is None
+        if self.is_lacking and is_plain and self._join.source_tables[source].presence is not None:
+            self._read.next_groups.append(NextGroups(prefix, *around, *narrowed))
 
-        Raises:
-            LimitExceededError: There is no room, even after eviction.
-        """
-        memory = self._reader.memory
-        if memory.ledger.limit_bytes >= UNLIMITED:
-            return UNLIMITED
-        memory.hold(len(tails) * (COMPUTING + len(tails[-1])))
-        return len(tails) + execution.ROWS_AT_A_TIME
+    def make_room(self, tails: list[bytes]) -> int:
+        """Make room for contributions to rows with these tails; see `Evictor.room_for`."""
+        return self._reader.memory.room_for(tails, execution.ROWS_AT_A_TIME)
 
     def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> bool:
         start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
@@ -290,9 +289,8 @@ class Reader:
         plan, environment, prefix = join.plan_for(first, last)
         while True:
             sources = self.sources(join, read)
-            batch = Execution(
-                plan, environment.copy(), first, last, sources, is_unique=join.is_unique, has_frames=False
-            ).run()
+            work = Execution(plan, environment.copy(), first, last, sources, is_unique=join.is_unique, has_frames=False)
+            batch = work.run()
             if sources.is_lacking or sources.is_steady:
                 break
         if reader is not None:
@@ -380,13 +378,15 @@ class Reader:
                 if lacking and context.is_live:
                     return False
                 continue
-            kernel = context.plan.log_kernel
-            if kernel is not None and context.upper is None and context.join.is_quiet:
+            kernel, join = context.plan.log_kernel, join_of(context)
+            if kernel is not None and context.upper is None and join.reads_base and not join.is_followed:
+                if not join.reads_tables and (gaps := lacked_by_log(kernel, context, read.number)):
+                    read.lack(gaps)
+                    return False
                 bring_up(kernel, context)
                 self.writer.serial += 1
                 context.settle()
             else:
-                join = join_of(context)
                 sources = self.sources(join, read)
                 batches = differences(context, context.log, sources)
                 if sources.is_lacking:

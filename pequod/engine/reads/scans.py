@@ -11,7 +11,8 @@ give up, and the first way does the read.
 
 from __future__ import annotations
 
-from pequod.engine.base.rows import Rows, merge_layers
+from pequod.answers.rows import Rows
+from pequod.engine.base.rows import merge_layers
 from pequod.engine.base.store import Store
 from pequod.engine.joins.collecting import collect
 from pequod.engine.joins.contexts import Context
@@ -115,7 +116,7 @@ class Scans:
         """Raise MissingError with all missing ranges of a read, if there are any."""
         if read.missing:
             self._memory.wait(read)
-            raise MissingError(read.missing)
+            raise MissingError(read.missing, read.next_groups)
 
     def refresh(self, contexts: dict[Context, None], read: Read) -> dict[Context, None]:
         """Bring contexts up to date; return those that need missing ranges, which are noted in the read."""
@@ -268,6 +269,9 @@ class Scans:
         """Return the rows from ``first`` on to the end of a view."""
         if self._reader.answer(view.contexts, read):
             return view.rows(first, limit, reverse=reverse)
+        if len(view.contexts) == 1 and view.contexts[0].is_live:
+            # It has all of the range, so nothing else can be missing.
+            self.refuse_missing(read)
         rows = self.scan_any_range(first, view.last, limit, reverse=reverse, read=read)
         self._remember(self._directory.by_name[view.table.name], first, view.last)
         return rows

@@ -3,66 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Final
 
+from pequod.answers.statistics import JoinStatistics, MemoryStatistics, Statistics, TableStatistics
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
-from pequod.engine.memory.ledger import CONTEXT, ENTRY, RANGE, UNLIMITED, Ledger, MemoryStatistics
+from pequod.engine.memory.ledger import CONTEXT, ENTRY, RANGE, UNLIMITED, Ledger
 from pequod.engine.writes.catalog import Catalog
 from pequod.language.spec import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatistics:
-    """The client-written rows of one table."""
-
-    keys: int
-    key_bytes: int
-    value_bytes: int
-    #: The number of groups; 0 if the table is not cut.
-    groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class JoinStatistics:
-    """The materialised rows of one join, and its events since it was installed."""
-
-    #: Materialised rows and the bytes of their keys after the prefix; copied keys and values may be shared.
-    rows: int
-    key_bytes: int
-    contexts: int
-    status_ranges: int
-    #: Frames that wait for changes of source keys, and changes noted but not applied yet.
-    updaters: int
-    log_entries: int
-    #: The age of the oldest materialised rows that are not fresh: the time since the first change that a context waits
-    #: to apply, or since a snapshot was taken. 0 if everything is fresh.
-    age_s: float
-    #: Reads that found everything materialised and fresh.
-    hits: int
-    computed_ranges: int
-    rows_computed: int
-    log_applied: int
-    invalidations: int
-    not_a_number: int
-    #: Values that were looked at and gave no row: they are no records, or a field is missing or does not fit.
-    misfits: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Everything of one engine."""
-
-    revision: int
-    #: Client-written keys without a table.
-    loose_keys: int
-    #: By table name, without the delimiter; tables without client-written rows are left out.
-    tables: dict[bytes, TableStatistics]
-    #: By join name.
-    joins: dict[str, JoinStatistics]
-    memory: MemoryStatistics
 
 
 def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStatistics:

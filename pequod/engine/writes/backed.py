@@ -11,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.presence import Part
 from pequod.engine.base.range_map import gaps_between
-from pequod.engine.base.rows import Rows
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
 from pequod.engine.joins.installed import InstalledJoin
@@ -312,6 +312,11 @@ class Backed:
         """The number of parts."""
         searched = sum(len(one.presence) for table in self._store.backed for one in self._of(table).searched)
         return searched + sum(len(table.presence) for table in self._store.backed if table.presence is not None)
+
+    def count_over(self, first: bytes, last: bytes | None) -> int:
+        """Return the number of parts over a range; see `Engine.count_loaded`."""
+        clipped = [(table.presence, *table.clip(first, last)) for table in self._store.backed]
+        return sum(presence.count_over(start, stop) for presence, start, stop in clipped if presence and start < stop)
 
     def _of(self, table: Table) -> Relations:
         return self._directory.by_name[table.name]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedDict
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.plan import Plan

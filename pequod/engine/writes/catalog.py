@@ -286,9 +286,8 @@ class Catalog:
                 [other for other in joins if may_overlap(source.pattern, other.spec.output)]
                 for source in join.spec.sources
             ]
-            join.reads_tables = not (any(join.upstreams) or join.spec.has_records) and all(
-                table.presence is None for table in join.source_tables
-            )
+            join.reads_base = not (any(join.upstreams) or join.spec.has_records)
+            join.reads_tables = join.reads_base and all(table.presence is None for table in join.source_tables)
             join.rivals = [
                 other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
             ]

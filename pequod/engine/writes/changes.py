@@ -115,20 +115,14 @@ class Writer:
 
     def _look(self, projection: Projection, key: bytes, old: bytes | None, new: bytes | None, *, is_base: bool) -> None:
         """Apply the change of a row to the rows that joins see in its values, and to their index."""
-        if not projection.is_waiting:
-            return
         index = projection.index
-        before, after = index.look(key, old), index.look_at_new(key, new)
-        if before == after:
+        if index.rows is None and not projection.is_waiting:
             return
-        if is_base:
-            index.change(before, after)
-        for shown in before | after if before else after:
-            was, value = before.get(shown), after.get(shown)
-            if was != value:
-                for sites in projection.readers:
-                    for site in sites:
-                        self._apply(site, shown, was, value)
+        changes = index.take(key, old, new) if is_base else index.compare(key, old, new)
+        for shown, was, value in changes:
+            for sites in projection.readers:
+                for site in sites:
+                    self._apply(site, shown, was, value)
 
     def _apply(self, site: Site, key: bytes, old: bytes | None, new: bytes | None) -> None:
         step = site.step

@@ -113,7 +113,8 @@ class AccessGuard(aio.ServerInterceptor):
             "EndBackfill": self._need_backfill,
             "ListBackfills": _need_nothing,
             PEER_PATH + "Load": _need_feed_ranges,
-            # The handler looks at the ranges of the hello.
+            # The handlers look at the ranges of each load, and of the hello.
+            PEER_PATH + "Loads": _need_feed,
             PEER_PATH + "Feed": _need_feed,
             PEER_PATH + "Position": _need_feed,
             PEER_PATH + "Write": lambda role, request: _need_keys(role, Right.WRITE, request.keys),

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
+from pequod.freshness import Mark
 from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError
 from pequod_server.backing.store import Changes, Event, History, KeyRange, Reload, Status
 
@@ -37,10 +38,12 @@ class FeedBrokenError(Exception):
 class Health:
     """Keeps the status of a store's feed."""
 
-    __slots__ = ("_clock", "status")
+    __slots__ = ("_clock", "_mark", "status")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        #: Of the history that was told of last.
+        self._mark: Mark | None = None
         self.status = Status(
             state="starting",
             since_s=clock(),
@@ -71,6 +74,13 @@ class Health:
         fresh_s = self.status.fresh_s if fresh_s is None else fresh_s
         self.status = replace(self.status, state="ok", since_s=since_s, fresh_s=fresh_s, lag=lag)
 
+    def told(self, event: Event) -> None:
+        """Note what is told next: where another history begins, the age that is known is that of the one before."""
+        history = _history_of(event)
+        if history is not None and history.mark != self._mark:
+            self._mark = history.mark
+            self.status = replace(self.status, fresh_s=None)
+
     def down(self, error: str) -> None:
         """Note that the feed broke, or could not be restored."""
         if self.status.state == "closed":
@@ -98,6 +108,7 @@ class Health:
 
 
 def _history_of(event: Event) -> History | None:
+    """Return the history that an event says it belongs to; None: to that of the event before."""
     return None if isinstance(event, Changes) else event.history
 
 
@@ -121,6 +132,7 @@ async def mended(
                 async for event in events:
                     failures = 0
                     position = event.position
+                    health.told(event)
                     if reason:
                         # The session is established: loads from here on are followed by later changes. The reload comes
                         # first, so that the position does not count as reached before the reload is done.

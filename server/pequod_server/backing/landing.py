@@ -41,6 +41,8 @@ class _Unseen:
 class _Flight:
     ranges: Clip
     arrived: list[_Unseen] = field(default_factory=list)
+    #: Other ranges that were reloaded meanwhile.
+    reloaded: list[KeyRange] = field(default_factory=list)
 
 
 class Landing:
@@ -68,6 +70,19 @@ class Landing:
         self._next += 1
         self._flights[self._next] = _Flight(Clip(ranges), self._unseen.copy())
         return self._next
+
+    def widen(self, token: int, more: Sequence[KeyRange]) -> bool:
+        """Add ranges to a load under way that brings them, too; return whether it is still of use.
+
+        The changes of all keys are kept for a load, so it makes no difference that these ranges are named late. It is
+        of no use if any of them was reloaded meanwhile.
+        """
+        flight = self._flights.get(token)
+        reloaded = Clip(flight.reloaded if flight is not None else ())
+        if flight is None or any(reloaded.touches(one) for one in more):
+            return False
+        flight.ranges = Clip([*flight.ranges.ranges, *more])
+        return True
 
     def abandon(self, token: int) -> None:
         """Note that a load failed or is not wanted any more; an unknown token is no error."""
@@ -180,6 +195,8 @@ class Landing:
             for token, flight in self._flights.items()
             if not any(flight.ranges.touches(one) for one in ranges)
         }
+        for flight in self._flights.values():
+            flight.reloaded += ranges
 
     def _drop_passed(self) -> None:
         while self._landed and self._landed[0][1].position <= self.position:

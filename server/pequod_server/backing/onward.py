@@ -8,7 +8,8 @@ span of the one that began it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
@@ -18,6 +19,16 @@ _TRACE: Final[ContextVar[tuple[tuple[str, str], ...]]] = ContextVar("trace", def
 def set_trace(headers: Mapping[str, str]) -> None:
     """Name the trace of this task's call, as W3C's headers do."""
     _TRACE.set(tuple(headers.items()))
+
+
+@contextmanager
+def under_trace(headers: Mapping[str, str]) -> Iterator[None]:
+    """Name the trace of a part of this task's call."""
+    before = _TRACE.set(tuple(headers.items()))
+    try:
+        yield
+    finally:
+        _TRACE.reset(before)
 
 
 def trace_metadata() -> tuple[tuple[str, str], ...]:

@@ -28,12 +28,14 @@ from pequod.errors import (
     PermissionDeniedError,
     SchemaError,
 )
+from pequod.language.missing import NextGroups
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.health import Backoff, Health
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.peer_channel import Connect, PeerCredentials
 from pequod_server.backing.peer_events import PeerEvents
+from pequod_server.backing.peer_loads import STAMP_BITS, load_from
 from pequod_server.backing.peer_session import VERSION_MAX, VERSION_MIN, Known, PeerSession, SessionOverError
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
@@ -46,7 +48,6 @@ from pequod_server.backing.store import (
     Loaded,
     Place,
     Reload,
-    SequenceHorizon,
     Status,
     every_key,
 )
@@ -60,8 +61,6 @@ SILENCE_S: Final = 5.0
 SETTLE_S: Final = 3.0
 #: How often the other homes are asked for a sign of life, so that they keep changes for us.
 _STANDBY_S: Final = 5.0
-#: Numbers of a home's events, below those of the next connection.
-_STAMP_BITS: Final = 64
 _TRIES_MAX: Final = 16
 _HELD: Final = 1
 
@@ -186,33 +185,22 @@ class PequodStore:
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one place, and have the feed tell their changes from there on."""
+        return await self.load_ahead(ranges, ())
+
+    async def load_ahead(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+        """Do the same, with those of the groups that keys of the ranges lead to of which the home tells nothing yet."""
         clip = Clip(ranges)
 
         async def load(session: PeerSession) -> Loaded:
             for one in clip.ranges:
                 self._held.add(one.first, one.last, _HELD)
-            return await self._load_from(session, clip.ranges)
+            return await load_from(session, clip.ranges, next_groups)
 
-        return await self._call(load)
-
-    async def _load_from(self, session: PeerSession, ranges: Sequence[KeyRange]) -> Loaded:
-        request = pb.PeerLoadRequest(
-            version_min=VERSION_MIN,
-            version_max=VERSION_MAX,
-            firsts=[one.first for one in ranges],
-            lasts=[one.last or b"" for one in ranges],
-            feed=session.number,
-            released=session.released_count,
-        )
-        rows: list[tuple[bytes, bytes]] = []
-        last: pb.PeerLoadReply | None = None
-        async for reply in session.channel.load(request):
-            rows += zip(reply.keys, reply.values, strict=True)
-            last = reply
-        if last is None or not last.HasField("place"):
-            raise BackingUnavailableError(f"the home {session.address}", "a load ended before its end")
-        stamp = (session.epoch << _STAMP_BITS) + last.sequence
-        return Loaded(tuple(rows), SequenceHorizon(last.place.position, stamp), last.place.timeline)
+        loaded = await self._call(load)
+        # In the turn in which the connection was seen to stand: the next one tells of these, too.
+        for one in loaded.more:
+            self._held.add(one.first, one.last, _HELD)
+        return loaded
 
     async def position(self) -> Place:
         """Ask the home where its database is now."""
@@ -343,7 +331,7 @@ class PequodStore:
         known, lost = self._known, self._lost
         held = [] if known is None or lost else list(self._held.ranges_of(_HELD))
         position = None if known is None else known.place.position
-        made = PeerEvents(self._epoch << _STAMP_BITS, self._everything(), position, lost)
+        made = PeerEvents(self._epoch << STAMP_BITS, self._everything(), position, lost)
         try:
             async for reply in session.replies(known, held):
                 for event in made.of(reply):
@@ -351,6 +339,7 @@ class PequodStore:
                         self._health.reloading()
                         if event.ranges == self._everything():
                             self._held = Subscriptions()
+                    self._health.told(event)
                     yield event
                     self._note(event)
                 self._lost = ""

@@ -21,6 +21,7 @@ from pequod.addresses import is_local
 from pequod.errors import BackingUnavailableError, PequodError, SettingError
 from pequod.refusals import rebuilt
 from pequod_server.backing.onward import trace_metadata
+from pequod_server.backing.peer_calls import LoadCalls, LoadsEndedError
 
 #: Found dead after this long, also where the network says nothing.
 _KEEPALIVE_MS: Final = 2000
@@ -101,11 +102,30 @@ class GrpcPeerChannel:
         self._channel = channel
         self._stub: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
         self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
+        self._loads = LoadCalls(self._name, lambda: self._stub.Loads(metadata=self._metadata))
+        #: Whether the home is of a version without streams of loads.
+        self._is_old = False
 
     async def load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
         """Read ranges."""
+        trace = trace_metadata()
+        if not trace and not self._is_old:
+            has_begun = False
+            try:
+                async for reply in self._loads.load(request):
+                    has_begun = True
+                    yield reply
+            except LoadsEndedError:
+                pass
+            except aio.AioRpcError as error:
+                if has_begun:
+                    self._fail(error)
+                self._is_old = error.code() is grpc.StatusCode.UNIMPLEMENTED
+            else:
+                return
+        # A trace has a span for each call. Of a load that the stream did not take nothing has come yet.
         try:
-            async for reply in self._stub.Load(request, metadata=self._metadata + trace_metadata()):
+            async for reply in self._stub.Load(request, metadata=self._metadata + trace):
                 yield reply
         except aio.AioRpcError as error:
             self._fail(error)

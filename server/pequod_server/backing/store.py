@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from pequod.freshness import Mark
+from pequod.language.missing import NextGroups
 from pequod_server.backing.mapping import Mapping
 
 
@@ -145,6 +146,8 @@ class Loaded:
     horizon: Horizon
     #: Of the horizon's position.
     timeline: int = 1
+    #: Ranges that were loaded beside those that were asked for; their rows are among the others.
+    more: tuple[KeyRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +190,15 @@ class Releasing(Protocol):
         Requires:
             They are not loaded, and no load of them is under way.
         """
+        ...
+
+
+@runtime_checkable
+class LoadingAhead(Protocol):
+    """A store that can load, with some ranges, those that a read will need next."""
+
+    async def load_ahead(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+        """Read ranges as `BackingStore.load` does, and perhaps some of the groups that their keys lead to."""
         ...
 
 

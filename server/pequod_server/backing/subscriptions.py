@@ -22,6 +22,7 @@ an interval tree takes 9 µs a look-up.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
@@ -69,6 +70,24 @@ class Subscriptions:
             return [theirs[bisect_right(only, key) - 1] for key in keys]
         return [masks[at][bisect_right(bounds[at], key) - 1] for key in keys for at in (bisect_right(heads, key) - 1,)]
 
+    def touches(self, first: bytes, last: bytes | None, bit: int) -> bool:
+        """Return whether a feed wants a key of a range.
+
+        Cost:
+            O(log ranges), and the bounds within the range.
+        """
+        at = bisect_right(self._heads, first) - 1
+        start = bisect_right(self._bounds[at], first) - 1
+        while at < len(self._bounds):
+            bounds, masks = self._bounds[at], self._masks[at]
+            stop = len(bounds) if last is None else bisect_left(bounds, last, start)
+            if any(mask & bit for mask in masks[start:stop]):
+                return True
+            if stop < len(bounds):
+                return False
+            at, start = at + 1, 0
+        return False
+
     def add(self, first: bytes, last: bytes | None, bit: int) -> None:
         """Have a feed want a range.
 
@@ -98,6 +117,36 @@ class Subscriptions:
             self.remove(first, last, bits)
             first = last
             yield
+
+    def counts_in_steps(self) -> Generator[None, None, dict[int, int]]:
+        """Count the ranges that each feed wants; between the steps everything else may change.
+
+        Yields:
+            None, after each step of some hundred bounds.
+
+        Returns:
+            The counts by the bits of feeds that want anything; ranges of a feed that touch are one.
+
+        Cost:
+            0.1 µs a bound, however many feeds there are.
+        """
+        beginnings: Counter[int] = Counter()
+        before = 0
+        first: bytes | None = b""
+        while first is not None:
+            at = bisect_right(self._heads, first) - 1
+            masks = self._masks[at][bisect_left(self._bounds[at], first) :]
+            beginnings.update([mask & ~other for other, mask in pairwise([before, *masks])])
+            before = masks[-1] if masks else before
+            first = self._heads[at + 1] if at + 1 < len(self._heads) else None
+            yield
+        counts: Counter[int] = Counter()
+        for bits, count in beginnings.items():
+            left = bits
+            while left:
+                counts[left & -left] += count
+                left &= left - 1
+        return dict(counts)
 
     def ranges_of(self, bits: int) -> Iterator[KeyRange]:
         """Yield the ranges that any of some feeds want, in order; those that touch are one.

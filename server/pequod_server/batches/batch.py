@@ -11,34 +11,20 @@ puts). A long reply is sent in pieces: the loop stops where a piece is full, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, PequodError, Rows
 from pequod_server.batches.columns import REFUSED, TAKES, Command, CommandJudge, check_columns, commands
-from pequod_server.wire.errors import code_of, facts_of
-from pequod_server.wire.publishing import public
+from pequod_server.batches.native import BegunBatch
+from pequod_server.wire.errors import command_error
 
 #: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
 #: No command is refused.
 _NONE: Final[dict[int, PequodError]] = {}
-
-
-class BegunBatch(NamedTuple):
-    """A batch whose first commands have run elsewhere."""
-
-    #: What they returned; statuses of all commands.
-    reply: ExecuteReply
-    #: The next command, and where its arguments and its number are.
-    position: int
-    argument_at: int
-    number_at: int
-    #: How many bytes the piece still has room for, and how many it may have.
-    room: int
-    piece_bytes_max: int
 
 
 class BatchRun:
@@ -256,20 +242,29 @@ class BatchRun:
         if asked:
             self._numbers[self._number_at] = asked - keep
 
-    def take_over(self, begun: BegunBatch, excess: Rows) -> None:
-        """Go on with a batch that was begun elsewhere.
+    def rest(self) -> ExecuteRequest:
+        """Return the commands that are left as a request."""
+        return ExecuteRequest(
+            kinds=self._kinds[self._start :],
+            arguments=self._arguments[self._argument_at :],
+            numbers=self._numbers[self._number_at :],
+        )
 
-        Args:
-            begun: How far it is.
-            excess: The rows of the next command, if there are more of them than fit; otherwise none.
-        """
-        reply, self._start, self._argument_at, self._number_at, self._room, self._piece_bytes_max = begun
-        self._statuses[:] = reply.statuses
-        self._keys, self._values, self._counts = reply.keys[:], reply.values[:], reply.counts[:]
-        self._errors = reply.errors[:]
-        if excess.values:
+    def take_over(self, begun: BegunBatch) -> None:
+        """Pass by commands that have run elsewhere, and add what they returned to the piece."""
+        reply, stop = begun.reply, self._start + begun.commands
+        self._statuses[self._start : stop] = reply.statuses[: begun.commands]
+        self._keys += reply.keys
+        self._values += reply.values
+        self._counts += reply.counts
+        self._errors += reply.errors
+        self._start = stop
+        self._argument_at += begun.arguments
+        self._number_at += begun.numbers
+        self._room = begun.room
+        if begun.stop.excess.values:
             self._index = self._advance()
-            self._fit(excess)
+            self._fit(begun.stop.excess)
 
     def again(self) -> None:
         """Have the command that was begun last run again; it has changed nothing but its place in the columns."""
@@ -286,6 +281,11 @@ class BatchRun:
         """
         self._piece_bytes_max = self._room = bytes_max
         self.lacking_bytes = 0
+
+    @property
+    def room(self) -> int:
+        """How many bytes the piece still has room for."""
+        return self._room
 
     @property
     def piece_bytes(self) -> int:
@@ -371,11 +371,3 @@ class BatchRun:
         elif start:
             reply.statuses = bytes(self._statuses[start:])
         return reply
-
-
-def command_error(error: PequodError) -> CommandError:
-    """Encode why one command failed."""
-    error = public(error)
-    return CommandError(
-        code=code_of(error).value[0], message=str(error), reason=type(error).__name__, facts=facts_of(error)
-    )

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 
 from pequod.engine import PequodError
-from pequod.engine.native import NativeBatch
 from pequod.errors import BadRequestError
+from pequod.native import NativeBatch
 
 #: How many arguments and numbers a command takes.
 TAKES: Final = {

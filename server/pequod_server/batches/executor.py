@@ -1,7 +1,7 @@
 """Batches on one engine: what they wait for where a database is behind it, and the pieces of their replies.
 
     steps = executor.steps(request)
-    steps.run()          -> a piece of the reply, a need (ranges, writes), or room for a long row
+    steps.start()        -> a piece of the reply, a need (ranges, writes), or room for a long row
     steps.go_on(...)     -> the next one, once the piece is sent or the need is met
     steps.refuse(error)  -> the next one; the command that waits fails
 
@@ -18,17 +18,19 @@ from typing import Final, NamedTuple
 from pequod_proto.commands import GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
-from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, PequodError, Rows
+from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod_server.backing import Change
-from pequod_server.batches.batch import BatchRun, BegunBatch
-from pequod_server.batches.columns import REFUSED, CommandJudge
+from pequod_server.batches.batch import BatchRun
+from pequod_server.batches.columns import REFUSED, Command, CommandJudge
 from pequod_server.batches.leveled import BatchLevels
+from pequod_server.batches.native import BegunBatch, run_rest, slow_reads
 from pequod_server.database.databases import Databases
 from pequod_server.database.levels import Levels
-from pequod_server.database.write_through import TOGETHER_MAX
+from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut
+from pequod_server.wire.freshness import merged
 
-#: How many commands behind one that waits are looked at; and after how many reads that lack nothing the look ends. To
-#: look at a read costs ten times what a quick read does, and in a warm server one that lacks something stands alone.
+#: How many commands behind one that waits are looked at; and after how many slow reads that lack nothing the look ends:
+#: to look at one costs ten times what a quick read does, and in a warm server one that lacks something stands alone.
 _AHEAD_MAX: Final = 1000
 _QUIET_MAX: Final = 16
 
@@ -48,8 +50,6 @@ class Room(NamedTuple):
 #: What a command waits for.
 Need = MissingError | Writes | Room
 Step = Need | ExecuteReply
-#: For each of the writes, whether the key was there before, or why the write failed.
-Outcomes = list[bool | PequodError]
 
 
 class Executor:
@@ -101,7 +101,7 @@ class Executor:
             step = steps.go_on()
 
     def steps(self, request: ExecuteRequest, judges: Sequence[CommandJudge] = ()) -> Steps:
-        """Return the steps of a batch; call `Steps.run` for the first one.
+        """Return the steps of a batch; call `Steps.start`, or `Steps.run`, for the first one.
 
         Args:
             judges: Say which commands fail without being run. They are asked again at each step.
@@ -114,15 +114,14 @@ class Executor:
 
 
 class Steps:
-    """The steps of one batch, whose commands run in order.
+    """The steps of one batch, whose commands run in order. Call `start` or `run` for the first one.
 
     Invariants:
         1. No command runs between a step that is returned and `go_on` or `refuse`, which say what came of it.
     """
 
     __slots__ = (
-        "_batch", "_executor", "_is_looking_ahead", "_is_shared", "_judges", "_lacked", "_looked_at", "_step",
-        "piece_bytes",
+        "_batch", "_earlier", "_executor", "_is_looking_ahead", "_is_shared", "_judges", "_step", "piece_bytes",
     )  # fmt: skip
 
     def __init__(self, executor: Executor, request: ExecuteRequest, judges: Sequence[CommandJudge]) -> None:
@@ -136,13 +135,12 @@ class Steps:
             rows_max=executor.rows_max,
             piece_bytes_max=executor.piece_bytes_max(),
         )
+        #: The token of its writes, and of the states in which commands have run before a step.
+        self._earlier = b""
         #: Whether a command that waits for ranges waits for those of the reads behind it, too.
         self._is_looking_ahead = True
         #: Whether it does now.
         self._is_shared = False
-        #: The reads before this position were looked at, and those at these positions lacked something then.
-        self._looked_at = 0
-        self._lacked: set[int] = set()
         #: The step that was returned last.
         self._step: Step | None = None
         #: How many bytes of rows and errors the piece has that was returned last.
@@ -158,43 +156,61 @@ class Steps:
         Raises:
             UnauthenticatedError: The caller is not known any more; nothing more of the batch is applied.
         """
-        batch = self._batch
+        self._judge()
+        return self._run()
+
+    def start(self) -> Step:
+        """Do what `run` does, as far as possible on the native core: for many commands, none of which is refused."""
+        self._judge()
+        executor, batch = self._executor, self._batch
+        begun = run_rest(executor.engine, batch.rest(), executor.rows_max, batch.room, executor.clock())
+        return self._run() if begun is None else self.resume(begun)
+
+    def _judge(self) -> None:
         if self._judges:
-            batch.judge(self._judges)
-        step: Step
+            self._batch.judge(self._judges)
+
+    def _run(self) -> Step:
+        batch = self._batch
         try:
             batch.run()
-        except MissingError as missing:
+        except (MissingError, BackedKeyError) as error:
             batch.again()
-            ahead = self._lacking_ahead() if self._is_looking_ahead else []
-            self._is_shared = bool(ahead)
-            step = MissingError([*missing.lacking, *ahead])
-        except BackedKeyError:
-            batch.again()
-            step = Writes(self._writes_ahead())
-        else:
-            step = self._reached()
+            return self._taken(self._need(error))
+        return self._taken(self._reached())
+
+    def _need(self, error: MissingError | BackedKeyError) -> Need:
+        """Return what the next command waits for, with what those behind it would wait for."""
+        if isinstance(error, BackedKeyError):
+            return Writes(self._writes_ahead())
+        ahead = self._lacking_ahead() if self._is_looking_ahead else []
+        self._is_shared = bool(ahead)
+        errors = [error, *ahead]
+        return MissingError(
+            [one for error in errors for one in error.lacking], [one for error in errors for one in error.next_groups]
+        )
+
+    def _taken(self, step: Step) -> Step:
+        """Note a step that is returned, and the state in which the commands before it have run."""
         self._step = step
+        if not isinstance(step, ExecuteReply) or step.more:
+            self._earlier = merged(self._earlier, self._executor.levels.token)
         return step
 
-    def resume(self, begun: BegunBatch, excess: Rows) -> Step:
-        """Go on with a batch that was begun elsewhere, instead of the first `run`.
+    def resume(self, begun: BegunBatch) -> Step:
+        """Go on with a batch of which more has run elsewhere."""
+        self._batch.take_over(begun)
+        if begun.stop.waits_for is not None:
+            return self._taken(self._need(begun.stop.waits_for))
+        if begun.stop.excess.values:
+            return self._taken(self._reached())
+        return self._run()
 
-        Args:
-            begun: How far it is.
-            excess: The rows of the next command, if there are more of them than fit; otherwise none.
-        """
-        self._batch.take_over(begun, excess)
-        if not excess.values:
-            return self.run()
-        self._step = step = self._reached()
-        return step
-
-    def go_on(self, outcomes: Outcomes | None = None) -> Step:
+    def go_on(self, written: CarriedOut | None = None) -> Step:
         """Go on after a piece is sent, or a need is met.
 
         Args:
-            outcomes: What came of the writes, if these were the need.
+            written: What came of the writes, if these were the need.
         """
         batch, step = self._batch, self._step
         if isinstance(step, Room):
@@ -202,8 +218,11 @@ class Steps:
         elif not batch.piece_bytes or isinstance(step, ExecuteReply):
             # The memory that was free before the batch waited may not be free now.
             batch.begin_piece(self._executor.piece_bytes_max())
-        if outcomes is not None:
-            batch.settle(outcomes)
+        if written is not None:
+            batch.settle(written.outcomes)
+            self._earlier = merged(self._earlier, written.token)
+        if isinstance(step, MissingError):
+            return self.start()
         return self.run()
 
     def refuse(self, error: PequodError) -> Step:
@@ -226,7 +245,7 @@ class Steps:
             return Room(batch.lacking_bytes)
         self.piece_bytes = batch.piece_bytes
         reply = batch.reply(self._executor.server_id)
-        reply.MergeFromString(self._executor.levels.tail())
+        reply.MergeFromString(self._executor.levels.tail(self._earlier))
         return reply
 
     def _writes_ahead(self) -> list[Change]:
@@ -245,32 +264,37 @@ class Steps:
             changes.append(Change(key, value if kind == PUT else None))
         return changes
 
-    def _lacking_ahead(self) -> list[Lacking]:
+    def _lacking_ahead(self) -> list[MissingError]:
         """Return what the reads behind the one that waits lack, up to the next write, so that all is loaded at once.
 
-        What these reads compute now is there when their turn comes. One that lacked nothing is not looked at again, so
-        a batch whose reads lack something one after another is not walked for each of them.
+        What these reads compute now is there when their turn comes.
         """
-        engine, clock, lacking = self._executor.engine, self._executor.clock, list[Lacking]()
-        looked_at, lacked, quiet = self._looked_at, set[int](), 0
-        for position, kind, first, last in islice(self._batch.ahead(), 1, 1 + _AHEAD_MAX):
-            if kind in (PUT, REMOVE) or quiet == _QUIET_MAX:
+        executor, batch, lacking, quiet = self._executor, self._batch, list[MissingError](), 0
+        engine, clock = executor.engine, executor.clock
+        for _, kind, first, last in slow_reads(engine, self._reads_ahead(), executor.rows_max, batch.room, clock()):
+            if quiet == _QUIET_MAX:
                 break
-            if position < looked_at and position not in self._lacked:
-                continue
-            self._looked_at = max(self._looked_at, position + 1)
             quiet += 1
             try:
                 if kind == GET:
                     engine.get(first, now=clock())
-                elif kind < REFUSED:
-                    engine.count(first, last or None, now=clock())
+                else:
+                    # The last row takes the whole range, by the shortest way.
+                    engine.scan(first, last or None, limit=1, reverse=True, now=clock())
             except MissingError as error:
-                lacking += error.lacking
-                lacked.add(position)
+                lacking.append(error)
                 quiet = 0
             except PequodError:
                 # The command fails with it when its turn comes.
                 continue
-        self._lacked = lacked
         return lacking
+
+    def _reads_ahead(self) -> list[Command]:
+        """Return the reads behind the command that waits, up to the next write."""
+        found = list[Command]()
+        for command in islice(self._batch.ahead(), 1, 1 + _AHEAD_MAX):
+            if command[1] in (PUT, REMOVE):
+                break
+            if command[1] < REFUSED:
+                found.append(command)
+        return found

@@ -12,8 +12,8 @@ from typing import Final
 from pequod_proto.commands import GET, PUT, REMOVE
 
 from pequod.engine import PequodError
-from pequod.engine.native import NativeBatch
 from pequod.errors import PermissionDeniedError
+from pequod.native import NativeBatch
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
 from pequod_server.batches.columns import Command, reads

@@ -14,8 +14,8 @@ from typing import Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import PequodError
-from pequod.engine.native import NativeBatch
 from pequod.errors import BadRequestError, InvalidTokenError, TokenLostError
+from pequod.native import NativeBatch
 from pequod_server.batches.columns import Command, CommandJudge, commands, reads
 from pequod_server.batches.judges import StalenessJudge
 from pequod_server.database.database_levels import Demand
@@ -34,31 +34,33 @@ class BatchLevels:
     def __init__(self, levels: Levels, databases: Databases) -> None:
         self._levels = levels
         self._databases = databases
-        #: Fields of replies that name the present state, as bytes.
-        self.tail: Callable[[], bytes] = levels.tail
+        #: See `Levels.tail`.
+        self.tail: Callable[..., bytes] = levels.tail
         self._bound = StalenessJudge(databases)
 
     def passes(self, batch: NativeBatch) -> bool:
         """Return whether the reads of a batch are as fresh as they have to be now, as far as that is seen at once."""
         level = batch.freshness
-        if level:
-            return self._levels.has_at_once(level)
-        is_fresh = self._bound.passes(batch)
-        self._levels.counters.reads["any"] += is_fresh
-        return is_fresh
+        return self._levels.has_at_once(level) if level else self._bound.passes(batch)
 
-    def count_any(self) -> None:
-        """Count a batch that asks for no level."""
-        self._levels.counters.reads["any"] += 1
+    @property
+    def token(self) -> bytes:
+        """The token of the present state."""
+        return self._levels.token
+
+    def count(self, batch: NativeBatch) -> None:
+        """Count a batch that passed and has run."""
+        self._levels.count(batch.freshness)
 
     def of(self, request: pb.ExecuteRequest) -> CommandJudge | None:
-        """Return the judge of the reads of a batch; None if nothing can be wrong with them.
+        """Count a batch, and return the judge of its reads; None if nothing can be wrong with them.
 
         Raises:
             BadRequestError: The columns of its levels do not fit.
         """
         if request.HasField("freshness") or request.fresh_commands or request.fresh_levels:
             return LeveledReads(self._levels, self._databases, request)
+        self._levels.count(b"")
         return self._bound if self._databases.all else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
@@ -34,7 +34,7 @@ class AdministrationCalls:
         self._join_limits = JoinLimits(served.config)
         self._snapshots = snapshots
         #: Tells who follows this server's base data.
-        self.following: Callable[[], encode.PeersFollowing] = encode.PeersFollowing
+        self.following: Callable[[], Awaitable[encode.PeersFollowing]] = _nobody
 
     async def add_join(self, request: pb.AddJoinRequest, _context: Context) -> pb.AddJoinReply:
         """Install the joins of a text, all or none."""
@@ -92,9 +92,8 @@ class AdministrationCalls:
     async def stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
         """Return what the server holds and has done."""
         collection = await collected(self._engine)
-        return encode.statistics(
-            collection, self._served.header(), self._served.databases.statistics(), self.following()
-        )
+        following = await self.following()
+        return encode.statistics(collection, self._served.header(), self._served.databases.statistics(), following)
 
     async def save_snapshot(self, _request: pb.SaveSnapshotRequest, _context: Context) -> pb.SaveSnapshotReply:
         """Write the base data into the server's file."""
@@ -117,3 +116,7 @@ class AdministrationCalls:
             key_count=restored.key_count,
             saved_s=restored.saved_s,
         )
+
+
+async def _nobody() -> encode.PeersFollowing:
+    return encode.PeersFollowing()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, assert_never
 
@@ -21,7 +22,7 @@ from pequod_proto.pequod_pb2 import ExecuteRequest
 from pequod.engine import MissingError, PequodError
 from pequod_server.access.guard import present_caller
 from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
-from pequod_server.batches.executor import Executor, Outcomes, Room, Step, Steps, Writes
+from pequod_server.batches.executor import Executor, Room, Step, Steps, Writes
 from pequod_server.batches.judges import HomeJudge, RightsJudge
 from pequod_server.batches.leveled import BatchLevels, LeveledReads
 from pequod_server.batches.quick import run_quick
@@ -29,9 +30,9 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import ROUNDS_MAX
-from pequod_server.database.write_through import WriteThrough
+from pequod_server.database.write_through import CarriedOut, WriteThrough
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.ops.observe import NO_EARLIER_PIECES, BatchSink, EarlierPieces
+from pequod_server.ops.observe import NO_EARLIER_PIECES, BatchSink, BatchTraces, EarlierPieces
 from pequod_server.wire.errors import stopping_status
 from pequod_server.wire.handlers import Context, Handler, end_call
 from pequod_server.wire.undecodable import undecodable
@@ -55,6 +56,7 @@ class ExecuteCalls:
         through: Writes keys that databases own.
         on_batch: Called after each batch.
         rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
+        traces: Makes the spans of batches; None: nothing does.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ExecuteCalls:
         through: WriteThrough,
         on_batch: BatchSink,
         rules: HomeRules | None = None,
+        traces: BatchTraces | None = None,
     ) -> None:
         self._home_judges: tuple[CommandJudge, ...] = () if rules is None else (HomeJudge(rules),)
         self._databases = served.databases
@@ -71,6 +74,7 @@ class ExecuteCalls:
         self._admission = admission
         self._through = through
         self._on_batch = on_batch
+        self._traces = traces
         self._is_stopping = False
         self._executor = Executor(
             served.engine,
@@ -108,25 +112,21 @@ class ExecuteCalls:
                 started_s = clock()
                 quick = None if gate.closed else run_quick(self._executor, message, judges)
                 if quick is not None and quick.reply is not None:
-                    self._on_batch(quick, quick, NO_EARLIER_PIECES, clock() - started_s)
+                    duration_s = clock() - started_s
+                    self._on_batch(quick, quick, NO_EARLIER_PIECES, duration_s)
+                    if self._traces is not None and quick.trace_parent:
+                        self._traces.ran(quick, duration_s)
                     await _write_counted(self._admission, write, quick.reply, quick.reply_bytes)
                     del message, quick
                     receive = read
                     continue
-                if quick is None:
-                    request = ExecuteRequest.FromString(message)
-                    steps = await self._begin(request, judges)
-                    step = steps.run()
-                else:
-                    assert quick.rest is not None
-                    request, steps, step = quick.rest
-                if isinstance(step, pb.ExecuteReply) and not step.more and steps.piece_bytes <= SMALL_BYTES:
-                    self._on_batch(request, step, NO_EARLIER_PIECES, clock() - started_s)
-                    await write(step)
-                else:
-                    await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
+                rest = None if quick is None else quick.rest
+                assert rest is not None or quick is None, "what has run natively is not run again"
+                request = ExecuteRequest.FromString(message) if rest is None else rest[0]
+                with self._traced(request, started_s):
+                    await self._run(request, rest, judges, write, started_s)
                 # An idle stream keeps nothing of its last batch.
-                del message, quick, request, steps, step
+                del message, quick, request, rest
                 receive = read
         except DecodeError as error:
             raise undecodable(error) from None
@@ -136,6 +136,32 @@ class ExecuteCalls:
             idle.pop(task, None)
         end_call(stopping_status())
 
+    def _traced(self, request: pb.ExecuteRequest, started_s: float) -> AbstractContextManager[None]:
+        """Return the span of a batch that runs meanwhile, or nothing like it."""
+        if self._traces is None or not request.trace_parent:
+            return nullcontext()
+        return self._traces.running(request, time.monotonic() - started_s)
+
+    async def _run(
+        self,
+        request: pb.ExecuteRequest,
+        rest: tuple[pb.ExecuteRequest, Steps, Step] | None,
+        judges: tuple[CommandJudge, ...],
+        write: _Write,
+        started_s: float,
+    ) -> None:
+        """Run a batch, or the rest of one, and write its reply."""
+        if rest is None:
+            steps = await self._begin(request, judges)
+            step = steps.start()
+        else:
+            _, steps, step = rest
+        if isinstance(step, pb.ExecuteReply) and not step.more and steps.piece_bytes <= SMALL_BYTES:
+            self._on_batch(request, step, NO_EARLIER_PIECES, time.monotonic() - started_s)
+            await write(step)
+        else:
+            await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
+
     async def _begin(self, request: pb.ExecuteRequest, judges: tuple[CommandJudge, ...]) -> Steps:
         """Return the steps of a batch, once its reads are as fresh as they have to be and no commit is half applied."""
         check_columns(request.kinds, len(request.arguments), len(request.numbers))
@@ -143,8 +169,6 @@ class ExecuteCalls:
         leveled = fresh if isinstance(fresh, LeveledReads) else None
         if leveled is not None:
             await leveled.meet()
-        else:
-            self._levels.count_any()
         if self._databases.gate.closed:
             await _whole(self._databases, request)
         if leveled is not None:
@@ -171,33 +195,33 @@ class ExecuteCalls:
                     waits_left -= 1
                     assert waits_left >= 0, "a range that is loaded is there for the command that waits for it"
                 try:
-                    outcomes = await self._meet(step, steps, delivery)
+                    written = await self._meet(step, steps, delivery)
                 except PequodError as error:
                     step = steps.refuse(error)
                 else:
-                    step = steps.go_on(outcomes)
+                    step = steps.go_on(written)
             duration_s = time.monotonic() - started_s - delivery.client_s
             self._on_batch(request, step, EarlierPieces(delivery.row_count, delivery.errors), duration_s)
             await delivery.send(step, steps.piece_bytes)
         finally:
             delivery.release()
 
-    async def _meet(self, step: Step, steps: Steps, delivery: _Delivery) -> Outcomes | None:
+    async def _meet(self, step: Step, steps: Steps, delivery: _Delivery) -> CarriedOut | None:
         """Do what a step asks for, and return what came of its writes, when no commit is half applied."""
-        outcomes: Outcomes | None = None
+        written: CarriedOut | None = None
         match step:
             case pb.ExecuteReply():
                 await delivery.send(step, steps.piece_bytes)
             case Room(bytes=row_bytes):
                 await delivery.make_room(row_bytes)
-            case MissingError(lacking=lacking):
-                await self._databases.load(lacking)
+            case MissingError(lacking=lacking, next_groups=next_groups):
+                await self._databases.load(lacking, next_groups)
             case Writes(changes=changes):
-                outcomes = await self._through.carry_out(changes)
+                written = await self._through.carry_out(changes)
             case _:
                 assert_never(step)
         await self._databases.gate.opened()
-        return outcomes
+        return written
 
 
 async def _whole(databases: Databases, request: pb.ExecuteRequest) -> None:

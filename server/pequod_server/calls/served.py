@@ -36,13 +36,17 @@ class ServedEngine:
         #: Decides when reads may be answered, and names the states that answer.
         self.levels = Levels(engine, databases, self.server_id)
 
-    def header(self, revision: int | None = None, token: bytes | None = None) -> pb.Header:
-        """Return the header of a reply that shows the engine as of a revision and its token, by default the present."""
+    def header(self, revision: int | None = None, token: bytes | None = None, *, written: bytes = b"") -> pb.Header:
+        """Return the header of a reply that shows the engine as of a revision and its token, by default the present.
+
+        Args:
+            written: The token of the write that the reply acknowledges.
+        """
         levels = self.levels
         return pb.Header(
             server_id=self.server_id,
             revision=self.engine.revision if revision is None else revision,
-            token=levels.token if token is None else token,
+            token=levels.token_with(written) if token is None else token,
             age_ms=levels.age_ms,
         )
 

@@ -6,7 +6,7 @@ request -> interceptors -> handler -> engine, or a database behind it -> reply
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import grpc
 from grpc import aio
@@ -29,7 +29,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import Admission
-from pequod_server.ops.observe import BatchSink
+from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.handlers import SERVICE_PATH, Unregistered
@@ -63,6 +63,7 @@ class PequodService:
         *,
         admission: Admission | None = None,
         member: Member | None = None,
+        batch_traces: BatchTraces | None = None,
     ) -> None:
         databases = databases or Databases(engine)
         served = ServedEngine(engine, config, databases)
@@ -86,7 +87,7 @@ class PequodService:
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 
-        self._batches = ExecuteCalls(served, admission, through, on_batch, rules)
+        self._batches = ExecuteCalls(served, admission, through, on_batch, rules, batch_traces)
         self.Execute = self._batches.execute
 
         self._watches = WatchCalls(served, admission)
@@ -114,7 +115,7 @@ class PequodService:
         self._follows = FollowCalls(served, member)
         self.FollowCluster = self._follows.follow
 
-    def tell_following(self, following: Callable[[], PeersFollowing]) -> None:
+    def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
         """Show in the statistics who follows this server's base data."""
         self._administration.following = following
 

@@ -38,20 +38,22 @@ class WriteCalls:
     async def put(self, request: pb.PutRequest, _context: Context) -> pb.PutReply:
         """Write one base key."""
         self._refuse([request.key])
+        token = b""
         try:
             self._engine.put(request.key, request.value)
         except BackedKeyError as error:
-            await self._write_through(error, request.value)
-        return pb.PutReply(header=self._served.header())
+            _, token = await self._write_through(error, request.value)
+        return pb.PutReply(header=self._served.header(written=token))
 
     async def remove(self, request: pb.RemoveRequest, _context: Context) -> pb.RemoveReply:
         """Remove one base key."""
         self._refuse([request.key])
+        token = b""
         try:
             removed = self._engine.remove(request.key)
         except BackedKeyError as error:
-            removed = await self._write_through(error, None)
-        return pb.RemoveReply(header=self._served.header(), removed=removed)
+            removed, token = await self._write_through(error, None)
+        return pb.RemoveReply(header=self._served.header(written=token), removed=removed)
 
     def _refuse(self, keys: Sequence[bytes]) -> None:
         """Pass if the map lets this server write the keys.
@@ -62,12 +64,16 @@ class WriteCalls:
         if self._rules is not None:
             self._rules.refuse(keys)
 
-    async def _write_through(self, error: BackedKeyError, value: bytes | None) -> bool:
-        """Write the key that the engine refused to its database; return whether the key was there before."""
-        (outcome,) = await self._through.carry_out([Change(error.key, value)])
+    async def _write_through(self, error: BackedKeyError, value: bytes | None) -> tuple[bool, bytes]:
+        """Write the key that the engine refused to its database.
+
+        Returns:
+            Whether the key was there before, and the token of the write.
+        """
+        (outcome,), token = await self._through.carry_out([Change(error.key, value)])
         if isinstance(outcome, PequodError):
             raise outcome
-        return outcome
+        return outcome, token
 
     async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
         """Write many base keys, all or none."""
@@ -76,18 +82,19 @@ class WriteCalls:
             raise BadRequestError(f"each key needs one value: there are {len(keys)} keys and {len(values)} values")
         self._served.refuse_many(len(keys))
         self._refuse(keys)
+        token = b""
         try:
             self._engine.put_all(keys, values)
         except BackedKeyError:
-            await self._through.put_all(keys, values)
-        return pb.MultiPutReply(header=self._served.header())
+            token = await self._through.put_all(keys, values)
+        return pb.MultiPutReply(header=self._served.header(written=token))
 
     async def remove_range(self, request: pb.RemoveRangeRequest, _context: Context) -> pb.RemoveRangeReply:
         """Remove the base keys of a range; other calls have their turn between two parts of it."""
         if not request.HasField("first") and not request.prefix:
             raise BadRequestError("name the range by first or prefix; an empty first is the very first key")
         first, last = range_of(request)
-        removed = 0
+        removed, token = 0, b""
         try:
             while True:
                 # The map may have changed since the part before.
@@ -101,5 +108,5 @@ class WriteCalls:
                 await asyncio.sleep(0)
         except BackedKeyError:
             # The engine raises before it removes the first key of the range.
-            removed = await self._through.remove_range(first, last)
-        return pb.RemoveRangeReply(header=self._served.header(), removed=removed)
+            removed, token = await self._through.remove_range(first, last)
+        return pb.RemoveRangeReply(header=self._served.header(written=token), removed=removed)

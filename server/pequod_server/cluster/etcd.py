@@ -16,7 +16,6 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final
 
-import grpc
 from google.protobuf import json_format
 from pequod_proto import etcd_pb2 as etcd
 from pequod_proto import pequod_pb2 as pb
@@ -27,7 +26,7 @@ from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError
 from pequod_server.backing import Backoff
 from pequod_server.cluster.coordinator import LEASE_S
-from pequod_server.cluster.etcd_calls import CompactedError, EtcdCalls
+from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls
 
 log = logging.getLogger("pequod.server")
 
@@ -45,11 +44,9 @@ class EtcdCoordinator:
         cluster: The name of the cluster.
     """
 
-    def __init__(
-        self, endpoints: Sequence[str], cluster: str, credentials: grpc.ChannelCredentials | None = None
-    ) -> None:
+    def __init__(self, endpoints: Sequence[str], cluster: str, access: EtcdAccess | None = None) -> None:
         self._cluster = cluster
-        self._calls = EtcdCalls(endpoints, credentials)
+        self._calls = EtcdCalls(endpoints, access)
         self._root = f"/pequod/{cluster}/".encode()
         #: 0 comes after the slash.
         self._end = f"/pequod/{cluster}0".encode()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -29,6 +29,8 @@ CALL_S: Final = 6.0
 _PAUSE_S: Final = 0.1
 #: Codes of endpoints that are away, or without a leader.
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+#: How etcd refuses a token that it has forgotten, or that is from before a change of users and roles.
+_STALE: Final = ("invalid auth token", "auth: revision in header is old", "auth revision in header is old")
 #: etcd refuses pings that come more often than every 5 s.
 _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 6000),
@@ -43,6 +45,16 @@ _OPTIONS: Final = (
 )
 
 
+class EtcdAccess(NamedTuple):
+    """What a caller shows to etcd."""
+
+    #: For TLS; None: plain text.
+    tls: grpc.ChannelCredentials | None = None
+    #: Of etcd's own users; empty: none.
+    user: str = ""
+    password: str = ""
+
+
 class CompactedError(Exception):
     """The changes from a revision on are not there any more; read everything."""
 
@@ -52,14 +64,16 @@ class EtcdCalls:
 
     Args:
         endpoints: HOST:PORT of each node, at least one.
-        credentials: For TLS; None: plain text.
+        access: What is shown to them.
     """
 
-    def __init__(self, endpoints: Sequence[str], credentials: grpc.ChannelCredentials | None = None) -> None:
+    def __init__(self, endpoints: Sequence[str], access: EtcdAccess | None = None) -> None:
         assert endpoints
         self.place = f"etcd at {', '.join(endpoints)}"
         self._endpoints = tuple(endpoints)
-        self._credentials = credentials
+        self._access = access or EtcdAccess()
+        #: Names the user in calls; nodes forget it when they start anew, and after five minutes without calls.
+        self._token = ""
         #: The number of the endpoint that is asked.
         self._at = 0
         self._channels: dict[int, aio.Channel] = {}
@@ -106,7 +120,7 @@ class EtcdCalls:
             "/etcdserverpb.Watch/Watch",
             request_serializer=etcd.WatchRequest.SerializeToString,
             response_deserializer=etcd.WatchReply.FromString,
-        )(metadata=(("hasleader", "true"),))
+        )(metadata=(("hasleader", "true"), *self._metadata()))
         create = etcd.WatchCreate(key=key, range_end=range_end, start_revision=revision)
         try:
             await call.write(etcd.WatchRequest(create=create))
@@ -142,24 +156,43 @@ class EtcdCalls:
             call: Any = self._channel(at).unary_unary(
                 method, request_serializer=type(request).SerializeToString, response_deserializer=reply_type.FromString
             )
+            timeout_s = max(min(_TRY_S, ends_s - time.monotonic()), _PAUSE_S)
             try:
-                reply: Reply = await call(request, timeout=max(min(_TRY_S, ends_s - time.monotonic()), _PAUSE_S))
+                if self._access.user and not self._token:
+                    self._token = await self._authenticate(at, timeout_s)
+                reply: Reply = await call(request, timeout=timeout_s, metadata=self._metadata())
                 return reply
             except aio.AioRpcError as error:
                 reason = error.details() or error.code().name
+                if self._token and reason.endswith(_STALE) and time.monotonic() < ends_s:
+                    self._token = ""
+                    continue
                 fault = self._away(at, reason)
                 if error.code() not in _AWAY or time.monotonic() + _PAUSE_S >= ends_s:
                     raise fault from error
             await asyncio.sleep(_PAUSE_S)
 
+    async def _authenticate(self, at: int, timeout_s: float) -> str:
+        request = etcd.AuthenticateRequest(name=self._access.user, password=self._access.password)
+        call: Any = self._channel(at).unary_unary(
+            "/etcdserverpb.Auth/Authenticate",
+            request_serializer=etcd.AuthenticateRequest.SerializeToString,
+            response_deserializer=etcd.AuthenticateReply.FromString,
+        )
+        reply: etcd.AuthenticateReply = await call(request, timeout=timeout_s)
+        return reply.token
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("token", self._token),) if self._token else ()
+
     def _channel(self, at: int) -> aio.Channel:
         channel = self._channels.get(at)
         if channel is None:
             target = self._endpoints[at]
-            if self._credentials is None:
+            if self._access.tls is None:
                 channel = aio.insecure_channel(target, options=_OPTIONS)
             else:
-                channel = aio.secure_channel(target, self._credentials, options=_OPTIONS)
+                channel = aio.secure_channel(target, self._access.tls, options=_OPTIONS)
             self._channels[at] = channel
         return channel
 

@@ -18,11 +18,11 @@ from typing import Final
 
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod.engine import Engine, PequodError
+from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, NotHomeError
 from pequod_server.backing import Change
 from pequod_server.database.databases import Databases
-from pequod_server.database.write_through import WriteThrough
+from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
 from pequod_server.wire.publishing import DATABASE
 
 #: Where ranges start, and where they end.
@@ -163,17 +163,19 @@ class HeldWrites(WriteThrough):
         super().__init__(engine, databases)
         self._rules = rules
 
-    async def carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
+    async def carry_out(self, changes: Sequence[Change]) -> CarriedOut:
         """Carry out the changes that are taken; see `WriteThrough.carry_out`."""
         errors = {change.key: error for change in changes if (error := self._rules.error_of(change.key)) is not None}
         async with self._rules.writing():
             if not errors:
                 return await super().carry_out(changes)
             taken = [change for change in changes if change.key not in errors]
-            outcomes = iter(await super().carry_out(taken) if taken else ())
-        return [errors[change.key] if change.key in errors else next(outcomes) for change in changes]
+            some = await super().carry_out(taken)
+        outcomes = iter(some.outcomes)
+        all_outcomes = [errors[change.key] if change.key in errors else next(outcomes) for change in changes]
+        return CarriedOut(all_outcomes, some.token)
 
-    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows, all or none; see `WriteThrough.put_all`.
 
         Raises:
@@ -181,9 +183,9 @@ class HeldWrites(WriteThrough):
         """
         self._rules.refuse(keys)
         async with self._rules.writing():
-            await super().put_all(keys, values)
+            return await super().put_all(keys, values)
 
-    async def remove_range(self, first: bytes, last: bytes | None) -> int:
+    async def remove_range(self, first: bytes, last: bytes | None) -> RemovedRange:
         """Remove the keys that are there now; see `WriteThrough.remove_range`.
 
         Raises:

@@ -21,6 +21,7 @@ from pequod.errors import ClusterMapError, SettingError
 from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.joins import MapJoins
 from pequod_server.cluster.member import Member
@@ -36,8 +37,11 @@ _HINT: Final = "write static:FILE or etcd:HOST:PORT,HOST:PORT/NAME"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
-def coordinator_of(cluster: str, credentials: grpc.ChannelCredentials | None = None) -> ClusterCoordinator:
+def coordinator_of(cluster: str, access: EtcdAccess | None = None) -> ClusterCoordinator:
     """Return the coordinator that a setting names.
+
+    Args:
+        access: What is shown to etcd.
 
     Raises:
         SettingError: The setting names none.
@@ -53,7 +57,7 @@ def coordinator_of(cluster: str, credentials: grpc.ChannelCredentials | None = N
     for endpoint in endpoints:
         if fault := fault_of(endpoint):
             raise SettingError("cluster", f"{fault}; {_HINT}")
-    return EtcdCoordinator(endpoints, name, credentials)
+    return EtcdCoordinator(endpoints, name, access)
 
 
 def make_member(
@@ -73,8 +77,10 @@ def make_member(
         if given:
             raise SettingError(given[0], "it needs a cluster: give cluster, such as static:cluster.toml")
         return None
-    credentials = etcd_credentials(config.cluster_ca, config.cluster_certificate, config.cluster_key)
-    coordinator, entry = coordinator_of(config.cluster, credentials), first_entry(config)
+    access = etcd_access(
+        config.cluster_ca, config.cluster_certificate, config.cluster_key, config.cluster_user, config.cluster_password
+    )
+    coordinator, entry = coordinator_of(config.cluster, access), first_entry(config)
     joins = MapJoins(engine)
     local = groups[0] if groups and ServerRole.HOME in entry.roles else None
     credentials_of_peers = peer_credentials(config)
@@ -168,25 +174,35 @@ def _is_given(config: ServerConfig, name: str) -> bool:
     return bool(value != ServerConfig.model_fields[name].default)
 
 
-def etcd_credentials(
-    cluster_ca: Path | None = None, cluster_certificate: Path | None = None, cluster_key: Path | None = None
-) -> grpc.ChannelCredentials | None:
-    """Return what connections to etcd need; None for plain text.
+def etcd_access(
+    cluster_ca: Path | None = None,
+    cluster_certificate: Path | None = None,
+    cluster_key: Path | None = None,
+    cluster_user: str = "",
+    cluster_password: Path | None = None,
+) -> EtcdAccess:
+    """Return what is shown to etcd.
 
     Raises:
         SettingError: A file cannot be read, or one is missing.
     """
+    if bool(cluster_user) != bool(cluster_password):
+        names = ("cluster_user", "cluster_password")
+        given, missing = names if cluster_user else reversed(names)
+        raise SettingError(missing, f"it goes with {given}; give both, or neither")
+    password = (_read("cluster_password", cluster_password) or b"").decode("utf-8", "replace").strip()
     if not (cluster_certificate or cluster_key or cluster_ca):
-        return None
+        return EtcdAccess(None, cluster_user, password)
     if bool(cluster_certificate) != bool(cluster_key):
         names = ("cluster_certificate", "cluster_key")
         given, missing = names if cluster_certificate else reversed(names)
         raise SettingError(missing, f"it goes with {given}; give both, or neither")
-    return grpc.ssl_channel_credentials(
+    tls = grpc.ssl_channel_credentials(
         _read("cluster_ca", cluster_ca),
         _read("cluster_key", cluster_key),
         _read("cluster_certificate", cluster_certificate),
     )
+    return EtcdAccess(tls, cluster_user, password)
 
 
 def _read(setting: str, path: Path | None) -> bytes | None:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import grpc
-
 from pequod.cluster.document import TEMPLATE
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerState
 from pequod.errors import ClusterMapError
 from pequod_server.cluster.coordinator import ClusterCoordinator
+from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.member import laggards
 from pequod_server.cluster.membership import coordinator_of
 from pequod_server.cluster.static import StaticCoordinator, read_file, write_file
@@ -29,8 +28,8 @@ class ClusterEditor:
         SettingError: It names no coordinator.
     """
 
-    def __init__(self, cluster: str, credentials: grpc.ChannelCredentials | None = None) -> None:
-        self._coordinator: ClusterCoordinator = coordinator_of(cluster, credentials)
+    def __init__(self, cluster: str, access: EtcdAccess | None = None) -> None:
+        self._coordinator: ClusterCoordinator = coordinator_of(cluster, access)
         #: The file, if the map is in one.
         self.file = Path(cluster.partition(":")[2]) if isinstance(self._coordinator, StaticCoordinator) else None
 

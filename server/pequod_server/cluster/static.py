@@ -128,12 +128,24 @@ def read_file(path: Path) -> ClusterState:
 def write_file(path: Path, state: ClusterState) -> None:
     """Put a state in the place of what a file says, at once: nobody reads half of it.
 
+    What the operator wrote beside the state stays: comments, order, blanks.
+
     Raises:
         ClusterMapError: It cannot be written.
     """
     beside = path.with_name(f".{path.name}.new")
     try:
-        beside.write_text(written(state), "utf-8")
+        beside.write_text(_text_of(path, state), "utf-8")
         beside.replace(path)
     except OSError as error:
         raise ClusterMapError(str(path), f"it cannot be written: {error.strerror}") from error
+
+
+def _text_of(path: Path, state: ClusterState) -> str:
+    from pequod_server.cluster.edited import edited  # noqa: PLC0415 - no server edits its map
+
+    try:
+        before = path.read_text("utf-8")
+    except FileNotFoundError:
+        return written(state)
+    return edited(before, state)

@@ -20,8 +20,8 @@ from math import inf
 from typing import Final
 
 from pequod.errors import TokenLostError
-from pequod.freshness import After, Freshness, Latest, MaxAge, Token
-from pequod_server.backing import Place
+from pequod.freshness import After, Freshness, Latest, Mark, MaxAge, Token
+from pequod_server.backing import History, Place
 from pequod_server.database.followed import Reached
 from pequod_server.database.loader import Loader
 from pequod_server.database.moments import KnownMoment, Moments
@@ -52,7 +52,9 @@ class DatabaseLevels:
         counters: Those of all databases.
     """
 
-    __slots__ = ("_asked", "_counters", "_fresh_s", "_latest", "_moments", "_position", "loader")
+    __slots__ = (
+        "_asked", "_counters", "_fresh_s", "_history", "_latest", "_moments", "_position", "_told_s", "loader",
+    )  # fmt: skip
 
     def __init__(self, loader: Loader, counters: LevelCounters) -> None:
         self.loader = loader
@@ -60,6 +62,9 @@ class DatabaseLevels:
         self._moments = Moments()
         #: Everything that was committed before this is there, by the answers of the database to our questions.
         self._fresh_s = -inf
+        #: The same by what its feed told, in this history.
+        self._told_s = -inf
+        self._history: History | None = None
         #: Answers that the feed has not passed, the latest of them.
         self._asked: deque[tuple[float, Place]] = deque(maxlen=_ASKED_MAX)
         self._latest = Questions(loader.store.latest, self._answered)
@@ -74,12 +79,24 @@ class DatabaseLevels:
     def fresh_s(self) -> float:
         """Everything that was committed before this moment is there; minus infinity if that is not known."""
         followed = self.loader.followed
+        if followed.history is not self._history:
+            self._go_on_in(followed.history)
         while self._asked and followed.reached(self._asked[0][1]) is not Reached.NOT_YET:
             begun_s, place = self._asked.popleft()
             if followed.reached(place) is Reached.YES:
                 self._fresh_s = max(self._fresh_s, begun_s)
         told_s = self.loader.status.fresh_s
-        return self._fresh_s if told_s is None else max(self._fresh_s, told_s)
+        if told_s is not None:
+            # Another home, which is asked now, may know less; what the engine has, it has.
+            self._told_s = max(self._told_s, told_s)
+        return max(self._fresh_s, self._told_s)
+
+    def _go_on_in(self, history: History | None) -> None:
+        """Forget what is known of the age, if it is that of another history: a replaced primary may have told it."""
+        known, self._history = self._history, history
+        if known is not None and (history is None or history.mark != known.mark):
+            self._fresh_s = self._told_s = -inf
+            self._asked.clear()
 
     @property
     def age_ms(self) -> int | None:
@@ -149,6 +166,17 @@ class DatabaseLevels:
                 case Reached.NOT_YET:
                     is_reached = False
         return is_reached
+
+    def lost(self, token: Token) -> dict[Mark, int]:
+        """Return what a token names of this database that a failover has lost."""
+        followed = self.loader.followed
+        return {
+            mark: position
+            for mark, position in token.positions.items()
+            if followed.history is not None
+            and mark.database == followed.history.database
+            and followed.reached(Place(mark.timeline, position)) is Reached.LOST
+        }
 
     async def come_to(self, demand: Demand) -> None:
         """Wait until a demand is met, however long it takes.

@@ -23,8 +23,9 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, Range, SearchRange
+from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, NextGroups, Range, SearchRange
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
+from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, Change, KeyRange, Releasing
 from pequod_server.database.assignment import Assignment, tables_of
 from pequod_server.database.gate import Gates
@@ -288,7 +289,7 @@ class Databases:
             try:
                 return ask()
             except MissingError as error:
-                await self.load(error.lacking)
+                await self.load(error.lacking, error.next_groups)
         raise BackingUnavailableError(
             DATABASE, f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
         )
@@ -316,8 +317,11 @@ class Databases:
             return None
         return next((loader.stale_error() for loader in self.read_by([(first, last)]) if loader.is_stale), None)
 
-    async def load(self, lacking: Iterable[Lacking]) -> None:
+    async def load(self, lacking: Iterable[Lacking], next_groups: Sequence[NextGroups] = ()) -> None:
         """Load what reads lack, each piece from its database, at the same time.
+
+        Args:
+            next_groups: What they will lack next, which databases may give with it.
 
         Raises:
             BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
@@ -332,17 +336,16 @@ class Databases:
                     raise UnassignedKeyError(piece.first)
                 assert piece.last is not None, "ranges that reads lack end"
                 pieces.setdefault(owner, []).append(Range(piece.first, piece.last))
-        loads = [self._load(*one) for one in pieces.items()]
+        loads = [self._load(*one, next_groups) for one in pieces.items()]
         await (loads[0] if len(loads) == 1 else all_of(loads))
 
-    async def _load(self, loader: Loader, lacking: Sequence[Lacking]) -> None:
+    async def _load(self, loader: Loader, lacking: Sequence[Lacking], next_groups: Sequence[NextGroups]) -> None:
+        def owned(one: KeyRange) -> list[KeyRange]:
+            return [piece for piece, owner in self.assignment.split(one.first, one.last) if owner is loader]
+
         try:
-            parts = self.assignment.split
-            await loader.load(
-                self._whole.widened(
-                    lacking, lambda one: [p for p, owner in parts(one.first, one.last) if owner is loader]
-                )
-            )
+            own = [one for one in next_groups if owned(KeyRange(one.before, prefix_end(one.before)))]
+            await loader.load(self._whole.widened(lacking, owned), own)
         except BackingUnavailableError as error:
             raise of_one(loader.name, error) from error
 
@@ -358,8 +361,8 @@ class Databases:
 
     # Writes.
 
-    async def write(self, changes: Sequence[Change]) -> None:
-        """Write to the database that owns the keys, in one transaction, and wait until the cache has it.
+    async def write(self, changes: Sequence[Change]) -> bytes:
+        """Write to the database that owns the keys, in one transaction, and return the token once the cache has it.
 
         Raises:
             UnassignedKeyError: No database owns a key; nothing is written.
@@ -368,10 +371,10 @@ class Databases:
             PackError, WriteRefusedError, BackingUnavailableError: As `Loader.write`.
         """
         if not changes:
-            return
+            return b""
         loader = self.taker_of([change.key for change in changes])
         try:
-            await loader.write(changes)
+            return await loader.write(changes)
         except BackingUnavailableError as error:
             raise of_one(loader.name, error) from error
 

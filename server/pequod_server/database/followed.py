@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
-from pequod.freshness import Token
+from pequod.freshness import Mark, Token
 from pequod_server.backing import BackingUnavailableError, History, Place
 
 #: Names the database in errors whose reasons are not meant for clients.
@@ -40,11 +40,12 @@ class Followed:
            half applied: then reads of them wait.
     """
 
-    __slots__ = ("_moved", "_waiters", "failure", "history", "position", "shown", "token")
+    __slots__ = ("_mark", "_moved", "_waiters", "failure", "history", "position", "shown", "token")
 
     def __init__(self) -> None:
         #: What the position belongs to; None until the feed stands.
         self.history: History | None = None
+        self._mark: Mark | None = None
         #: None until the feed stands.
         self.position: int | None = None
         #: The position for tokens, which may be beyond the other one: see `Changes.shown`.
@@ -58,9 +59,9 @@ class Followed:
 
     def move(self, position: int, *, history: History | None = None, shown: int | None = None) -> None:
         """Note that the engine has everything up to a position, and wake those who wait."""
-        is_elsewhere = history is not None and history != self.history
-        if is_elsewhere:
-            self.history, self.shown = history, 0
+        is_elsewhere = False
+        if history is not None and history != self.history:
+            self.history, self.shown, self._mark, is_elsewhere = history, 0, history.mark, True
         at = max(self.shown, position, shown or 0)
         if self.history is not None and (at != self.shown or is_elsewhere or self.position is None):
             self.token = bytes(Token({self.history.mark: at}))
@@ -88,6 +89,21 @@ class Followed:
         if timeline < self.history.timeline and position > self.history.ends.get(timeline, -1):
             return Reached.LOST
         return Reached.YES if position <= self.position else Reached.NOT_YET
+
+    def has_passed(self, token: Token) -> bool:
+        """Return whether a token names places of the present timeline alone, and the engine has passed them."""
+        if self.position is None:
+            return False
+        # A generator would cost more than all of this.
+        for mark, position in token.positions.items():  # noqa: SIM110
+            if position > self.position or mark != self._mark:
+                return False
+        return True
+
+    def token_of(self, place: Place) -> bytes:
+        """Return the token of a place that has been reached."""
+        assert self.history is not None, "a place is reached after the feed stands"
+        return bytes(Token({Mark(self.history.database, place.timeline): place.position}))
 
     async def until(self, holds: Callable[[], bool], wait_s: float) -> bool:
         """Wait until ``holds`` returns true, for ``wait_s`` at most; return whether it does.

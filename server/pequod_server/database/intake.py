@@ -18,7 +18,6 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pequod.engine import Engine, Lacking, LimitExceededError, Range, SearchRange
@@ -38,6 +37,7 @@ from pequod_server.backing import (
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import SLICE_S, Turns, in_turns
 from pequod_server.database.assignment import Assignment, overlap
+from pequod_server.database.counters import LoaderCounters
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 
@@ -59,21 +59,6 @@ WAIT_S: Final = 30.0
 #: Reads wait while a commit is applied. After this time, the rest of the commit is forgotten instead, and loaded again
 #: by the reads that need it: a row may be in 100,000 timelines, and forgetting does not look at them.
 APPLY_S: Final = 5.0
-
-
-@dataclass(slots=True)
-class LoaderCounters:
-    """Counts of the database's use since the start."""
-
-    #: Loads, the ranges in them, and the rows that came.
-    flights: int = 0
-    ranges: int = 0
-    rows: int = 0
-    #: Changes that the feed delivered, and those of them that were in loaded ranges.
-    changes: int = 0
-    changes_applied: int = 0
-    reloads: int = 0
-    writes: int = 0
 
 
 class Tap(Protocol):
@@ -162,10 +147,10 @@ class Intake:
 
     @property
     def loaded_range_count(self) -> int:
-        """How many ranges are loaded, as the engine keeps them; where the database is one of several, as they are."""
+        """How many ranges are loaded, as the engine keeps them."""
         if self._owned is None:
             return self._engine.loaded_range_count
-        return len(overlap([KeyRange(*one) for one in self._engine.loaded()], self._owned))
+        return sum(self._engine.count_loaded(one.first, one.last) for one in self._owned)
 
     def is_wanted(self, key: bytes) -> bool:
         """Return whether the key is loaded or under way, or its table is searched, or others want all keys.
@@ -182,6 +167,13 @@ class Intake:
         if self._engine.is_followed(key) or self.landing.is_flying(key):
             return True
         return self._arriving is not None and self._arriving.holds(key)
+
+    def arriving(self, one: Lacking) -> Lacking:
+        """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
+        partial = self.partial
+        if partial is None or isinstance(one, SearchRange):
+            return one
+        return one if one.first < partial.first or partial.last < one.last else partial
 
     async def take(self, event: Event) -> None:
         """Take in an event, before the next one."""
@@ -220,6 +212,8 @@ class Intake:
     async def load(self, ranges: Sequence[Range], read: Read, searches: Sequence[SearchRange] = ()) -> Refused | None:
         """Read ranges and searches, and take them in; None if changes of them may have been missed meanwhile.
 
+        Ranges that are read beside those are taken in, too.
+
         Returns:
             Those for which there is no memory; they are not loaded.
 
@@ -231,6 +225,8 @@ class Intake:
         token = self.landing.start(arriving := [*wanted, *(KeyRange(*one.search.keys) for one in searches)])
         try:
             loaded = await read(wanted)
+            if loaded.more and not self.landing.widen(token, loaded.more):
+                return None
             place = Place(loaded.timeline, loaded.horizon.position)
             if not await self._come_to(place, lambda: self.landing.is_under_way(token)):
                 return None
@@ -242,10 +238,12 @@ class Intake:
                 rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
                 if rows is None:
                     return None
+                more = loaded.more
                 # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
                 del loaded
-                self._arriving = Clip(arriving)
-                return await self._take_rows(ranges, searches, rows, turns)
+                self._arriving = Clip([*arriving, *more])
+                beside = [Range(one.first, one.last) for one in more if one.last is not None]
+                return await self._take_rows([*ranges, *beside], searches, rows, turns)
         finally:
             self.landing.abandon(token)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, Lacking, Range, SearchRange
+from pequod.engine import Engine, Lacking, NextGroups, Range, SearchRange
 from pequod.language.ranges import united
 from pequod_server.backing import (
     BackingStaleError,
@@ -33,6 +33,7 @@ from pequod_server.backing import (
 )
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
+from pequod_server.database.beside import LoadAhead, LoadsAhead
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Refused, Tap
@@ -88,6 +89,10 @@ class Loader:
         self._flights: dict[Lacking, asyncio.Task[Refused]] = {}
         #: What readers of this turn of the loop asked for, and the task that will load it in the next.
         self._wanted: list[Lacking] = []
+        #: What they will lack next.
+        self._next_groups: dict[NextGroups, None] = {}
+        #: What loads bring of it.
+        self._ahead = LoadsAhead()
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         #: Ranges that may not be loaded any more, although the store tells their changes.
@@ -122,24 +127,13 @@ class Loader:
 
     def statistics(self) -> BackingStatistics:
         """Return the state of the database's feed, and counts of what was asked of the database."""
-        status, counters = self.store.status, self.counters
-        return BackingStatistics(
+        return self.counters.statistics(
+            self.name,
+            self.store.status,
             mode="write-through" if self.is_write_through else "write-around",
-            state=status.state,
-            error=status.error,
             position=self.position,
-            lag=status.lag,
-            age_s=None if status.fresh_s is None else max(0.0, self.age_s()),
+            age_s=self.age_s(),
             loaded_ranges=self._intake.loaded_range_count,
-            feed_failures=status.failure_count,
-            reloads=counters.reloads,
-            flights=counters.flights,
-            ranges=counters.ranges,
-            rows=counters.rows,
-            changes=counters.changes,
-            changes_applied=counters.changes_applied,
-            writes=counters.writes,
-            name=self.name,
         )
 
     def own(self, ranges: Sequence[KeyRange] | None) -> None:
@@ -255,22 +249,27 @@ class Loader:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def load(self, lacking: Iterable[Lacking]) -> None:
+    async def load(self, lacking: Iterable[Lacking], next_groups: Iterable[NextGroups] = ()) -> None:
         """Load what reads lack, together with all others that are asked for in this turn of the loop.
+
+        Args:
+            next_groups: What they will lack next, which the database may give with it.
 
         Raises:
             BackingUnavailableError: The database does not answer.
             SchemaError: It no longer has what the mapping needs.
             LimitExceededError: There is no memory for a range.
         """
-        wanted = tuple(lacking)
+        wanted, begun = tuple(lacking), len(self._wanted)
         waits: dict[asyncio.Task[Refused], None] = {}
         for one in wanted:
-            flight = self._flights.get(one) or self._flights.get(self._arriving(one))
+            flight = self._flights.get(one) or self._flights.get(self._intake.arriving(one))
             if flight is None:
                 flight = self._flights[one] = self._boarding()
                 self._wanted.append(one)
             waits[flight] = None
+        if len(self._wanted) > begun:
+            self._next_groups.update(dict.fromkeys(next_groups))
         for flight in waits:
             refused = await asyncio.shield(flight)
             for one in wanted:
@@ -282,13 +281,6 @@ class Loader:
                             self._engine.release(*other)
                     raise refused[one]
 
-    def _arriving(self, one: Lacking) -> Lacking:
-        """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
-        partial = self._intake.partial
-        if partial is None or isinstance(one, SearchRange):
-            return one
-        return one if one.first < partial.first or partial.last < one.last else partial
-
     def _boarding(self) -> asyncio.Task[Refused]:
         if self._next_flight is None:
             self._next_flight = asyncio.create_task(self._fly(), name="pequod load")
@@ -298,10 +290,12 @@ class Loader:
 
     async def _fly(self) -> Refused:
         ranges, self._wanted, self._next_flight = self._wanted, [], None
+        groups, self._next_groups = tuple(self._next_groups), {}
         # In case it fails, or there is no memory; those that are loaded then are not released.
         unneeded = ranges
         try:
-            refused = await self._load(ranges)
+            with self._ahead.load(LoadAhead(self.store, groups, self._intake.owned)) as ahead:
+                refused = await self._load(ranges, ahead)
             unneeded = list(refused)
             return refused
         finally:
@@ -310,7 +304,7 @@ class Loader:
             for one in ranges:
                 del self._flights[one]
 
-    async def _load(self, lacking: Sequence[Lacking]) -> Refused:
+    async def _load(self, lacking: Sequence[Lacking], ahead: LoadAhead) -> Refused:
         if self.followed.failure:
             raise BackingUnavailableError(FEED, self.followed.failure)
         if self.position is None:
@@ -319,7 +313,7 @@ class Loader:
         searches = [one for one in lacking if isinstance(one, SearchRange)]
 
         async def read(wanted: Sequence[KeyRange]) -> Loaded:
-            return await (found_by(self.store, searches, wanted) if searches else self.store.load(wanted))
+            return await (found_by(self.store, searches, wanted) if searches else ahead.read(wanted))
 
         for _ in range(ROUNDS_MAX):
             # A reader that waits for a range which is another database's by now asks again, and finds its owner.
@@ -329,8 +323,8 @@ class Loader:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
-    async def write(self, changes: Sequence[Change]) -> None:
-        """Write to the database in one transaction, and wait until the cache has it.
+    async def write(self, changes: Sequence[Change]) -> bytes:
+        """Write to the database in one transaction, and wait until the cache has it; return the token of the write.
 
         Raises:
             PackError: A key or a value makes no row; nothing is written.
@@ -343,6 +337,7 @@ class Loader:
         if not self._has(place):
             self.store.hurry(place.position)
         await self._wait(lambda: self._has(place))
+        return self.followed.token_of(place)
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
         if not await self.followed.until(holds, self._wait_s):
@@ -369,13 +364,15 @@ class Loader:
         """Tell the store which ranges are not loaded any more, if it wants to know."""
         if not isinstance(self.store, Releasing):
             return
-        unneeded = united([*self._unneeded, *self.forgotten()])
-        flying = Clip([KeyRange(*one) for one in self._flights if not isinstance(one, SearchRange)])
+        unneeded = united([*self._unneeded, *self._ahead.take_dropped(), *self.forgotten()])
+        asked = [KeyRange(*one) for one in self._flights if not isinstance(one, SearchRange)]
+        flying = Clip([*asked, *self._ahead.coming])
         # These are asked about again once their loads have ended.
         self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
         settled = [KeyRange(*one) for one in unneeded if not flying.touches(KeyRange(*one))]
         absent = self._intake.not_loaded(settled)
         if absent:
+            self._ahead.note_released(absent)
             self.store.release(absent)
 
     async def _look(self) -> None:

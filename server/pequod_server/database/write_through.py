@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, PequodError
 from pequod.errors import MixedWriteError, UnassignedKeyError
@@ -22,10 +22,28 @@ from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
+from pequod_server.wire.freshness import merged
 from pequod_server.wire.publishing import public
 
 #: Commands of a batch, or keys of a range, in one transaction.
 TOGETHER_MAX: Final = 1000
+
+
+class CarriedOut(NamedTuple):
+    """What came of changes."""
+
+    #: For each of them whether the key was there before, or why it failed.
+    outcomes: list[bool | PequodError]
+    #: Of those that did not fail; a failover may lose them at any moment. Empty if all failed.
+    token: bytes
+
+
+class RemovedRange(NamedTuple):
+    """What came of the removal of a range."""
+
+    key_count: int
+    #: As in `CarriedOut`.
+    token: bytes
 
 
 class WriteThrough:
@@ -35,14 +53,11 @@ class WriteThrough:
         self._engine = engine
         self._databases = databases
 
-    async def carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
+    async def carry_out(self, changes: Sequence[Change]) -> CarriedOut:
         """Carry changes out, those of each database in their order.
 
         Changes that a database refuses have no effect; the others are carried out. If the server cannot know whether
         they were carried out, all of the same database fail with BackingUnavailableError.
-
-        Returns:
-            For each change whether the key was there before, or why it failed.
         """
         outcomes: dict[int, bool | PequodError] = {}
         mine: dict[Loader, list[int]] = {}
@@ -54,28 +69,30 @@ class WriteThrough:
         parts = [self._carry_out([changes[number] for number in numbers]) for numbers in mine.values()]
         found = [await parts[0]] if len(parts) == 1 else await asyncio.gather(*parts)
         for numbers, part in zip(mine.values(), found, strict=True):
-            outcomes.update(zip(numbers, part, strict=True))
-        return [outcomes[number] for number in range(len(changes))]
+            outcomes.update(zip(numbers, part.outcomes, strict=True))
+        token = merged(*(part.token for part in found))
+        return CarriedOut([outcomes[number] for number in range(len(changes))], token)
 
-    async def _carry_out(self, changes: Sequence[Change]) -> list[bool | PequodError]:
+    async def _carry_out(self, changes: Sequence[Change]) -> CarriedOut:
         """Carry out changes of one database, in their order."""
         try:
             self._databases.taker_of([change.key for change in changes])
             were_there = await self._were_there(changes)
-            await self._databases.write(sorted(changes, key=lambda change: change.key))
+            token = await self._databases.write(sorted(changes, key=lambda change: change.key))
         except (PackError, WriteRefusedError) as error:
             if len(changes) == 1:
-                return [error]
+                return CarriedOut([error], b"")
             half = len(changes) // 2
-            return [*await self._carry_out(changes[:half]), *await self._carry_out(changes[half:])]
+            one, other = await self._carry_out(changes[:half]), await self._carry_out(changes[half:])
+            return CarriedOut([*one.outcomes, *other.outcomes], merged(one.token, other.token))
         except BackedKeyError:
-            return [BackedKeyError(change.key) for change in changes]
+            return CarriedOut([BackedKeyError(change.key) for change in changes], b"")
         except PequodError as error:
-            return [error] * len(changes)
-        return list(were_there)
+            return CarriedOut([error] * len(changes), b"")
+        return CarriedOut(list(were_there), token)
 
-    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Put rows in one transaction, all or none.
+    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+        """Put rows in one transaction, all or none; return the token of the write.
 
         Raises:
             MixedWriteError: Not all keys are of one database; nothing is written.
@@ -100,10 +117,10 @@ class WriteThrough:
             changes.append(Change(*row))
             if turns.are_due():
                 await turns.give()
-        await self._databases.write(changes)
+        return await self._databases.write(changes)
 
-    async def remove_range(self, first: bytes, last: bytes | None) -> int:
-        """Remove the keys that are there now, in transactions of ``TOGETHER_MAX`` at most; return how many.
+    async def remove_range(self, first: bytes, last: bytes | None) -> RemovedRange:
+        """Remove the keys that are there now, in transactions of ``TOGETHER_MAX`` at most.
 
         Raises:
             MixedWriteError: The range has other keys than those of one table of databases; nothing is removed.
@@ -117,10 +134,10 @@ class WriteThrough:
             if not owner.is_write_through:
                 raise BackedKeyError(first)
         keys = (await self._databases.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
-        removed = 0
+        removed, token = 0, b""
         for some in self._together(keys):
             try:
-                await self._databases.write([Change(key, None) for key in some])
+                token = merged(token, await self._databases.write([Change(key, None) for key in some]))
             except WriteRefusedError as error:
                 raise WriteRefusedError(error.store, f"{error.reason} ({_already(removed)})") from error
             except BackingUnavailableError as error:
@@ -128,7 +145,7 @@ class WriteThrough:
                 assert isinstance(shown, BackingUnavailableError)
                 raise BackingUnavailableError(shown.store, f"{shown.reason} ({_already(removed)})") from error
             removed += len(some)
-        return removed
+        return RemovedRange(removed, token)
 
     def _together(self, keys: Sequence[bytes]) -> Iterator[list[bytes]]:
         """Yield keys in their order, as many of one database at a time as fit into a transaction."""

@@ -17,10 +17,18 @@ from pequod_server.database.databases import Databases
 from pequod_server.database.questions import LevelCounters
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
-from pequod_server.ops.observe import BatchReply, BatchRequest, BatchSink, CallObserver, EarlierPieces, Sink
+from pequod_server.ops.observe import (
+    BatchReply,
+    BatchRequest,
+    BatchSink,
+    BatchTraces,
+    CallObserver,
+    EarlierPieces,
+    Sink,
+)
 
 if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
+    from pequod_server.ops.scraped import ScrapedCollector
 
 log = logging.getLogger("pequod.server")
 
@@ -49,6 +57,8 @@ class Instruments:
         self._batch_sinks: list[BatchSink] = [call_log.executed]
         self._address = config.metrics
         self._metrics = self._web = self._provider = None
+        #: Makes the spans of batches; None without traces.
+        self.batch_traces: BatchTraces | None = None
         self._engine = engine
         self._clock: asyncio.Task[None] | None = None
         if config.metrics:
@@ -58,7 +68,7 @@ class Instruments:
             self._metrics = Metrics(engine)
             from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
 
-            self._metrics.registry.register(LoaderCollector(databases))
+            self._metrics.add(LoaderCollector(databases))
             self._web = WebServer(self._metrics.scrape, is_ready, lambda: down_homes(databases))
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)
@@ -68,7 +78,9 @@ class Instruments:
             except ImportError as error:
                 raise ImportError("traces need OpenTelemetry: pip install 'pequod[otel]'") from error
             self._provider = traces.provider_from_environment()
-            sinks.append(traces.CallTraces(self._provider))
+            call_traces = traces.CallTraces(self._provider)
+            sinks.append(call_traces)
+            self.batch_traces = call_traces
         #: To stand before all interceptors that may refuse a call.
         self.interceptor: aio.ServerInterceptor = CallObserver(sinks)
         #: Where metrics and health are served, while they are.
@@ -79,19 +91,19 @@ class Instruments:
         if self._metrics is not None:
             from pequod_server.ops.level_metrics import LevelCollector  # noqa: PLC0415 - as in the constructor
 
-            self._metrics.registry.register(LevelCollector(counters))
+            self._metrics.add(LevelCollector(counters))
 
-    def add(self, make: Callable[[], Collector]) -> None:
+    def add(self, make: Callable[[], ScrapedCollector]) -> None:
         """Show further figures among the metrics, if there are metrics."""
         if self._metrics is not None:
-            self._metrics.registry.register(make())
+            self._metrics.add(make())
 
     def follow(self, member: Member) -> None:
         """Show this server in its cluster among the metrics."""
         if self._metrics is not None:
             from pequod_server.ops.cluster_metrics import ClusterCollector  # noqa: PLC0415 - as in the constructor
 
-            self._metrics.registry.register(ClusterCollector(member))
+            self._metrics.add(ClusterCollector(member))
 
     def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
         """Take note of a batch of Execute."""

@@ -44,6 +44,7 @@ class Metrics:
 
     def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
+        self._collectors: list[ScrapedCollector] = []
         Info("pequod", "The version of the server.", registry=self.registry).info({"version": version("pequod")})
         self.calls = CallMetrics(self.registry)
         self.batches = BatchMetrics()
@@ -54,16 +55,20 @@ class Metrics:
             buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
             registry=self.registry,
         )
-        self._of_engine = EngineCollector(engine)
-        self.registry.register(self.batches)
-        self.registry.register(self._of_engine)
-        self.registry.register(BackfillCollector(engine))
+        for collector in (self.batches, EngineCollector(engine), BackfillCollector(engine)):
+            self.add(collector)
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
+    def add(self, collector: ScrapedCollector) -> None:
+        """Show further figures."""
+        self._collectors.append(collector)
+        self.registry.register(collector)
+
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         """Return what Prometheus reads, and its content type, which is the best of those that it accepts."""
-        await self._of_engine.refresh()
+        for collector in self._collectors:
+            await collector.refresh()
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 

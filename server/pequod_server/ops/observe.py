@@ -19,7 +19,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -68,6 +68,14 @@ class BatchRequest(Protocol):
     def arguments(self) -> Sequence[bytes]:
         """Its arguments, or the first of them."""
 
+    @property
+    def trace_parent(self) -> bytes:
+        """The span of its caller, as W3C's header `traceparent` names it; empty: none."""
+
+    @property
+    def trace_state(self) -> bytes:
+        """What the caller's tracing system says of the span: W3C's header `tracestate`."""
+
 
 class BatchReply(Protocol):
     """What sinks look at of the reply."""
@@ -84,6 +92,21 @@ class BatchReply(Protocol):
 #: Called after each batch of Execute, with the last piece of its reply, what the pieces before held, and the seconds
 #: that its commands took; decoding and sending are not in them.
 BatchSink = Callable[[BatchRequest, BatchReply, EarlierPieces, float], None]
+
+
+class BatchTraces(Protocol):
+    """Makes the spans of batches whose callers name a span."""
+
+    def ran(self, request: BatchRequest, duration_s: float) -> None:
+        """Make the span of a batch that has just ended."""
+
+    def running(self, request: BatchRequest, age_s: float) -> AbstractContextManager[None]:
+        """Make the span of a batch that runs meanwhile; what homes are asked for its sake is under it.
+
+        Args:
+            age_s: How long it has run already.
+        """
+        ...
 
 
 class Call:

@@ -6,6 +6,9 @@ Execute does, so the spans are made by a sink of our own interceptor.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Final
 
@@ -20,8 +23,8 @@ from opentelemetry.trace import TracerProvider as AnyTracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from structlog.contextvars import bind_contextvars
 
-from pequod_server.backing.onward import set_trace
-from pequod_server.ops.observe import Call, Closer
+from pequod_server.backing.onward import set_trace, under_trace
+from pequod_server.ops.observe import BatchRequest, Call, Closer
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _OUR_SERVICE: Final = "pequod.v1.Pequod"
@@ -39,7 +42,10 @@ _FAULTS: Final = frozenset(
 
 
 class CallTraces:
-    """Makes one span for each call, under the client's if its metadata has a W3C `traceparent`."""
+    """Makes one span for each call, under the client's if its metadata has a W3C `traceparent`.
+
+    A stream of batches is one call, of nobody's trace. A batch that names a span of its caller has a span under that.
+    """
 
     def __init__(self, provider: AnyTracerProvider) -> None:
         self._tracer = provider.get_tracer("pequod.server", version("pequod"))
@@ -60,11 +66,54 @@ class CallTraces:
                 "pequod.request_id": call.request_id,
             },
         )
-        carrier: dict[str, str] = {}
-        _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
-        set_trace(carrier)
+        set_trace(_headers(span))
         bind_contextvars(trace_id=f"{span.get_span_context().trace_id:032x}")
         return lambda code, _duration_s: _close(span, call, code)
+
+    def ran(self, request: BatchRequest, duration_s: float) -> None:
+        """Make the span of a batch that has just ended."""
+        self._begun(request, duration_s).end()
+
+    @contextmanager
+    def running(self, request: BatchRequest, age_s: float) -> Iterator[None]:
+        """Make the span of a batch that runs meanwhile; what homes are asked for its sake is under it.
+
+        Args:
+            age_s: How long it has run already.
+        """
+        span = self._begun(request, age_s)
+        try:
+            with under_trace(_headers(span)):
+                yield
+        except Exception as error:
+            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            raise
+        finally:
+            span.end()
+
+    def _begun(self, request: BatchRequest, age_s: float) -> Span:
+        headers = {"traceparent": request.trace_parent.decode("latin-1")}
+        if request.trace_state:
+            headers["tracestate"] = request.trace_state.decode("latin-1")
+        return self._tracer.start_span(
+            f"{_OUR_SERVICE}/Batch",
+            context=_PROPAGATOR.extract(headers, Context()),
+            kind=SpanKind.SERVER,
+            start_time=time.time_ns() - int(age_s * 1e9),
+            attributes={
+                "rpc.system": "grpc",
+                "rpc.service": _OUR_SERVICE,
+                "rpc.method": "Execute",
+                "pequod.commands": len(request.kinds),
+            },
+        )
+
+
+def _headers(span: Span) -> dict[str, str]:
+    """Return the headers of calls that are made under a span."""
+    headers: dict[str, str] = {}
+    _PROPAGATOR.inject(headers, set_span_in_context(span, Context()))
+    return headers
 
 
 def _close(span: Span, call: Call, code: grpc.StatusCode) -> None:

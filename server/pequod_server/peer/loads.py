@@ -13,7 +13,7 @@ that a row shows already makes no difference, since changes hold whole values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,10 +21,10 @@ from pequod.errors import BackingUnavailableError
 from pequod_server.backing import KeyRange, Place
 from pequod_server.backing.landing import with_changes
 from pequod_server.backing.peer_session import UNKNOWN_FEED
-from pequod_server.backing.rows import Clip
+from pequod_server.backing.rows import Clip, sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.peer.origin import Origin
-from pequod_server.peer.relay import Subscriber, Told
+from pequod_server.peer.relay import Relay, Subscriber, Told
 from pequod_server.wire.publishing import DATABASE
 
 #: Rows of one piece: less than a millisecond.
@@ -43,13 +43,22 @@ class ReadRows:
     place: Place
     #: The last event that the rows show.
     sequence: int
+    #: The ranges beside those that were asked for.
+    more: Sequence[KeyRange] = ()
 
 
-async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Sequence[KeyRange]) -> ReadRows:
+async def read_ranges(
+    origin: Origin,
+    subscriber: Subscriber | None,
+    ranges: Sequence[KeyRange],
+    more_of: Callable[[list[bytes]], list[KeyRange]] = lambda _keys: [],
+) -> ReadRows:
     """Read ranges as of one place.
 
     Args:
         subscriber: Is told the changes of the ranges after the place; perhaps some before it, too.
+        more_of: Returns further ranges, for the keys that were found. Those are read with the others that the
+            subscriber is not told of; it has the others.
 
     Raises:
         BadRequestError: The ranges are not of base data.
@@ -57,7 +66,7 @@ async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Seq
         LimitExceededError: There is no memory for them.
     """
     origin.prepare(ranges)
-    relay, clip = origin.relay, Clip(ranges)
+    relay, told = origin.relay, set[KeyRange]()
     for _ in range(_TRIES_MAX):
         if subscriber is not None and not relay.has(subscriber):
             raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
@@ -67,7 +76,16 @@ async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Seq
             for one in ranges:
                 relay.want(subscriber, one.first, one.last)
         bit = None if subscriber is None else subscriber.bit
-        found = await _collect(origin, ranges)
+        found, clip = await _collect(origin, ranges), Clip(ranges)
+        if subscriber is not None and (more := _fresh(relay, subscriber, clip, more_of(found.keys), told)):
+            told.update(more)
+            for one in more:
+                relay.want(subscriber, one.first, one.last)
+            beside = await _collect(origin, more)
+            pairs = zip(found.keys + beside.keys, found.values + beside.values, strict=True)
+            rows = await in_turns(sorted_in_steps(pairs), Turns())
+            found = ReadRows([key for key, _ in rows], [value for _, value in rows], found.place, 0, more)
+            clip = Clip([*ranges, *more])
         # In the turn of the last piece.
         origin.settle()
         found.place = Place(origin.history.timeline, relay.position)
@@ -84,9 +102,25 @@ async def read_ranges(origin: Origin, subscriber: Subscriber | None, ranges: Seq
     raise BackingUnavailableError("the home", "its base data change faster than they are read; see peer_keep_bytes")
 
 
+def _fresh(
+    relay: Relay, subscriber: Subscriber, asked: Clip, more: Sequence[KeyRange], told: set[KeyRange]
+) -> list[KeyRange]:
+    """Return those of some ranges of which a subscriber is told nothing, or by an earlier try of this load alone.
+
+    Those that it asks for are not among them.
+    """
+    wants, bit = relay.wants, subscriber.bit
+    return [
+        one
+        for one in Clip(more).ranges
+        if (one in told or not wants.touches(one.first, one.last, bit)) and not asked.touches(one)
+    ]
+
+
 async def _collect(origin: Origin, ranges: Sequence[KeyRange]) -> ReadRows:
     """Read ranges in pieces; the last piece is as of the turn in which this returns."""
     turns, keys, values = Turns(), list[bytes](), list[bytes]()
+    await origin.bring(ranges)
     for one in ranges:
         first: bytes | None = one.first
         while first is not None:

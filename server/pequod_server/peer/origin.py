@@ -83,6 +83,10 @@ class Origin(Protocol):
         """Have the relay told, in this turn, of all that the engine shows."""
         ...
 
+    async def bring(self, ranges: Sequence[KeyRange]) -> None:
+        """Load what is not there of some ranges, all of it together."""
+        ...
+
     async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
         """Return the first rows of a range, as of the turn in which this returns.
 
@@ -194,6 +198,12 @@ class DatabaseOrigin:
 
     def settle(self) -> None:
         """Do nothing: the relay is told in the turn in which the engine shows it."""
+
+    async def bring(self, ranges: Sequence[KeyRange]) -> None:
+        """Load what is not there of some ranges, with one statement for each table, and not one for each range."""
+        absent = [gap for one in ranges for gap in self._engine.absent(one.first, one.last)]
+        if absent:
+            await self._databases.load(absent)
 
     async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
         """Return the first rows of a range, once they are loaded."""
@@ -310,6 +320,9 @@ class MemoryOrigin:
         self.relay.complete_from = None
         for subscriber in list(self.relay.subscribers.values()):
             self.relay.lose(subscriber, reason)
+
+    async def bring(self, ranges: Sequence[KeyRange]) -> None:
+        """Do nothing: all that there is is here."""
 
     async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
         """Return the first rows of a range."""

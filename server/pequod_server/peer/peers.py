@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 from grpc import aio
@@ -19,19 +20,21 @@ from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
 
 from pequod.calls import PeerStatistics
 from pequod.engine import Engine
-from pequod.errors import BackingUnavailableError, BadRequestError, SettingError
+from pequod.errors import BackingUnavailableError, BadRequestError, PequodError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
 from pequod_server.backing import Change, KeyRange, Place
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_session import UNKNOWN_FEED
 from pequod_server.backing.rows import Clip
-from pequod_server.backing.turns import Turns
+from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.memory.keeper import limit_bytes
+from pequod_server.peer.ahead import ahead_of
+from pequod_server.peer.answering import LoadStream
 from pequod_server.peer.feeding import MESSAGE_BYTES, VERSION, FeedCounters, PeerFeed
 from pequod_server.peer.loads import read_ranges
 from pequod_server.peer.origin import DatabaseOrigin, MemoryOrigin
@@ -99,23 +102,19 @@ class PeerService:
         #: By the numbers that computes chose.
         self.feeds: dict[int, PeerFeed] = {}
         #: Counts of loads, and of feeds that are gone.
-        self._counters = FeedCounters()
+        self.gone = FeedCounters()
         self._sweeping: asyncio.Task[None] | None = None
+        self._load_streams: set[LoadStream] = set()
         self.Load = self._load
+        self.Loads = self._loads
         self.Feed = self._feed
         self.Position = self._position
         self.Write = self._write
 
-    def counters(self) -> FeedCounters:
-        """Return the counts of loads and of all feeds since the start."""
-        counters = FeedCounters()
-        for one in (self._counters, *(feed.counters for feed in self.feeds.values())):
-            counters.add(one)
-        return counters
-
-    def following(self) -> PeersFollowing:
-        """Return who follows this home, for people."""
+    async def following(self) -> PeersFollowing:
+        """Return who follows this home, for people; others have their turn meanwhile."""
         relay = self.origin.relay
+        counts = await in_turns(relay.wants.counts_in_steps(), Turns())
         peers = [
             PeerStatistics(
                 id=feed.id,
@@ -125,15 +124,18 @@ class PeerService:
                 changes=feed.counters.changes,
                 bytes=feed.counters.size_bytes,
                 reloads=feed.counters.reloads,
+                subscriptions=counts.get(feed.subscriber.bit, 0),
             )
             for feed in self.feeds.values()
         ]
         return PeersFollowing(peers, len(relay.wants) if peers else 0)
 
     def end(self) -> None:
-        """End the feeds: their computes go to another home."""
+        """End the feeds and the streams of loads: their computes go to another home."""
         for feed in list(self.feeds.values()):
             feed.close()
+        for stream in self._load_streams:
+            stream.close()
 
     def stop(self) -> None:
         """Ask the database nothing more."""
@@ -145,6 +147,33 @@ class PeerService:
     async def _load(self, request: pb.PeerLoadRequest, _context: Context) -> AsyncIterator[pb.PeerLoadReply]:
         """Read ranges as of one place, and subscribe a feed to them."""
         _refuse_version(request.version_min, request.version_max)
+        async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
+            async for reply in replies:
+                yield reply
+
+    async def _loads(self, _requests: object, context: Context) -> None:
+        """Do the same for one request after another."""
+        caller = present_caller()
+
+        def accept(request: pb.PeerLoadRequest) -> None:
+            _refuse_version(request.version_min, request.version_max)
+
+        async def answer(request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
+            if caller is not None:
+                for one in _ranges_of(request.firsts, request.lasts):
+                    caller.role().need(Right.FEED, one.first, one.last)
+            async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
+                async for reply in replies:
+                    yield reply
+
+        stream = LoadStream(context, accept, answer)
+        self._load_streams.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._load_streams.discard(stream)
+
+    async def _answer_load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
         self._refuse_unless_home()
         ranges = Clip(_ranges_of(request.firsts, request.lasts)).ranges
         if self._rules is not None:
@@ -157,9 +186,10 @@ class PeerService:
             if feed is None:
                 raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
             await feed.has_released(request.released)
-        found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges)
-        self._counters.loads += 1
-        self._counters.loaded_rows += len(found.keys)
+        more_of = ahead_of(request, self._may_load)
+        found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges, more_of)
+        self.gone.loads += 1
+        self.gone.loaded_rows += len(found.keys)
         if feed is not None:
             feed.catch_up()
         place = pb.PeerPlace(timeline=found.place.timeline, position=found.place.position)
@@ -171,11 +201,27 @@ class PeerService:
             if is_last:
                 reply.place.CopyFrom(place)
                 reply.sequence = found.sequence
+                reply.more_firsts.extend([one.first for one in found.more])
+                reply.more_lasts.extend([one.last or b"" for one in found.more])
             async with self._admission.bytes(COPIES * reply.ByteSize()):
                 yield reply
             if is_last:
                 return
             start = stop
+
+    def _may_load(self, one: KeyRange) -> bool:
+        """Return whether a compute may have rows of a range without asking for them by name."""
+        caller = present_caller()
+        try:
+            if caller is not None:
+                caller.role().need(Right.FEED, one.first, one.last)
+            if self._rules is not None:
+                self._rules.refuse_load(one.first, one.last)
+            self.origin.prepare([one])
+        except PequodError:
+            return False
+        # What a home computes is asked for by name: it has to be watched first.
+        return self.origin.can_resume([one])
 
     async def _feed(
         self, requests: AsyncIterator[pb.PeerFeedRequest], context: Context
@@ -215,7 +261,7 @@ class PeerService:
             reading.cancel()
             feed.close()
             del self.feeds[hello.feed]
-            self._counters.add(feed.counters)
+            self.gone.add(feed.counters)
             self._sweep()
 
     async def _position(self, request: pb.PeerPositionRequest, _context: Context) -> pb.PeerPositionReply:

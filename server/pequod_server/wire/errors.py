@@ -9,6 +9,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from pequod_proto.commands import STOPPING
+from pequod_proto.pequod_pb2 import CommandError
 
 from pequod.engine import PequodError
 from pequod.refusals import REFUSALS
@@ -31,6 +32,14 @@ def facts_of(error: PequodError) -> dict[str, str]:
     """Return the facts that an error carries, as text."""
     refusal = REFUSALS.get(type(error))
     return {} if refusal is None else refusal.say(error)
+
+
+def command_error(error: PequodError) -> CommandError:
+    """Encode why one command failed."""
+    error = public(error)
+    return CommandError(
+        code=code_of(error).value[0], message=str(error), reason=type(error).__name__, facts=facts_of(error)
+    )
 
 
 def status_of(error: PequodError) -> grpc.Status:

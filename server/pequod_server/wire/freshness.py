@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.freshness import WAIT_S, After, Freshness, Latest, MaxAge, Token, Whatever
+from pequod.freshness import NO_TOKEN, WAIT_S, After, Freshness, Latest, MaxAge, Token, Whatever
 
 #: Requests that read.
 Leveled = pb.GetRequest | pb.MultiGetRequest | pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.ExecuteRequest
@@ -53,6 +54,16 @@ def kind_of(level: Freshness | None) -> str:
             return "max_age"
         case Whatever() | None:
             return "any"
+
+
+@lru_cache(maxsize=64)
+def merged(*tokens: bytes) -> bytes:
+    """Return the token of what all of these name; those that are empty say nothing."""
+    found = NO_TOKEN
+    for token in tokens:
+        if token:
+            found = found.merged(Token.parse(token))
+    return bytes(found) if found.positions else b""
 
 
 def token_field(token: bytes) -> bytes:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from pequod_bench.compare.server import free_port
 
 
 class ServerProcess:
     """`pequod serve`, or a program like it, on one port, however often it is killed."""
 
     def __init__(self, program: Sequence[str], flags: Sequence[str], log: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.target = f"127.0.0.1:{free.getsockname()[1]}"
+        self.target = f"127.0.0.1:{free_port()}"
         self._command = [sys.executable, "-m", *program, "--listen", self.target, *flags]
         self.log = log
         self._process: asyncio.subprocess.Process | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pequod.engine.base.rows import Rows
+from pequod.answers.rows import Rows
 
 INTERFACE: int
 
@@ -124,7 +124,21 @@ class Frames:
     def remove(self, frame_key: bytes, context: Hot) -> int: ...
     def values(self) -> list[Waiting]: ...
 
-ROUTE_PARTS_MAX: int
+class QuickLens:
+    def __init__(
+        self,
+        parts: tuple[bytes | int | None, ...],
+        fields: tuple[tuple[str, int | None], ...],
+        plain: tuple[bytes | int, ...],
+        text_bytes_max: int,
+        /,
+    ) -> None: ...
+    def look(self, key: bytes, value: bytes, parse: Any, /) -> tuple[bytes, dict[str, Any]] | None: ...
+    def look_all(
+        self, keys: list[bytes], values: list[bytes], parse: Any, give: Any, /
+    ) -> tuple[list[bytes], list[bytes], list[int]]: ...
+
+PARTS_MAX: int
 
 class Route:
     is_followed: bool
@@ -185,6 +199,8 @@ class Batch:
     number_at: int
     room: int
     freshness: bytes
+    trace_parent: bytes
+    trace_state: bytes
     row_count: int
     @property
     def kinds(self) -> bytes: ...

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 11
+_INTERFACE: Final = 12
 
 
 #: Where ranges of keys start, and where they end.
@@ -54,6 +54,14 @@ class NativeBatch(Protocol):
     @property
     def freshness(self) -> bytes:
         """How fresh the reads have to be, as bytes; empty: as the server's settings say."""
+
+    @property
+    def trace_parent(self) -> bytes:
+        """The span of the caller, as W3C's header says it; empty: none."""
+
+    @property
+    def trace_state(self) -> bytes:
+        """What the caller's tracing system says of the span."""
 
     @property
     def room(self) -> int:
@@ -111,7 +119,7 @@ class Route(Protocol):
 
 def _load() -> ModuleType | None:
     try:
-        core = import_module("pequod.engine._hot")
+        core = import_module("pequod.native._hot")
     except ImportError:
         return None
     return core if getattr(core, "INTERFACE", 0) == _INTERFACE else None

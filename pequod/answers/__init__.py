@@ -1,0 +1,1 @@
+"""What an engine answers, as plain values: clients have them without it."""

@@ -1,0 +1,211 @@
+// The quick commands of a batch, from its arguments into its reply.
+//
+// Quick are the commands of engine.hpp on tables that clients write; and a scan up to an end by which a context is known,
+// one range of which goes up to there, that is fresh and has no client-written rows among it: what `Engine.scan` asks
+// before it answers without a record.
+#include "batch.hpp"
+#include "collect.hpp"
+
+namespace pequod {
+
+bool write_count(Batch* batch, uint64_t count) {
+    char* to = batch->counts.reserve(VARINT_MAX);
+    if (!to) return false;
+    batch->counts.size = size_t(write_varint(to, count) - batch->counts.start);
+    return true;
+}
+
+Ran write_row(Batch* batch, Piece prefix, Piece tail, Piece value, long long* room) {
+    *room -= static_cast<long long>(prefix.size + tail.size + value.size) + ROW_BYTES;
+    if (*room < 0) return Ran::NOT_QUICK;
+    char* to = batch->rows.reserve(prefix.size + tail.size + value.size + 2 * (1 + VARINT_MAX));
+    if (!to) return Ran::FAILED;
+    batch->rows.write_up_to(write_piece(write_piece(to, KEY, prefix, tail), VALUE, value));
+    return Ran::DONE;
+}
+
+Ran write_value(Batch* batch, Piece value) {
+    const long long size = static_cast<long long>(value.size) + ROW_BYTES;
+    if (size > batch->room) return Ran::NOT_QUICK;
+    char* to = batch->rows.reserve(value.size + 1 + VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    batch->rows.write_up_to(write_piece(to, VALUE, value));
+    batch->room -= size;
+    return Ran::DONE;
+}
+
+namespace {
+
+// The rows of a scan: those of [start, stop), with a prefix before their keys.
+struct Span {
+    SortedRows* rows;
+    Place start;
+    Place stop;
+    Piece prefix;
+};
+
+// How many rows a scan may give; not quick is a scan that gives as many, unless its client asked for no more.
+struct Limit {
+    long long most;
+    bool is_asked;
+};
+
+Ran write_entry(Batch* batch, Piece prefix, const Entry& entry, long long* room) {
+    return write_row(batch, prefix, piece_of(entry.key), piece_of(entry.value), room);
+}
+
+Ran write_up(Batch* batch, const Span& span, long long most, long long* room, long long* found) {
+    for (Place place = span.start; place.leaf <= span.stop.leaf && *found < most; place = {place.leaf + 1, 0}) {
+        const Leaf& leaf = span.rows->leaf(place.leaf);
+        const size_t end = place.leaf == span.stop.leaf ? span.stop.at : leaf.size;
+        for (; place.at < end && *found < most; ++place.at, ++*found) {
+            const Ran ran = write_entry(batch, span.prefix, leaf.entries[place.at], room);
+            if (ran != Ran::DONE) return ran;
+        }
+    }
+    return Ran::DONE;
+}
+
+Ran write_down(Batch* batch, const Span& span, long long most, long long* room, long long* found) {
+    for (size_t at_leaf = span.stop.leaf + 1; at_leaf > span.start.leaf && *found < most; --at_leaf) {
+        const Leaf& leaf = span.rows->leaf(at_leaf - 1);
+        const size_t begin = at_leaf - 1 == span.start.leaf ? span.start.at : 0;
+        size_t end = at_leaf - 1 == span.stop.leaf ? span.stop.at : leaf.size;
+        for (; end > begin && *found < most; --end, ++*found) {
+            const Ran ran = write_entry(batch, span.prefix, leaf.entries[end - 1], room);
+            if (ran != Ran::DONE) return ran;
+        }
+    }
+    return Ran::DONE;
+}
+
+// Write the rows of a scan, unless they are too many; then nothing has changed.
+Ran write_rows(Batch* batch, const Span& span, Limit limit, bool is_down) {
+    const size_t before = batch->rows.size;
+    long long room = batch->room, found = 0;
+    Ran ran = span.rows ? (is_down ? write_down : write_up)(batch, span, limit.most, &room, &found) : Ran::DONE;
+    if (ran == Ran::DONE && found == limit.most && !limit.is_asked) ran = Ran::NOT_QUICK;
+    if (ran == Ran::DONE && !write_count(batch, uint64_t(found))) ran = Ran::FAILED;
+    if (ran != Ran::DONE) {
+        batch->rows.size = before;
+        return ran;
+    }
+    batch->room = room;
+    batch->row_count += Py_ssize_t(found);
+    return ran;
+}
+
+// The place from which on a timeline's rows are new to its reader: mostly the end, or close to it.
+Place place_of(SortedRows* rows, Piece tail) {
+    const Leaf& last = rows->last;
+    const size_t near = last.size > 8 ? last.size - 8 : 0;
+    if (last.size && (near || !rows->older_size) && (!near || compare(last.key(near), tail) < 0)) {
+        size_t at = last.size;
+        while (at > near && compare(last.key(at - 1), tail) >= 0) --at;
+        return {rows->older_size, at};
+    }
+    return lower_bound(rows, tail);
+}
+
+const Seen& seen_of(const Batch* batch) { return batch->seen[batch->index - batch->ahead_start]; }
+
+Limit limit_of(const Batch* batch, unsigned char kind) {
+    const uint64_t asked = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
+    if (!asked || asked > uint64_t(batch->rows_max)) return {batch->rows_max, false};
+    return {static_cast<long long>(asked), true};
+}
+
+// Scan up to an end by which a context is known, as `Engine.scan` does.
+Ran scan_context(Batch* batch, HotEngine* engine, const End* end, Limit limit, double now) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    if (table_of(end->table)->entry_count) return Ran::NOT_QUICK;
+    Hot* hot = hot_of(end->context);
+    if (!hot->is_sound() || !hot->is_open()) return Ran::NOT_QUICK;
+    const Piece prefix = piece_of(hot->prefix);
+    if (!begins_with(first, prefix) || compare(first, last) >= 0) return Ran::NOT_QUICK;
+    const Piece tail = {first.start + prefix.size, first.size - prefix.size};
+    if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;
+    if (!(now <= hot->ready_until_s)) {
+        const int is_fresh = refresh(hot, now);
+        if (is_fresh <= 0) return is_fresh ? Ran::FAILED : Ran::NOT_QUICK;
+    }
+    SortedRows* rows = rows_of(hot);
+    const Ran ran = write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
+    if (ran == Ran::DONE) {
+        ++reinterpret_cast<Counters*>(hot->counters)->hits;
+        hot->last_used = ++reinterpret_cast<Numbers*>(engine->reads)->number;
+    }
+    return ran;
+}
+
+Ran run_scan(Batch* batch, HotEngine* engine, unsigned char kind, double now) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
+    const Limit limit = limit_of(batch, kind);
+    const End* end = ends->table.find(seen_of(batch).hash, last);
+    if (end) return kind == SCAN_DOWN ? Ran::NOT_QUICK : scan_context(batch, engine, end, limit, now);
+    SortedRows* rows = nullptr;
+    const Ran ran = rows_between(engine, first, last, &rows);
+    if (ran != Ran::DONE) return ran;
+    Span span = {rows, {0, 0}, {0, 0}, {"", 0}};
+    if (rows) {
+        span.start = lower_bound(rows, first);
+        span.stop = lower_bound(rows, last);
+    }
+    return write_rows(batch, span, limit, kind == SCAN_DOWN);
+}
+
+Ran run_count(Batch* batch, HotEngine* engine) {
+    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
+    SortedRows* rows = nullptr;
+    const Ran ran = rows_between(engine, first, last, &rows);
+    if (ran != Ran::DONE) return ran;
+    const size_t count = rows ? count_between(rows, lower_bound(rows, first), lower_bound(rows, last)) : 0;
+    return write_count(batch, uint64_t(count)) ? Ran::DONE : Ran::FAILED;
+}
+
+Ran run_get(Batch* batch, HotEngine* engine) {
+    PyObject* value = nullptr;
+    const Ran ran = get(engine, batch->arguments[batch->argument_at], seen_of(batch), &value);
+    return ran == Ran::DONE ? write_value(batch, piece_of(value)) : ran;
+}
+
+Ran run_one(Batch* batch, HotEngine* engine, double now) {
+    const unsigned char kind = kind_of(batch);
+    switch (kind) {
+        case PUT:
+            return put(engine, batch->arguments[batch->argument_at], batch->arguments[batch->argument_at + 1]);
+        case GET:
+            return run_get(batch, engine);
+        case REMOVE:
+            return remove(engine, batch->arguments[batch->argument_at]);
+        case COUNT:
+            return run_count(batch, engine);
+        default:
+            return run_scan(batch, engine, kind, now);
+    }
+}
+
+// Fetch what the next commands look at; see ahead.hpp.
+void look_ahead(Batch* batch, const HotEngine* engine) {
+    const size_t left = batch->kinds.size - size_t(batch->index), count = left < COMMANDS_AHEAD ? left : COMMANDS_AHEAD;
+    const unsigned char* kinds = reinterpret_cast<const unsigned char*>(batch->kinds.start) + batch->index;
+    batch->ahead_start = batch->index;
+    batch->ahead_stop = batch->index + Py_ssize_t(count);
+    pequod::look_ahead(engine, {kinds, count, batch->arguments + batch->argument_at}, batch->seen);
+}
+
+}  // namespace
+
+Ran run_quick(Batch* batch, HotEngine* engine, double now) {
+    while (size_t(batch->index) < batch->kinds.size) {
+        if (batch->index >= batch->ahead_stop) look_ahead(batch, engine);
+        const Ran ran = run_one(batch, engine, now);
+        if (ran == Ran::FAILED || ran == Ran::NOT_QUICK) return ran;
+        if (ran == Ran::ABSENT) batch->statuses[batch->index] = ABSENT;
+        advance(batch);
+    }
+    return Ran::DONE;
+}
+
+}  // namespace pequod

@@ -1,0 +1,136 @@
+// The message of a batch: its columns, and whether they keep to ranges of keys.
+#include "batch.hpp"
+
+namespace pequod {
+
+namespace {
+
+// Ranges of keys as Python lists of where they start and end, which ascend and do not touch.
+struct KeyRanges {
+    PyObject* starts;
+    PyObject* ends;
+
+    bool is_sound() const {
+        if (PyList_GET_SIZE(starts) != PyList_GET_SIZE(ends)) return false;
+        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(starts); ++at) {
+            PyObject* end = PyList_GET_ITEM(ends, at);
+            if (!PyBytes_CheckExact(PyList_GET_ITEM(starts, at))) return false;
+            if (end != Py_None && !PyBytes_CheckExact(end)) return false;
+        }
+        return true;
+    }
+
+    // The end of the range in which a key is; null: it is in none.
+    PyObject* end_of(Piece key) const {
+        Py_ssize_t low = 0, high = PyList_GET_SIZE(starts);
+        while (low < high) {
+            const Py_ssize_t middle = low + (high - low) / 2;
+            if (compare(piece_of(PyList_GET_ITEM(starts, middle)), key) <= 0) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        PyObject* end = low ? PyList_GET_ITEM(ends, low - 1) : nullptr;
+        return end && (end == Py_None || compare(key, piece_of(end)) < 0) ? end : nullptr;
+    }
+
+    bool holds(Piece key) const { return end_of(key); }
+
+    // A last without bytes is none.
+    bool covers(Piece first, Piece last) const {
+        if (last.size && compare(last, first) <= 0) return true;
+        PyObject* end = end_of(first);
+        return end && (end == Py_None || (last.size && compare(last, piece_of(end)) <= 0));
+    }
+};
+
+// The columns fit the kinds: as many arguments and numbers as these take.
+bool is_fitting(const Batch* batch) {
+    size_t arguments = 0, numbers = 0;
+    for (size_t at = 0; at < batch->kinds.size; ++at) {
+        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
+        if (kind < GET || kind > COUNT) return false;
+        arguments += argument_count_of(kind);
+        numbers += number_count_of(kind);
+    }
+    return arguments == batch->argument_count && numbers == batch->number_count;
+}
+
+bool read_ranges(PyObject* pair, KeyRanges* ranges) {
+    return PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
+           PyList_CheckExact(ranges->starts = PyTuple_GET_ITEM(pair, 0)) &&
+           PyList_CheckExact(ranges->ends = PyTuple_GET_ITEM(pair, 1)) && ranges->is_sound();
+}
+
+}  // namespace
+
+Parsed parse_message(Batch* batch, Piece message) {
+    const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
+    Reader reader = {start, start + message.size};
+    size_t argument_room = 0, number_room = 0;
+    bool has_memory = true;
+    while (reader.is_right && has_memory && reader.at < reader.end) {
+        switch (*reader.at++) {
+            case BATCH:
+                batch->number = reader.varint();
+                break;
+            case KINDS:
+                batch->kinds = reader.piece();
+                break;
+            case ARGUMENT:
+                has_memory = add(&batch->arguments, &batch->argument_count, &argument_room, reader.piece());
+                break;
+            case NUMBER:
+                has_memory = add(&batch->numbers, &batch->number_count, &number_room, reader.varint());
+                break;
+            case NUMBERS: {
+                const Piece packed = reader.piece();
+                const unsigned char* first = reinterpret_cast<const unsigned char*>(packed.start);
+                Reader inside = {first, first + packed.size};
+                while (reader.is_right && has_memory && inside.at < inside.end) {
+                    has_memory = add(&batch->numbers, &batch->number_count, &number_room, inside.varint());
+                    reader.is_right = inside.is_right;
+                }
+                break;
+            }
+            case FRESHNESS:
+                // Of two such fields, protobuf makes one.
+                reader.is_right = !batch->freshness.size;
+                if (reader.is_right) batch->freshness = reader.piece();
+                break;
+            case TRACE_PARENT:
+                batch->trace_parent = reader.piece();
+                break;
+            case TRACE_STATE:
+                batch->trace_state = reader.piece();
+                break;
+            default:
+                reader.is_right = false;
+        }
+    }
+    if (!has_memory) return Parsed::NO_MEMORY;
+    return reader.is_right && is_fitting(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
+}
+
+int is_within(const Batch* batch, PyObject* readable_ranges, PyObject* writable_ranges) {
+    KeyRanges readable, writable;
+    if (!read_ranges(readable_ranges, &readable) || !read_ranges(writable_ranges, &writable)) {
+        PyErr_SetString(PyExc_TypeError, "ranges are pairs of lists of bytes");
+        return -1;
+    }
+    const Piece* argument = batch->arguments;
+    bool are_within = true;
+    for (size_t at = 0; are_within && at < batch->kinds.size; ++at) {
+        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
+        if (kind == PUT || kind == REMOVE) {
+            are_within = writable.holds(argument[0]);
+        } else {
+            are_within = kind == GET ? readable.holds(argument[0]) : readable.covers(argument[0], argument[1]);
+        }
+        argument += argument_count_of(kind);
+    }
+    return are_within;
+}
+
+}  // namespace pequod

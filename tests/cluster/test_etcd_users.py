@@ -1,0 +1,88 @@
+"""etcd that has users, and takes no call without one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from pequod_server.cluster.membership import coordinator_of, etcd_access
+from typer.testing import CliRunner
+
+from pequod.cli.app import app
+from pequod.cluster.map import ClusterMap
+from pequod.errors import CoordinatorUnavailableError, SettingError
+from tests.cluster.conftest import Etcd
+from tests.cluster.test_joins import TIMELINE, Cluster, names
+from tests.cluster.waiting import eventually
+
+
+def told(etcd: Etcd, call: str, **fields: Any) -> None:
+    """Tell etcd something by its JSON interface."""
+    request = Request(f"http://{etcd.endpoints[0]}/v3/{call}", json.dumps(fields).encode(), method="POST")
+    with urlopen(request, timeout=20) as reply:
+        assert reply.status == 200
+
+
+def text(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+@pytest.fixture
+def guarded(etcd_binary: str, tmp_path: Path) -> Iterator[Etcd]:
+    """A node with a root, and a user that may do everything below /pequod/; other tests know no user."""
+    etcd = Etcd(tmp_path, 1)
+    etcd.start()
+    told(etcd, "auth/user/add", name="root", password="all")
+    told(etcd, "auth/user/add", name="servers", password="word")
+    told(etcd, "auth/role/add", name="root")
+    told(etcd, "auth/role/add", name="pequod")
+    allowed = {"permType": "READWRITE", "key": text(b"/pequod/"), "range_end": text(b"/pequod0")}
+    told(etcd, "auth/role/grant", name="pequod", perm=allowed)
+    told(etcd, "auth/user/grant", user="root", role="root")
+    told(etcd, "auth/user/grant", user="servers", role="pequod")
+    told(etcd, "auth/enable")
+    yield etcd
+    etcd.stop()
+
+
+async def test_a_cluster_lives_on_an_etcd_with_users(guarded: Etcd, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("word\n")
+    (tmp_path / "wrong").write_text("sword")
+    user: dict[str, Any] = {"cluster_user": "servers", "cluster_password": str(tmp_path / "password")}
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(guarded, stack)
+        place = guarded.setting(cluster.name)
+        for access in (None, etcd_access(cluster_user="servers", cluster_password=tmp_path / "wrong")):
+            stranger = coordinator_of(place, access)
+            with pytest.raises(CoordinatorUnavailableError):
+                await stranger.put_map(ClusterMap(cluster.name, 1))
+            await stranger.close()
+        known = {f"PEQUOD_{name.upper()}": value for name, value in user.items()}
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "init", place], env=known)
+        assert done.exit_code == 0, done.output
+        one, other = await cluster.server("c1", **user), await cluster.server("c2", **user)
+        assert one.member is not None
+        member = one.member
+        await eventually(lambda: len(member.state.servers) == 2)
+        # Nodes that start anew know no tokens of before.
+        for node in guarded.nodes:
+            await asyncio.to_thread(node.kill)
+        await asyncio.to_thread(guarded.start)
+        await (await cluster.client(one)).add_join(TIMELINE)
+        await eventually(lambda: names(other) == ["t"])
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "status", place, "--json"], env=known)
+        assert '"c2"' in done.output
+
+
+def test_a_user_without_a_password_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="it goes with cluster_user"):
+        etcd_access(cluster_user="servers")
+    with pytest.raises(SettingError, match="cannot read it"):
+        etcd_access(cluster_user="servers", cluster_password=tmp_path / "none")

@@ -1,0 +1,137 @@
+"""A range moves while a program writes to the PostgreSQL behind its old home, beside Pequod."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import asyncpg
+import pytest
+import typer
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.postgres import PostgresStore
+from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.operating import ClusterEditor
+
+from pequod.cli import cluster_move
+from pequod.client import AsyncClient
+from pequod.cluster.map import ClusterMap, HomeRange
+from tests.backing.conftest import Connection, dsn, postgres
+from tests.cluster.conftest import Etcd
+from tests.cluster.test_joins import Cluster
+
+__all__ = ["dsn", "postgres"]
+
+BOUNDS = b"p|", b"p}"
+ROWS = {f"p|{number:04}".encode(): b"%d" % number for number in range(7)}
+#: The program's.
+AROUND = b"p|0003|around"
+
+
+@pytest.fixture
+async def site(etcd: Etcd, dsn: str) -> AsyncIterator[tuple[Cluster, AsyncClient, AsyncClient]]:
+    """A home beside a PostgreSQL, another one without a database, and a client of each."""
+    store = PostgresStore(dsn, (Mapping.generic([b"p"]),))
+    await store.install()
+    await store.close()
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(etcd, stack)
+        coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)
+        await coordinator.put_map(ClusterMap(cluster.name, 1, home_ranges=(HomeRange(*BOUNDS, "a"),)))
+        await coordinator.close()
+        old = await cluster.server(
+            "h1",
+            cluster_roles="home",
+            cluster_group="a",
+            backing=dsn,
+            backing_tables="p",
+            backing_mode="write-through",
+        )
+        new = await cluster.server("h2", cluster_roles="home", cluster_group="b")
+        clients = await cluster.client(old), await cluster.client(new)
+        await clients[0].multi_put(ROWS)
+        yield cluster, *clients
+
+
+@pytest.fixture
+async def around(dsn: str) -> AsyncIterator[Connection]:
+    """The program's connection."""
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+class Committing(ClusterEditor):
+    """Ends the program's transaction right before a change of the map: that the range moves, or that it has moved."""
+
+    def __init__(self, place: str, around: Connection, change: int) -> None:
+        super().__init__(place)
+        self._around = around
+        self._left = change
+
+    async def change(self, edit):  # type: ignore[no-untyped-def]
+        self._left -= 1
+        if self._left == 0:
+            await self._around.execute("COMMIT")
+        return await super().change(edit)
+
+
+async def move(cluster: Cluster, around: Connection, change: int) -> None:
+    """Move the range while a transaction of the program is open, which ends before the first or second change."""
+    await around.execute("BEGIN")
+    await around.execute("INSERT INTO pequod_base VALUES ($1, 'x')", AROUND)
+    editor = Committing(cluster.etcd.setting(cluster.name), around, change)
+    try:
+        await cluster_move._move(editor, BOUNDS, "b", copied=False)
+    finally:
+        await editor.close()
+
+
+async def test_what_is_committed_before_the_rows_are_copied_is_moved(
+    site: tuple[Cluster, AsyncClient, AsyncClient], around: Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, _, new = site
+    await move(cluster, around, 1)
+    assert "8 rows copied and compared" in capsys.readouterr().out
+    assert dict(await new.scan(*BOUNDS)) == {**ROWS, AROUND: b"x"}
+
+
+async def test_what_is_committed_after_the_rows_were_compared_is_not_moved_and_the_command_says_where(
+    site: tuple[Cluster, AsyncClient, AsyncClient],
+    around: Connection,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_move, "_ROWS", 3)
+    cluster, old, new = site
+    with pytest.raises(typer.Exit) as ended:
+        await move(cluster, around, 2)
+    assert ended.value.exit_code == 3
+    said = capsys.readouterr()
+    assert "the range belongs to b" in said.out
+    assert "the range has moved without what they wrote in ['p|0002\\x00', 'p|0005\\x00'):" in said.err
+    assert await old.get(AROUND) == b"x"
+    assert dict(await new.scan(*BOUNDS)) == ROWS
+
+
+async def test_what_is_committed_when_the_command_has_ended_is_not_moved_and_nobody_says_so(
+    site: tuple[Cluster, AsyncClient, AsyncClient], around: Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, _, new = site
+    await move(cluster, around, 3)
+    await around.execute("COMMIT")
+    said = capsys.readouterr()
+    assert "the range belongs to b" in said.out
+    assert "wrote" not in said.err
+    assert dict(await new.scan(*BOUNDS)) == ROWS
+
+
+async def test_a_range_without_rows_is_looked_at_again_as_well(
+    site: tuple[Cluster, AsyncClient, AsyncClient], around: Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, old, _ = site
+    for key in ROWS:
+        await old.remove(key)
+    with pytest.raises(typer.Exit):
+        await move(cluster, around, 2)
+    assert "what they wrote in ['p|', 'p}')" in capsys.readouterr().err

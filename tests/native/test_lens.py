@@ -1,0 +1,144 @@
+"""The quick half of lenses beside the whole of them in Python: the same rows, or the same reason why there is none."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from pequod_grammar import parse
+
+from pequod.language.forms import TEXT_BYTES_MAX, Misfit
+from pequod.language.many_records import show_all
+from pequod.language.records import Lens, parse_record
+from pequod.language.views import plain_join
+from tests.engine.draw_records import draw_record
+from tests.native.core import hot
+
+assert hot.INTERFACE
+
+KEYS = [b"s|x", b"s|1", b"s|01", b"s|x|1", b"s|01|x", b"s|1|1|1", b"s|", b"s", b"s|\xc3\xa9|", b"other|1"]
+NUMBERS = [0, 7, -7, 42, 123, 10**19, 1 << 63, -(1 << 63), (1 << 64) - 1, 1.0, 1.5]
+TEXTS = ["a", "é", "éé", "", "|", "a|b", "ab", "x" * TEXT_BYTES_MAX, "x" * (TEXT_BYTES_MAX + 1)]
+TEXT_VALUES = [b'{"a":"%b","b":[1]}' % text.encode() for text in TEXTS]
+#: Joins whose lenses have a quick half.
+QUICK = [
+    "t|<a>|<id> = copy s|<id> with a = <a>",
+    "t|<a:2>|<id:2> = copy s|<id:2> with a = <a:2>",
+    "t|<a:21>|<id> = copy s|<id> with a = <a:21>",
+    "t|<a>|<id:2>|<of> = copy s|<id:2>|<of> with a = <a> as {a, c.d}",
+    "t|<a>|<b>|<id> = copy s|<id> with b = <b>, a = <a> as b",
+    "t|<a>|<b>|<id> = count s|<id> with b = <b>, a = <a> as b",
+    "t|<id>|<a> = copy s|<id> with a = <a>",
+    "t|<a> = copy s|x with a = <a>",
+    "t|<id> = copy s|<id> as a",
+]
+
+
+def _values() -> list[bytes]:
+    random = Random(5)
+    numbers = [b'{"a":%b,"b":"b"}' % str(number).encode() for number in NUMBERS]
+    return [b"", b"no record", b"[]", b'{"a":"a"}', *numbers, *TEXT_VALUES, *[draw_record(random) for _ in range(200)]]
+
+
+@pytest.mark.parametrize("join", QUICK)
+def test_the_quick_half_of_a_lens_sees_what_the_whole_sees(join: str) -> None:
+    (view,) = plain_join(*parse(join))[1]
+    assert view is not None
+    quick, whole = Lens(view), Lens(view)
+    assert quick.quick is not None
+    whole.quick = None
+    row_count = misfit_count = 0
+    for key in KEYS:
+        for value in _values():
+            shown = quick.show_row(key, value, parse_record)
+            assert shown == whole.show_row(key, value, parse_record), (key, value)
+            row_count += not isinstance(shown, Misfit)
+            misfit_count += isinstance(shown, Misfit)
+    assert row_count
+    assert misfit_count
+
+
+@pytest.mark.parametrize("join", QUICK)
+def test_the_quick_half_of_a_lens_sees_many_rows_as_the_whole_does(join: str) -> None:
+    (view,) = plain_join(*parse(join))[1]
+    assert view is not None
+    quick, whole = Lens(view), Lens(view)
+    whole.quick = None
+    start = view.source.pattern.literal_prefix
+    keys = [
+        start,
+        *[start + b"%03d" % number for number in range(400)],
+        *[start + b"%02d" % number for number in range(9)],
+    ]
+    values = [draw_record(Random(number)) for number in range(len(keys))]
+    values[: len(TEXT_VALUES)] = TEXT_VALUES
+    values[100:102] = [b"no record", b"[]"]
+    seen = [_show_all(lens, keys, values) for lens in (quick, whole)]
+    assert seen[0] == seen[1]
+
+
+def _show_all(
+    lens: Lens, keys: list[bytes], values: list[bytes]
+) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, Misfit]]]:
+    misfits: list[tuple[bytes, Misfit]] = []
+    found = show_all(lens, keys, values, lambda misfit, key: misfits.append((key, misfit)))
+    counted = sorted(row for row in misfits if row[1] is not Misfit.NOT_SELECTED)
+    return sorted(zip(*found, strict=True)), counted
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        "t|<a:i64>|<id> = copy s|<id> with a = <a:i64>",
+        "t|<a>|<id> = copy s|<id> with a = <a>, b exists",
+        "t|<a>|<id> = copy s|<id> with c.d = <a>",
+        "t|<a>|<id> = copy s|<id> with e[] = <a>",
+        "t|<id>|x = copy s|<id>|<id> with a exists",
+    ],
+)
+def test_other_lenses_have_no_quick_half(join: str) -> None:
+    (view,) = plain_join(*parse(join))[1]
+    assert view is not None
+    assert Lens(view).quick is None
+
+
+def test_a_value_is_not_parsed_for_a_key_of_another_pattern() -> None:
+    (view,) = plain_join(*parse("t|<a>|<id:2> = copy s|<id:2> with a = <a>"))[1]
+    assert view is not None
+
+    def refuse(value: bytes) -> None:
+        raise AssertionError(value)
+
+    assert Lens(view).show_row(b"s|123", b"{}", refuse) is Misfit.NOT_SELECTED
+
+
+def test_what_a_parser_raises_is_raised() -> None:
+    (view,) = plain_join(*parse("t|<a>|<id> = copy s|<id> with a = <a>"))[1]
+    assert view is not None
+
+    def refuse(value: bytes) -> None:
+        raise ValueError(value)
+
+    with pytest.raises(ValueError, match="text"):
+        Lens(view).show_row(b"s|1", b"text", refuse)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ((b"s|",) * (hot.PARTS_MAX + 1), (), (), 9),
+        ((b"s|",), (("a", 0),), (), 9),
+        ((b"s|",), ((b"a", None),), (), 9),
+        ((b"s|",), (("a", None),) * (hot.PARTS_MAX + 1), (), 9),
+        ((b"s|", None), (("a", None),), (b"s|", 3), 9),
+    ],
+)
+def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        hot.QuickLens(*arguments)
+
+
+@pytest.mark.parametrize("rows", [([b"s|1"], []), (b"s|1", [b"{}"])])
+def test_many_rows_have_as_many_values(rows: tuple[Any, Any]) -> None:
+    lens = hot.QuickLens((b"s|", None), (("a", None),), (b"s|", 1), 9)
+    with pytest.raises(TypeError):
+        lens.look_all(*rows, parse_record, None)
