@@ -1112,7 +1112,7 @@ class PeerFeedHello(_message.Message):
     def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
 class PeerFeedReply(_message.Message):
-    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "sequence", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered")
+    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered", "sequences")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIRSTS_FIELD_NUMBER: _ClassVar[int]
@@ -1120,7 +1120,6 @@ class PeerFeedReply(_message.Message):
     RELOAD_REASON_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
@@ -1129,6 +1128,7 @@ class PeerFeedReply(_message.Message):
     SHOWN_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     version: int
     history: PeerHistory
     reload_firsts: _containers.RepeatedScalarFieldContainer[bytes]
@@ -1136,7 +1136,6 @@ class PeerFeedReply(_message.Message):
     reload_reason: str
     counts: _containers.RepeatedScalarFieldContainer[int]
     positions: _containers.RepeatedScalarFieldContainer[int]
-    sequence: int
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     present: bytes
@@ -1145,7 +1144,8 @@ class PeerFeedReply(_message.Message):
     shown: _containers.RepeatedScalarFieldContainer[int]
     partial: bool
     answered: int
-    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., sequence: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ...) -> None: ...
+    sequences: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ..., sequences: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerPositionRequest(_message.Message):
     __slots__ = ("latest",)

@@ -139,7 +139,7 @@ async def test_a_compute_gets_nothing_unasked_of_a_table_that_it_may_see_in_part
     async with running(access_file=access) as home, Plain(home, "compute") as plain:
         async with AsyncClient(home.address, token="web") as client:
             await client.multi_put(POSTS | FOLLOWS)
-        feed = plain.feed(pb.PeerFeedRequest(hello=pb.PeerFeedHello(version_min=1, version_max=1, feed=7)))
+        feed = plain.feed(pb.PeerFeedRequest(hello=pb.PeerFeedHello(version_min=2, version_max=2, feed=7)))
         await feed.read()
         groups = pb.PeerNextGroups(prefix=b"s|ann|", before=b"p|", after=b"|")
         assert len(await plain.load(load((b"s|ann|", b"s|ann}"), feed=7, next=[groups]))) == 2

@@ -67,20 +67,20 @@ async def of_version(home: Running, version_min: int, version_max: int) -> Async
             await server.stop(None)
 
 
-@pytest.mark.parametrize(("version_min", "version_max"), [(0, 1), (1, 2)], ids=["older", "newer"])
+@pytest.mark.parametrize(("version_min", "version_max"), [(1, 2), (2, 3)], ids=["older", "newer"])
 async def test_a_home_answers_a_compute_that_is_one_version_apart(version_min: int, version_max: int) -> None:
     async with running() as home, Plain(home) as plain:
         await home.client.put("p|bob|0001", "hi")
         request = hello(7)
         request.hello.version_min, request.hello.version_max = version_min, version_max
         feed = plain.feed(request)
-        assert (await feed.read()).version == 1
+        assert (await feed.read()).version == 2
         versions = {"version_min": version_min, "version_max": version_max}
         assert await plain.load(load((b"p|", b"p}"), feed=7, **versions)) == [(b"p|bob|0001", b"hi")]
         feed.cancel()
 
 
-@pytest.mark.parametrize(("version_min", "version_max"), [(0, 1), (1, 2)], ids=["older", "newer"])
+@pytest.mark.parametrize(("version_min", "version_max"), [(1, 2), (2, 3)], ids=["older", "newer"])
 async def test_a_compute_works_with_a_home_that_is_one_version_apart(version_min: int, version_max: int) -> None:
     async with (
         running() as home,
@@ -96,7 +96,7 @@ async def test_a_compute_works_with_a_home_that_is_one_version_apart(version_min
         await until(lambda: compute.store is not None and compute.store.status.state == "ok")
 
 
-@pytest.mark.parametrize("version", [0, 2], ids=["older", "newer"])
+@pytest.mark.parametrize("version", [1, 3], ids=["older", "newer"])
 async def test_a_server_without_a_common_version_says_so_and_does_not_start(version: int) -> None:
     async with running() as home, of_version(home, version, version) as address:
         command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0"]
@@ -107,4 +107,4 @@ async def test_a_server_without_a_common_version_says_so_and_does_not_start(vers
         said, _ = await process.communicate()
         assert process.returncode != 0
         assert f"{address} speaks versions {version} to {version}" in said.decode()
-        assert "this one versions 1 to 1; bring the older one up to date" in said.decode()
+        assert "this one versions 2 to 2; bring the older one up to date" in said.decode()

@@ -35,12 +35,12 @@ write = [""]
 
 
 def hello(feed: int, **fields: Any) -> pb.PeerFeedRequest:
-    return pb.PeerFeedRequest(hello=pb.PeerFeedHello(version_min=1, version_max=1, feed=feed, **fields))
+    return pb.PeerFeedRequest(hello=pb.PeerFeedHello(version_min=2, version_max=2, feed=feed, **fields))
 
 
 def load(*ranges: tuple[bytes, bytes], **fields: Any) -> pb.PeerLoadRequest:
     firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
-    return pb.PeerLoadRequest(**{"version_min": 1, "version_max": 1, "firsts": firsts, "lasts": lasts, **fields})
+    return pb.PeerLoadRequest(**{"version_min": 2, "version_max": 2, "firsts": firsts, "lasts": lasts, **fields})
 
 
 class Plain:
@@ -88,19 +88,19 @@ async def refusal(call: Any) -> aio.AioRpcError:
 
 async def test_a_caller_of_another_version_is_told_both_versions() -> None:
     async with running() as home, Plain(home) as plain:
-        error = await refusal(plain.load(load((b"p|", b"p}"), version_min=2, version_max=3)))
+        error = await refusal(plain.load(load((b"p|", b"p}"), version_min=3, version_max=4)))
         assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert "version 1" in (error.details() or "")
-        assert "2 to 3" in (error.details() or "")
+        assert "version 2" in (error.details() or "")
+        assert "3 to 4" in (error.details() or "")
         request = hello(7)
-        request.hello.version_min, request.hello.version_max = 2, 3
+        request.hello.version_min, request.hello.version_max = 3, 4
         error = await refusal(plain.feed(request).read())
         assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
 async def test_a_compute_of_another_version_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.backing.peer.VERSION_MIN", 2)
-    monkeypatch.setattr("pequod_server.backing.peer.VERSION_MAX", 2)
+    monkeypatch.setattr("pequod_server.backing.peer.VERSION_MIN", 3)
+    monkeypatch.setattr("pequod_server.backing.peer.VERSION_MAX", 3)
     async with running() as home:
         with pytest.raises(SchemaError, match="older one"):
             await PequodStore([home.address], [b"p"]).check()
@@ -118,7 +118,7 @@ async def test_a_compute_whose_home_does_not_own_its_table_does_not_start() -> N
         load((b"p|", b"")),
         load((b"p|", b"s}")),
         load((b"loose", b"loose\0")),
-        pb.PeerLoadRequest(version_min=1, version_max=1, firsts=[b"p|"]),
+        pb.PeerLoadRequest(version_min=2, version_max=2, firsts=[b"p|"]),
     ],
 )
 async def test_a_load_of_what_is_no_range_of_one_table_is_refused(request_: pb.PeerLoadRequest) -> None:
@@ -141,7 +141,7 @@ async def test_a_load_comes_after_the_releases_that_were_sent_before_it() -> Non
     async with running() as home, Plain(home) as plain:
         await home.client.put("p|bob|1", "a")
         feed = plain.feed(hello(7))
-        assert (await feed.read()).version == 1
+        assert (await feed.read()).version == 2
         assert await plain.load(load((b"p|bob|", b"p|bob}"), feed=7)) == [(b"p|bob|1", b"a")]
         # The load says that one release comes before it, which is sent later: it has to wait.
         again = asyncio.create_task(plain.load(load((b"p|bob|", b"p|bob}"), feed=7, released=1)))

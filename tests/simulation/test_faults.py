@@ -32,8 +32,8 @@ def is_found(wrong: Report | None) -> bool:
 
 
 def test_a_horizon_off_by_one_is_found() -> None:
-    def covers(horizon: SequenceHorizon, changes: Changes) -> bool:
-        return changes.stamp <= horizon.stamp + 1
+    def covers(horizon: SequenceHorizon, stamp: int) -> bool:
+        return stamp <= horizon.stamp + 1
 
     with patch.object(SequenceHorizon, "covers", covers):
         assert is_found(first_wrong())

@@ -122,9 +122,7 @@ class Landing:
             return None
         late: dict[bytes, bytes | None] = {}
         for arrived in flight.arrived:
-            if loaded.horizon.covers(arrived.changes):
-                continue
-            changes = arrived.changes.changes
+            changes = arrived.changes.after(loaded.horizon)
             for at in range(0, len(changes), _STEP):
                 for change in changes[at : at + _STEP]:
                     key = change.key
@@ -164,7 +162,7 @@ class Landing:
         """Return whether the loaded row of a key already holds these changes."""
         for ranges, horizon in reversed(self._landed):
             if ranges.holds(key):
-                return horizon.covers(changes)
+                return horizon.covers(changes.stamp)
         return False
 
     def pass_by(self, position: int) -> None:
@@ -179,7 +177,7 @@ class Landing:
 
     def see(self, horizon: Horizon) -> None:
         """Note that every load that begins from now on sees at least as much as this one."""
-        self._unseen = [unseen for unseen in self._unseen if not horizon.covers(unseen.changes)]
+        self._unseen = [unseen for unseen in self._unseen if not horizon.covers(unseen.changes.stamp)]
 
     def reload(self, ranges: Sequence[KeyRange]) -> None:
         """Abandon the loads that touch these ranges: changes in them may have been missed."""

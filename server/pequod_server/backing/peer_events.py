@@ -70,26 +70,26 @@ class PeerEvents:
             values[at] = None
             at = present.find(0, at + 1)
         changes = list(map(Change, reply.keys, values))
-        stamp, shown = self._stamp + reply.sequence, max(reply.shown, default=None)
+        shown = max(reply.shown, default=None)
         together, self._open = self._open, []
-        counts, start = list(reply.counts), 0
-        for number, count in enumerate(counts):
-            if number == len(counts) - 1 and reply.partial:
-                if number > 0 and together:
-                    yield self._made(reply.positions[number - 1], stamp, together, shown)
-                    together = []
-                self._open = together + changes[start:]
+        commits: list[tuple[int, int]] = []
+        whole, start = len(reply.counts) - reply.partial, 0
+        for number, (count, sequence) in enumerate(zip(reply.counts, reply.sequences, strict=True)):
+            if number == whole:
+                self._open = changes[start:] if number else together + changes
                 return
             together += changes[start : start + count]
             start += count
-            if len(together) >= _TOGETHER_MAX or number == len(counts) - 1:
-                yield self._made(reply.positions[number], stamp, together, shown)
-                together = []
+            # A load may hold the first of them and not the last: what it holds must not be applied to it again.
+            commits.append((self._stamp + sequence, len(together)))
+            if len(together) >= _TOGETHER_MAX or number == whole - 1:
+                yield self._made(reply.positions[number], together, commits, shown)
+                together, commits = [], []
 
-    def _made(self, position: int, stamp: int, changes: list[Change], shown: int | None) -> Changes:
+    def _made(self, position: int, changes: list[Change], commits: list[tuple[int, int]], shown: int | None) -> Changes:
         self._position = position
-        # The stamp may be above that of these commits: a load that does not cover it gets them once more, in order.
-        return Changes(position, stamp, tuple(changes), shown=shown)
+        several = tuple(commits) if len(commits) > 1 else ()
+        return Changes(position, commits[-1][0], tuple(changes), shown=shown, commits=several)
 
     def _reloads(self, reply: pb.PeerFeedReply) -> tuple[KeyRange, ...]:
         ranges = []

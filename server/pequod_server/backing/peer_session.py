@@ -25,8 +25,8 @@ from pequod_server.backing.store import KeyRange, Place
 T = TypeVar("T")
 
 #: The versions of the protocol between servers that this one speaks.
-VERSION_MIN: Final = 1
-VERSION_MAX: Final = 1
+VERSION_MIN: Final = 2
+VERSION_MAX: Final = 2
 #: How often a compute asks for position and age.
 ASK_S: Final = 0.25
 #: Ranges in one hello.

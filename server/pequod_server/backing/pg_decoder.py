@@ -204,13 +204,13 @@ class Decoder:
             await self._judge(commit, is_last=False)
             if commit.row_count >= UNSEEN_ROWS and not commit.is_seen:
                 commit.row_count = 0
-                commit.is_seen = (await self._lookout.ask()).seen.covers(Changes(0, commit.transaction, ()))
+                commit.is_seen = (await self._lookout.ask()).seen.covers(commit.transaction)
             return []
         match parse_message(data):
             case Begin(transaction, position):
                 self.position = max(self.position, position)
                 seen = self._lookout.seen
-                is_seen = seen is not None and seen.covers(Changes(0, transaction, ()))
+                is_seen = seen is not None and seen.covers(transaction)
                 self._open = _Commit(transaction, is_seen, tuple(_Part() for _ in self._session.mappings))
             case Relation() as relation:
                 self._meet(relation)
@@ -347,7 +347,7 @@ class Decoder:
     async def _wait_until_seen(self, commit: _Commit) -> None:
         """Wait until reads see a logged commit, so that ranges that are read again are not as they were before it."""
         while not commit.is_seen:
-            commit.is_seen = (await self._lookout.ask()).seen.covers(Changes(0, commit.transaction, ()))
+            commit.is_seen = (await self._lookout.ask()).seen.covers(commit.transaction)
             if not commit.is_seen:
                 await asyncio.sleep(_UNSEEN_S)
 

@@ -21,7 +21,7 @@ from pequod_server.backing.pg_schema import SETTINGS, Connection, Facts, Mode, P
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
-from pequod_server.backing.store import Changes, History, IsWanted, KeyRange, every_key, whole
+from pequod_server.backing.store import History, IsWanted, KeyRange, every_key, whole
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import Cell
 
@@ -85,9 +85,9 @@ class SnapshotHorizon:
             position, int(ended), int(begun), frozenset(map(int, running.split(",") if running else ()))
         )
 
-    def covers(self, changes: Changes) -> bool:
+    def covers(self, stamp: int) -> bool:
         """Return whether the snapshot sees the transaction; feeds have only the low 32 bits of its number."""
-        number = (self.begun & ~0xFFFFFFFF) | changes.stamp
+        number = (self.begun & ~0xFFFFFFFF) | stamp
         if number - self.begun >= _HALF:
             number -= 1 << 32
         elif self.begun - number > _HALF:

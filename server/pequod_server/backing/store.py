@@ -85,6 +85,17 @@ class Changes:
     #: A position that is not before any commit that the changes show, if ``position`` is: the other commits before it
     #: may not be shown.
     shown: int | None = None
+    #: Of several commits with stamps that ascend to ``stamp``: the stamp of each, and the end of its changes.
+    commits: tuple[tuple[int, int], ...] = ()
+
+    def after(self, horizon: Horizon) -> Sequence[Change]:
+        """Return the changes that a load does not hold."""
+        if horizon.covers(self.stamp):
+            return ()
+        for stamp, stop in reversed(self.commits):
+            if horizon.covers(stamp):
+                return self.changes[stop:]
+        return self.changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +131,8 @@ class Horizon(Protocol):
         """A position after which no change is in the load; some changes before it may not be in it, either."""
         ...
 
-    def covers(self, changes: Changes) -> bool:
-        """Return whether the load already holds these changes."""
+    def covers(self, stamp: int) -> bool:
+        """Return whether the load already holds the changes of a stamp."""
         ...
 
 
@@ -132,9 +143,9 @@ class SequenceHorizon:
     position: int
     stamp: int
 
-    def covers(self, changes: Changes) -> bool:
-        """Return whether the load already holds these changes."""
-        return changes.stamp <= self.stamp
+    def covers(self, stamp: int) -> bool:
+        """Return whether the load already holds the changes of a stamp."""
+        return stamp <= self.stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from pequod_server.peer.origin import Origin
 from pequod_server.peer.relay import Subscriber, TellColumns, Told
 
 #: The version of the protocol between servers.
-VERSION: Final = 1
+VERSION: Final = 2
 #: Keys and values in one message, but for the last change.
 MESSAGE_BYTES: Final = 512 * 1024
 _EVERYTHING: Final = KeyRange(b"", None)
@@ -51,7 +51,7 @@ class FeedCounters:
 class _Columns:
     """The commits of one message, as columns."""
 
-    __slots__ = ("counts", "keys", "positions", "present", "sequence", "shown", "size", "values")
+    __slots__ = ("counts", "keys", "positions", "present", "sequences", "shown", "size", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
@@ -60,7 +60,7 @@ class _Columns:
         self.counts: list[int] = []
         self.positions: list[int] = []
         self.shown: list[int] = []
-        self.sequence = 0
+        self.sequences: list[int] = []
         self.size = 0
 
     def add(self, changes: Sequence[Change], told: Told) -> int:
@@ -78,14 +78,14 @@ class _Columns:
             return count
         self.counts.append(count)
         self.positions.append(told.position)
-        self.sequence = told.sequence
+        self.sequences.append(told.sequence)
         if told.shown is not None:
             self.shown.append(told.shown)
         return count
 
     def holds(self, told: Told) -> bool:
         """Return whether the message has a part of an event."""
-        return bool(self.counts) and self.sequence == told.sequence
+        return self.sequences[-1:] == [told.sequence]
 
     def _fitting(self, changes: Sequence[Change]) -> int:
         """Return how many changes still fit, one at least."""
@@ -104,7 +104,7 @@ class _Columns:
         reply.counts.extend(self.counts)
         reply.positions.extend(self.positions)
         reply.shown.extend(self.shown)
-        reply.sequence = self.sequence
+        reply.sequences.extend(self.sequences)
         reply.partial = is_partial
 
 
@@ -273,7 +273,7 @@ class PeerFeed:
             if self._at and turns.are_due():
                 break
         if columns.counts:
-            is_partial = self._is_amid and columns.sequence == subscriber.due
+            is_partial = self._is_amid and columns.sequences[-1] == subscriber.due
             self._has_begun = self._has_begun or is_partial
             columns.write(reply, is_partial=is_partial)
             self.counters.changes += len(columns.keys)
@@ -307,7 +307,6 @@ class PeerFeed:
         reply.reload_lasts.extend([one.last or b"" for one in ranges])
         reply.reload_reason = reason
         reply.position = self._told = position
-        reply.sequence = self.subscriber.told
 
     def _tell(self, columns: _Columns, told: Told) -> None:
         """Add the changes of an event, or as many as fit, to those that are told next."""
