@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 from grpc import aio
 from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
+from pequod_proto import pequod_pb2 as pb
 
 #: Longest wait for what clients leave behind to be gone.
 SETTLE_S_MAX = 60.0
@@ -76,6 +77,20 @@ class Server:
             if (is_idle and (like is None or held.tasks == like.tasks)) or time.monotonic() > deadline:
                 return held
             await asyncio.sleep(0.1)
+
+    async def meet_all_methods(self) -> None:
+        """Make each call once, with an empty message: the server keeps some twenty objects for each from then on."""
+        async with aio.insecure_channel(self.target) as typed:
+            # The stubs know nothing of bytes.
+            channel: Any = typed
+            calls = [
+                channel.stream_stream(f"/{service.full_name}/{method.name}")(iter([b""]), timeout=2.0)
+                for service in pb.DESCRIPTOR.services_by_name.values()
+                for method in service.methods
+            ]
+            await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
+            for call in calls:
+                call.cancel()
 
     async def calls(self) -> tuple[int, int, int]:
         """Return how many calls were handed over, how many have failed, and how many have not ended, but this one.

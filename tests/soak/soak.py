@@ -80,6 +80,7 @@ async def soak(seconds: float, seed: int, folder: Path, *, plant: str | None = N
     """
     report = Report()
     async with started_server(folder / "server.txt", *SETTINGS, plant=plant) as server:
+        await server.meet_all_methods()
         fresh = await server.idle()
         with (folder / "mischief.txt").open("wb") as errors:
             await _misbehave(server, seconds / 3, seed, errors, report)
