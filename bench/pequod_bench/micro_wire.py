@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple, cast
 
 from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteRequest
 from pequod_server.batches.executor import Executor
 
 from pequod.client.columns import Columns, decode_whole, encode_request
+from pequod.client.levels import level
 from pequod.engine import Engine
+from pequod.freshness import After, Token
+from pequod.native import NativeBatch
 from pequod_bench import keys
-from pequod_bench.micro_frame import MicroRow, MicroScale, Samples, clock
+from pequod_bench.micro_frame import RUN, MicroRow, MicroScale, Samples, clock
 
 #: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
@@ -104,10 +107,39 @@ def serve(columns: Callable[[int], Columns]) -> Callable[[MicroScale], Samples]:
     return samples
 
 
+class _Asking(NamedTuple):
+    """What levels need to know of a message."""
+
+    #: As `NativeBatch.freshness`.
+    freshness: bytes
+
+
+def levels(*, is_after: bool) -> Callable[[MicroScale], Samples]:
+    """Return what the levels of freshness cost a message: one that asks for none, or for a token that is reached."""
+
+    def samples(_: MicroScale) -> Samples:
+        executor = _executor()
+        levels, asked = executor.levels, b""
+        if is_after and (found := level(After(Token.parse(levels.token)))) is not None:
+            asked = found.SerializeToString()
+        message = cast("NativeBatch", _Asking(asked))
+        while True:
+            begun = clock()
+            for _time in range(RUN):
+                assert levels.passes(message)
+                levels.count(message)
+                levels.tail()
+            yield RUN, clock() - begun
+
+    return samples
+
+
 HALVES: Final = (
     MicroRow("client: encode", "a check in a message of 256", encode),
     MicroRow("client: decode", "a check in a reply to 256", decode),
     MicroRow("server: checks", "a check in a message of 256", serve(_checks)),
     MicroRow("server: gets", "a get in a message of 256", serve(_gets)),
     MicroRow("server: puts", "a put in a message of 256", serve(_puts)),
+    MicroRow("server: levels, none", "a message", levels(is_after=False)),
+    MicroRow("server: levels, after", "a message", levels(is_after=True)),
 )

@@ -41,8 +41,9 @@ class End:
         self.peer: End | None = None
         self._inbox: deque[object] = deque()
         self._news = asyncio.Event()
-        #: When the last message that was sent arrives.
+        #: When the last message that was sent arrives, and how many have not arrived yet.
         self._arrives_s = 0.0
+        self._under_way = 0
         #: A message to this end was lost.
         self.is_deaf = False
         self.is_lost = False
@@ -55,7 +56,17 @@ class End:
         """
         if self.is_lost:
             raise ConnectionLostError(f"{self.here} -> {self.there}")
+        self._under_way += 1
         self._deliver(lambda peer: peer._receive(message))
+
+    async def room(self, most: int, wait_s: float) -> None:
+        """Wait until fewer than ``most`` messages of this end are under way.
+
+        Raises:
+            ConnectionLostError: The connection is gone, or nothing arrived for ``wait_s``.
+        """
+        while self._under_way >= most:
+            await self._changed(wait_s)
 
     def close(self) -> None:
         """Close the connection; the other end is told after a while, if the link works."""
@@ -83,6 +94,9 @@ class End:
         self._news.set()
 
     def _receive(self, message: object) -> None:
+        assert self.peer is not None
+        self.peer._under_way -= 1
+        self.peer._news.set()
         if not self.is_lost:
             self._inbox.append(message)
             self._news.set()
@@ -94,15 +108,18 @@ class End:
             ConnectionLostError: The connection is gone, or nothing came for ``wait_s``.
         """
         while not self._inbox:
-            if self.is_lost:
-                raise ConnectionLostError(f"{self.here} <- {self.there}")
-            self._news.clear()
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._news.wait()
-            except TimeoutError:
-                raise ConnectionLostError(f"{self.here} <- {self.there}: silent for {wait_s:g} s") from None
+            await self._changed(wait_s)
         return self._inbox.popleft()
+
+    async def _changed(self, wait_s: float) -> None:
+        if self.is_lost:
+            raise ConnectionLostError(f"{self.here} <- {self.there}")
+        self._news.clear()
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._news.wait()
+        except TimeoutError:
+            raise ConnectionLostError(f"{self.here} <- {self.there}: silent for {wait_s:g} s") from None
 
 
 class Network:

@@ -70,6 +70,8 @@ class Mix:
     session_share: float
     #: Whether some joins are snapshots.
     has_snapshots: bool
+    #: How many messages of a home's feed are under way at most: commits that come meanwhile are told together.
+    feed_window: int
 
 
 def draw_mix(random: Random) -> Mix:
@@ -87,4 +89,5 @@ def draw_mix(random: Random) -> Mix:
         read_at_event=random.choice([0.0, 0.0, 0.1, 0.4]),
         session_share=random.choice([0.2, 0.5, 0.9]),
         has_snapshots=random.random() < 0.3,
+        feed_window=random.choice([1, 4, 1000]),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final, cast
 
 from pequod_proto import pequod_pb2 as pb
@@ -48,11 +48,13 @@ class Home(Machine):
     Args:
         computes: The names of the machines that may be connected with it.
         keep_bytes: See the setting `peer_keep_bytes`.
+        window: How many messages of a feed are under way at most.
     """
 
-    def __init__(self, network: Network, name: str, computes: Sequence[str], keep_bytes: int) -> None:
+    def __init__(self, network: Network, name: str, computes: Sequence[str], keep_bytes: int, window: int) -> None:
         self._computes = tuple(computes)
         self._keep_bytes = keep_bytes
+        self._window = window
         network.listen(name, self._serve)
         super().__init__(network, name)
 
@@ -65,6 +67,9 @@ class Home(Machine):
 
     async def _end(self) -> None:
         self.peers.stop()
+        self._cut_off()
+        # Feeds that wait for a window end now.
+        await asyncio.sleep(0.001)
         await super()._end()
 
     def _cut_off(self) -> None:
@@ -105,8 +110,10 @@ class Home(Machine):
                 except ConnectionLostError:
                     return
 
-        async for reply in self.peers.Feed(requests(), context):
-            end.send(reply.SerializeToString())
+        async with aclosing(self.peers.Feed(requests(), context)) as replies:
+            async for reply in replies:
+                end.send(reply.SerializeToString())
+                await end.room(self._window, 10 * _CALL_S)
 
 
 class SimulatedChannel:

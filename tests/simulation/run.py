@@ -12,7 +12,7 @@ from tests.simulation.database import DATABASE, Database
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop, StuckError, clocks
 from tests.simulation.machine import Machine
-from tests.simulation.mix import draw_mix
+from tests.simulation.mix import Mix, draw_mix
 from tests.simulation.oracle import Oracle
 from tests.simulation.peers import Compute, Home
 from tests.simulation.schedule import Schedule
@@ -59,14 +59,14 @@ def simulate(seed: int, *, steps: int = 200, machines: int = 2, computes: int = 
         loop.close()
 
 
-def _servers(network: Network, count: int, computes: int, drawn: Random) -> list[Machine]:
+def _servers(network: Network, mix: Mix, count: int, computes: int, drawn: Random) -> list[Machine]:
     names = [f"server {number}" for number in range(count)]
     if not computes:
         return [Machine(network, name) for name in names]
     others = [f"compute {number}" for number in range(computes)]
     # A short ring is overrun, and what is behind reads again.
     keep_bytes = drawn.choice([3000, 30_000, 1 << 26])
-    homes = [Home(network, name, others, keep_bytes) for name in names]
+    homes = [Home(network, name, others, keep_bytes, mix.feed_window) for name in names]
     return [*homes, *(Compute(network, name, drawn.sample(names, len(names))) for name in others)]
 
 
@@ -74,7 +74,7 @@ async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, 
     mix = draw_mix(Random(drawn.random()))
     network = Network(Random(drawn.random()), slowest_s=mix.slowest_s)
     database = Database(network, Random(drawn.random()), load_s=mix.load_s, trickle_s=mix.trickle_s)
-    servers = _servers(network, count, computes, drawn)
+    servers = _servers(network, mix, count, computes, drawn)
     oracle = Oracle(database)
     schedule = Schedule(loop, Random(drawn.random()), mix, network, database, servers, oracle)
     wrong = ""

@@ -58,6 +58,10 @@ class SqliteSite(Site):
         self.database = f"sqlite:{path}"
 
     async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        # In a thread: who holds the lock on the file may need this event loop to go on.
+        return await asyncio.to_thread(self._fetch, statement)
+
+    def _fetch(self, statement: str) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=10)
         try:
             return connection.execute(statement).fetchall()
