@@ -110,7 +110,7 @@ class Home(Machine):
                 except ConnectionLostError:
                     return
 
-        async with aclosing(self.peers.Feed(requests(), context)) as replies:
+        async with aclosing(self.peers.Feed(requests(), context)) as replies:  # type: ignore[type-var]
             async for reply in replies:
                 end.send(reply.SerializeToString())
                 await end.room(self._window, 10 * _CALL_S)
