@@ -175,7 +175,9 @@ async def test_many_loads_share_a_stream() -> None:
         await channel.close()
 
 
-async def test_a_home_of_an_older_version_is_asked_with_a_call_for_each_load(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_home_that_ends_streams_of_loads_is_asked_with_a_call_for_each_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def unknown(_self: PeerService, _requests: object, _context: Context) -> None:
         end_call(rpc_status.to_status(status_pb2.Status(code=grpc.StatusCode.UNIMPLEMENTED.value[0], message="no")))
 

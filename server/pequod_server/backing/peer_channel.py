@@ -103,13 +103,11 @@ class GrpcPeerChannel:
         self._stub: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
         self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
         self._loads = LoadCalls(self._name, lambda: self._stub.Loads(metadata=self._metadata))
-        #: Whether the home is of a version without streams of loads.
-        self._is_old = False
 
     async def load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
         """Read ranges."""
         trace = trace_metadata()
-        if not trace and not self._is_old:
+        if not trace:
             has_begun = False
             try:
                 async for reply in self._loads.load(request):
@@ -120,7 +118,6 @@ class GrpcPeerChannel:
             except aio.AioRpcError as error:
                 if has_begun:
                     self._fail(error)
-                self._is_old = error.code() is grpc.StatusCode.UNIMPLEMENTED
             else:
                 return
         # A trace has a span for each call. Of a load that the stream did not take nothing has come yet.
