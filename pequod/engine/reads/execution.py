@@ -31,16 +31,17 @@ class Sources(Protocol):
     def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one source key, None if it is absent."""
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Groups | None:
+    def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
         """Return groups by their prefixes, those of some prefixes among them, unless they are empty.
 
         Args:
             source: The number of the source.
             around: The form of all the prefixes.
             prefixes: The known parts of keys of the source.
+            narrowed: The part of each group that is read.
 
         Returns:
-            None if the source is not a table that clients write, with such prefixes as groups: then `read` each.
+            None if the source is not a table of base data with such prefixes as groups: then `read` each.
         """
 
     def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
@@ -228,7 +229,7 @@ class Execution:
         if narrowed is None or not is_steady:
             return False
         bounds, prefixes = timeline.select(rows.keys, known)
-        groups = self._sources.groups(copied, timeline.around, prefixes)
+        groups = self._sources.groups(copied, timeline.around, prefixes, narrowed)
         if groups is None:
             return False
         batch = self._batch

@@ -99,11 +99,14 @@ class SourceReader:
             layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Groups | None:  # noqa: ARG002 - the protocol's
+    def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
         """Return the groups of the source's table by their prefixes; see `Sources`."""
         table = self._join.source_tables[source]
-        if self._join.upstreams[source] or table.presence is not None or not table.is_cut_between(*around):
+        if self._join.upstreams[source] or not table.is_cut_between(*around):
             return None
+        if table.presence is not None:
+            for prefix in prefixes:
+                self._look_for(table.presence, prefix, *narrowed)
         return table.groups
 
     def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
@@ -175,9 +178,9 @@ class RecordReader(SourceReader):
         own_key = index.lens.own_key(key)
         return None if own_key is None else index.look(own_key, super().get(source, own_key)).get(key)
 
-    def groups(self, source: int, around: Around, prefixes: list[bytes]) -> Groups | None:
+    def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
         """Return no groups of a source that sees records."""
-        return super().groups(source, around, prefixes) if self._join.indexes[source] is None else None
+        return super().groups(source, around, prefixes, narrowed) if self._join.indexes[source] is None else None
 
 
 class Reader:
