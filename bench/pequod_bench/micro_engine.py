@@ -258,6 +258,20 @@ def check_first_general(scale: MicroScale) -> Samples:
     return samples
 
 
+def check_first_loaded(scale: MicroScale) -> Samples:
+    """Do the same over loaded ranges of a database, as computes have them."""
+    followed, each = scale.of(100), scale.of(100)
+    engine = Engine(backed=[b"p", b"s"])
+    engine.add_joins(parse(keys.PUSH_JOIN))
+    for poster in range(followed):
+        rows = [(keys.post_key(poster, i * followed + poster), TWEET) for i in range(each)]
+        engine.load(b"p|%08d|" % poster, b"p|%08d}" % poster, rows)
+    for user in count(10_000):
+        selected = [(keys.subscription_key(user, poster), keys.FOLLOWS) for poster in range(followed)]
+        engine.load(b"s|%08d|" % user, b"s|%08d}" % user, selected)
+        yield 1, timed(engine.scan, [timeline(user)])
+
+
 def add_waiting(scale: MicroScale) -> Samples:
     """Check for the first time: 100 followed without posts, for each of whom others wait already."""
     followed = scale.of(100)
@@ -368,6 +382,7 @@ ENGINE: Final = (
     MicroRow("check, incremental", "a scan of 3 rows", check_incremental),
     MicroRow("check, first", "a scan of 100 x 100 rows", check_first),
     MicroRow("check, first, general way", "a scan of 100 x 100 rows", check_first_general),
+    MicroRow("check, first, loaded", "a scan of 100 x 100 rows", check_first_loaded),
     MicroRow("check, first, no posts", "a poster to wait for", add_waiting),
     MicroRow("check after subscribe", "a scan that applies one logged key", check_after_subscribe),
     MicroRow("check after unfollow", "a scan that takes ten rows out", unfollow),
