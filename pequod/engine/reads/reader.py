@@ -101,8 +101,8 @@ class SourceReader:
 
     def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
         """Return the groups of the source's table by their prefixes; see `Sources`."""
-        table = self._join.source_tables[source]
-        if self._join.upstreams[source] or not table.is_cut_between(*around):
+        join, table = self._join, self._join.source_tables[source]
+        if join.upstreams[source] or join.indexes[source] is not None or not table.is_cut_between(*around):
             return None
         if table.presence is not None:
             for prefix in prefixes:
@@ -177,10 +177,6 @@ class RecordReader(SourceReader):
             return super().get(source, key)
         own_key = index.lens.own_key(key)
         return None if own_key is None else index.look(own_key, super().get(source, own_key)).get(key)
-
-    def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
-        """Return no groups of a source that sees records."""
-        return super().groups(source, around, prefixes, narrowed) if self._join.indexes[source] is None else None
 
 
 class Reader:
