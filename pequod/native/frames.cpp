@@ -35,13 +35,26 @@ Waiting* find(const Frames* frames, size_t hash, Piece key) {
     return place ? place->waiting : nullptr;
 }
 
+// Note a new frame key in the order, if there is one. False: an error is set.
+bool enter_key(Frames* frames, Piece key) {
+    if (!frames->order) return true;
+    PyObject* bytes = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
+    PyObject* none = PyBytes_FromStringAndSize(nullptr, 0);
+    PyObject* old = nullptr;
+    const bool is_done = bytes && none && put(frames->order, bytes, none, &old) != Put::FAILED;
+    Py_XDECREF(bytes);
+    Py_XDECREF(none);
+    Py_XDECREF(old);
+    return is_done;
+}
+
 // The frame of a key, made if it is new; null: an error is set.
 Waiting* make_frame(Frames* frames, const FrameKey& key, long long* grown_bytes) {
     if (Waiting* found = find(frames, key.hash, key.bytes)) return found;
     Waiting* made = waiting_of(waiting_type->tp_alloc(waiting_type, Py_ssize_t(key.bytes.size)));
     if (made) made->number = waiting_places.enter(made);
     FramePlace* place = made && made->number ? frames->table.room_for(key.hash, key.bytes) : nullptr;
-    if (!place) {
+    if (!place || !enter_key(frames, key.bytes)) {
         Py_XDECREF(made);
         return nullptr;
     }
@@ -57,6 +70,7 @@ long long discard(Waiting* waiting) {
     Frames* frames = waiting->frames;
     if (!frames) return 0;
     frames->table.free(frames->table.find(hash_of(waiting->key()), waiting->key()));
+    if (frames->order) Py_XDECREF(remove(frames->order, waiting->key()));
     waiting->frames = nullptr;
     const long long gone_bytes = frames->frame_bytes + waiting->tail_bytes;
     Py_DECREF(waiting);

@@ -57,6 +57,8 @@ struct Frames {
     // What the ledger counts for a frame, and for each context that waits at it.
     long long frame_bytes;
     long long hold_bytes;
+    // The frame keys in order, without values, owned; null: nobody asks for ranges of them.
+    SortedRows* order;
 };
 
 extern PyTypeObject* waiting_type;

@@ -69,16 +69,44 @@ PyObject* frames_values(PyObject* self, PyObject*) {
     return found;
 }
 
+// over(first, last): those who wait at frame keys of [first, last), in order.
+PyObject* frames_over(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    SortedRows* order = frames_of(self)->order;
+    if (count != 2 || !order) {
+        PyErr_SetString(PyExc_TypeError, "over takes two frame keys, where frames are ordered");
+        return nullptr;
+    }
+    if (!is_frame_key(arguments[0]) || !is_frame_key(arguments[1])) return nullptr;
+    Place place = lower_bound(order, piece_of(arguments[0]));
+    const Place stop = lower_bound(order, piece_of(arguments[1]));
+    PyObject* found = PyList_New(0);
+    for (size_t left = count_between(order, place, stop); found && left; --left, ++place.at) {
+        while (place.at == order->leaf(place.leaf).size) place = {place.leaf + 1, 0};
+        Waiting* waiting = find_frame(frames_of(self), order->leaf(place.leaf).key(place.at));
+        if (PyList_Append(found, reinterpret_cast<PyObject*>(waiting)) < 0) Py_CLEAR(found);
+    }
+    return found;
+}
+
 Py_ssize_t frames_length(PyObject* self) { return Py_ssize_t(frames_of(self)->table.size); }
 
 PyObject* frames_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
     long long frame_bytes = 0, hold_bytes = 0;
-    static const char* keywords[] = {"frame_bytes", "hold_bytes", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "LL", const_cast<char**>(keywords), &frame_bytes, &hold_bytes)) {
+    int is_ordered = 0;
+    static const char* keywords[] = {"frame_bytes", "hold_bytes", "is_ordered", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "LL|p", const_cast<char**>(keywords), &frame_bytes, &hold_bytes,
+                                     &is_ordered)) {
         return nullptr;
     }
     PyObject* self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
+    if (is_ordered) {
+        frames_of(self)->order = reinterpret_cast<SortedRows*>(rows_type->tp_alloc(rows_type, 0));
+        if (!frames_of(self)->order) {
+            Py_DECREF(self);
+            return nullptr;
+        }
+    }
     frames_of(self)->frame_bytes = frame_bytes;
     frames_of(self)->hold_bytes = hold_bytes;
     return self;
@@ -91,6 +119,7 @@ void frames_dealloc(PyObject* self) {
         place.waiting->frames = nullptr;
         Py_DECREF(place.waiting);
     });
+    Py_XDECREF(frames_of(self)->order);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -147,6 +176,7 @@ PyMethodDef frames_methods[] = {
     {"get", frames_get, METH_O, "Return who waits at a frame key, or None."},
     {"add_all", as_method(frames_add_all), METH_FASTCALL, "Let a context wait at frames."},
     {"remove", as_method(frames_remove), METH_FASTCALL, "Let a context no longer wait at a frame."},
+    {"over", as_method(frames_over), METH_FASTCALL, "Return all who wait at frame keys of [first, last)."},
     {"values", frames_values, METH_NOARGS, "Return all who wait, by frame."},
     {nullptr, nullptr, 0, nullptr},
 };

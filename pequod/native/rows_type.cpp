@@ -141,6 +141,16 @@ PyObject* method_remove(PyObject* self, PyObject* key) {
     return old ? old : Py_NewRef(Py_None);
 }
 
+PyObject* method_floor_key(PyObject* self, PyObject* key) {
+    Piece wanted;
+    if (!read_piece(key, &wanted)) return nullptr;
+    const Place place = lower_bound(self_of(self), wanted);
+    const Leaf& leaf = self_of(self)->leaf(place.leaf);
+    if (place.at < leaf.size && is_equal(leaf.key(place.at), wanted)) return Py_NewRef(leaf.entries[place.at].key);
+    // A leaf that is not the first one begins at the key or below.
+    return Py_NewRef(place.at ? leaf.entries[place.at - 1].key : Py_None);
+}
+
 PyObject* method_replace(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("replace", count, 2, 2)) return nullptr;
     Piece wanted;
@@ -331,6 +341,7 @@ PyMethodDef methods[] = {
     {"get", method_get, METH_O, "Return the value of a key, or None if it is absent."},
     {"put", as_method(method_put), METH_FASTCALL, "Set a key and return the value that it had, None if it was absent."},
     {"remove", method_remove, METH_O, "Take a key out and return the value that it had, None if it was absent."},
+    {"floor_key", method_floor_key, METH_O, "Return the greatest key that is not above a key, or None."},
     {"replace", as_method(method_replace), METH_FASTCALL, "Set a key that is there; return the row's own key or None."},
     {"merge", as_method(method_merge), METH_FASTCALL, "Take in rows with strictly ascending keys."},
     {"insert", as_method(method_insert), METH_FASTCALL, "Take in rows that come between two rows here, as one slice."},

@@ -20,7 +20,7 @@ class Context(hot.Hot):
 class FramesBesideSets(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.frames = hot.Frames(FRAME_BYTES, HOLD_BYTES)
+        self.frames = hot.Frames(FRAME_BYTES, HOLD_BYTES, True)
         self.contexts = [Context() for _ in range(6)]
         self.expected: dict[bytes, set[int]] = {}
         self.ledger_bytes = 0
@@ -81,6 +81,9 @@ class FramesBesideSets(RuleBasedStateMachine):
             assert {numbers[context] for context in frame.contexts} == self.expected[key]
         for number, context in enumerate(self.contexts):
             assert context.held_count == len(self.held_by(number)) == len(context.frames_held())
+        for first, last in ((b"", b"q"), (b"p|1", b"p|2"), (b"p|3|", b"p|3|\0"), (b"p|2", b"p|1")):
+            expected = sorted(key for key in self.expected if first <= key < last)
+            assert [frame.key for frame in self.frames.over(first, last)] == expected
         hold_count = sum(map(len, self.expected.values()))
         assert self.ledger_bytes == FRAME_BYTES * len(self.expected) + HOLD_BYTES * hold_count
 

@@ -83,6 +83,8 @@ class RowsSideBySide(RuleBasedStateMachine):
         assert sum(count for _, count in sampled) == python.count(first, last)
         assert all(python.get(key) is not None and count <= step for key, count in sampled)
         assert native.get(first) == python.get(first)
+        assert native.floor_key(first) == python.floor_key(first)
+        assert python.floor_key(first) == max(python.slice(b"", first + b"\0").keys, default=None)
 
     @invariant()
     def hold_the_same(self) -> None:
@@ -111,6 +113,7 @@ def test_what_is_no_bytes_is_refused_and_changes_nothing() -> None:
         lambda: rows.slice(b"", 3),  # type: ignore[arg-type]
         lambda: rows.slice(b"", None, upwards=True),  # type: ignore[call-arg]
         lambda: rows.replace(b"a", 3),  # type: ignore[arg-type]
+        lambda: rows.floor_key("a"),  # type: ignore[arg-type]
     ]
     for call in calls:
         with pytest.raises(TypeError):

@@ -114,7 +114,7 @@ class Presence(RangeMap[Part]):
         """
         assert first < last
         absorbed = []
-        for part in (self.below(first), self.beginning_at(last)):
+        for part in (self.floor(first), self.beginning_at(last)):
             if part is None or part.row_count + row_count > PART_ROWS_MAX:
                 continue
             if part.last == first or part.first == last:

@@ -14,11 +14,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
-from sortedcontainers import SortedDict
-
+from pequod.engine.base.rows import SortedRows
 from pequod.language.ranges import Range
 
 
@@ -32,8 +31,8 @@ class Stretch:
         self.last = last
 
 
-#: So many stretches get their places at the latest: half a millisecond.
-FRESH_MAX: Final = 256
+#: So many stretches are looked up at a time where they are asked for one by one.
+_AT_A_TIME: Final = 64
 
 StretchT = TypeVar("StretchT", bound=Stretch)
 
@@ -43,31 +42,20 @@ class RangeMap(Generic[StretchT]):
 
     Invariants:
         1. Stretches are not empty, in order and disjoint.
+        2. ``_firsts`` has the keys of ``_by_first`` in order, without values.
     """
 
-    __slots__ = ("_fresh", "_placed")
+    __slots__ = ("_by_first", "_firsts")
 
     def __init__(self) -> None:
-        self._placed: SortedDict[bytes, StretchT] = SortedDict()
-        #: Stretches that get their places before any is looked for: reads of timelines do not look for each other's.
-        self._fresh: list[StretchT] = []
-
-    @property
-    def _by_first(self) -> SortedDict[bytes, StretchT]:
-        if self._fresh:
-            self._place()
-        return self._placed
-
-    def _place(self) -> None:
-        for stretch in self._fresh:
-            self._placed[stretch.first] = stretch
-        self._fresh.clear()
+        self._by_first: dict[bytes, StretchT] = {}
+        self._firsts = SortedRows()
 
     def __len__(self) -> int:
-        return len(self._placed) + len(self._fresh)
+        return len(self._by_first)
 
     def __iter__(self) -> Iterator[StretchT]:
-        return iter(self._by_first.values())
+        return map(self._by_first.__getitem__, self._firsts.slice(b"", None).keys)
 
     def insert(self, added: StretchT) -> None:
         """Insert a stretch.
@@ -76,15 +64,15 @@ class RangeMap(Generic[StretchT]):
             The stretch is not empty and overlaps no other.
 
         Cost:
-            O(log stretches), when one is looked for.
+            O(log stretches).
         """
-        self._fresh.append(added)
-        if len(self._fresh) > FRESH_MAX:
-            self._place()
+        self._by_first[added.first] = added
+        self._firsts.put(added.first, b"")
 
     def remove(self, first: bytes) -> None:
         """Remove the stretch that begins at ``first``."""
         del self._by_first[first]
+        self._firsts.remove(first)
 
     def beginning_at(self, first: bytes) -> StretchT | None:
         """Return the stretch that begins at ``first``, None if there is none.
@@ -94,33 +82,22 @@ class RangeMap(Generic[StretchT]):
         """
         return self._by_first.get(first)
 
-    def below(self, key: bytes) -> StretchT | None:
-        """Return the last stretch that begins below ``key``, None if there is none."""
-        at = self._by_first.bisect_left(key)
-        if at == 0:
-            return None
-        found: StretchT = self._by_first.peekitem(at - 1)[1]
-        return found
+    def floor(self, key: bytes) -> StretchT | None:
+        """Return the last stretch that begins at ``key`` or below, None if there is none; O(log stretches)."""
+        first = self._firsts.floor_key(key)
+        return None if first is None else self._by_first[first]
 
     def find(self, key: bytes) -> StretchT | None:
-        """Return the stretch that holds ``key``, None in a gap.
-
-        Cost:
-            O(log stretches).
-        """
-        at = self._by_first.bisect_right(key)
-        if at == 0:
+        """Return the stretch that holds ``key``, None in a gap; O(log stretches)."""
+        first = self._firsts.floor_key(key)
+        if first is None:
             return None
-        found: StretchT = self._by_first.peekitem(at - 1)[1]
+        found = self._by_first[first]
         return found if key < found.last else None
 
     def is_gap(self, first: bytes, last: bytes) -> bool:
         """Return whether no stretch shares a key with ``[first, last)``; O(log stretches)."""
-        by_first = self._by_first
-        at = by_first.bisect_right(first)
-        if at and first < by_first.peekitem(at - 1)[1].last:
-            return False
-        return at == len(by_first) or last <= by_first.peekitem(at)[0]
+        return self.find(first) is None and not self._firsts.slice(first, last, 1).keys
 
     def over(self, first: bytes, last: bytes) -> list[StretchT]:
         """Return the stretches that share a key with ``[first, last)``, in order.
@@ -128,17 +105,14 @@ class RangeMap(Generic[StretchT]):
         Cost:
             O(log stretches + stretches found).
         """
-        by_first = self._by_first
-        found = [by_first[key] for key in by_first.irange(first, last, inclusive=(False, False))]
-        start = self.find(first)
-        return found if start is None else [start, *found]
+        found = [self._by_first[key] for key in self._firsts.slice(first, last).keys]
+        start = self.floor(first)
+        return found if start is None or start.first == first or start.last <= first else [start, *found]
 
     def count_over(self, first: bytes, last: bytes) -> int:
         """Return how many stretches share a key with ``[first, last)``; O(log stretches)."""
-        by_first = self._by_first
-        begun: int = by_first.bisect_left(last) - by_first.bisect_left(first)
-        before = self.below(first)
-        return begun + (before is not None and first < before.last)
+        start = self.floor(first)
+        return self._firsts.count(first, last) + (start is not None and start.first < first < start.last)
 
     def walk_over(self, first: bytes, last: bytes) -> Iterator[StretchT]:
         """Yield the stretches over a range, one after the other.
@@ -149,23 +123,27 @@ class RangeMap(Generic[StretchT]):
         start = self.find(first)
         if start is not None:
             yield start
-        for key in self._by_first.irange(first, last, inclusive=(False, False)):
-            yield self._by_first[key]
+        while keys := self._firsts.slice(first + b"\0", last, _AT_A_TIME).keys:
+            yield from map(self._by_first.__getitem__, keys)
+            first = keys[-1]
 
     def beyond(self, first: bytes | None, count: int) -> list[StretchT]:
         """Return up to ``count`` stretches that begin above ``first``, in order; None: from the lowest."""
-        return [self._by_first[key] for key in islice(self._by_first.irange(first, inclusive=(False, False)), count)]
+        lower = b"" if first is None else first + b"\0"
+        return [self._by_first[key] for key in self._firsts.slice(lower, None, count).keys]
 
     def some_over(self, first: bytes, last: bytes, count: int) -> Iterator[tuple[StretchT, int]]:
         """Yield about ``count`` stretches over ``[first, last)``, evenly, each with the number that it stands for."""
-        begin, end = max(0, self._by_first.bisect_right(first) - 1), self._by_first.bisect_left(last)
-        stride = max(1, (end - begin) // count)
-        for key in islice(self._by_first.islice(begin, max(begin, end)), 0, None, stride):
-            yield self._by_first[key], stride
+        lower = self._firsts.floor_key(first) or first
+        stride = max(1, self._firsts.count(lower, last) // count)
+        for key, number in self._firsts.sample(lower, last, stride):
+            yield self._by_first[key], number
 
     def _check(self) -> None:
+        stretches = list(self)
         assert all(first == one.first < one.last for first, one in self._by_first.items()), "invariant 1"
-        assert all(a.last <= b.first for a, b in pairwise(self._by_first.values())), "invariant 1"
+        assert all(a.last <= b.first for a, b in pairwise(stretches)), "invariant 1"
+        assert [one.first for one in stretches] == sorted(self._by_first), "invariant 2"
 
 
 def gaps_between(stretches: Iterable[Stretch], first: bytes, last: bytes) -> list[Range]:

@@ -110,6 +110,19 @@ class SortedRows:
             self._drop_empty()
         return old
 
+    def floor_key(self, key: bytes) -> bytes | None:
+        """Return the greatest key that is not above ``key``, None if there is none.
+
+        Cost:
+            O(log n).
+        """
+        index = bisect_right(self._fences, key)
+        keys = self._older[index][0] if index < len(self._older) else self.keys
+        at = bisect_right(keys, key)
+        if at:
+            return keys[at - 1]
+        return self._older[index - 1][0][-1] if index else None
+
     def replace(self, key: bytes, value: bytes) -> bytes | None:
         """Set ``key`` if it is there, and return the row's own key object; otherwise change nothing and return None.
 

@@ -82,7 +82,7 @@ class Coverage(RangeMap[StatusRange]):
             # There are no neighbours of its own.
             self._insert(first, last, context)
             return
-        below = self.below(first)
+        below = self.floor(first)
         above = self.beginning_at(last)
         if above is not None and above.context is context:
             last = above.last

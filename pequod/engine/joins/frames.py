@@ -21,7 +21,7 @@ from sortedcontainers import SortedList
 
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey
-from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_UPDATERS, UPDATERS, Ledger
+from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_PLACE, NATIVE_UPDATERS, UPDATERS, Ledger
 from pequod.native import core
 
 #: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
@@ -128,24 +128,29 @@ class Frames(Generic[W]):
     Invariants:
         1. No entry is empty.
         2. Every context in it is live and remembers the entry.
-        3. Where a database owns the source, ``_order`` holds exactly the frame keys.
+        3. ``_order``, if it is there, holds exactly the frame keys; native frames have an order of their own.
     """
 
-    __slots__ = ("_by_key", "_is_native", "_order", "ledger")
+    __slots__ = ("_by_key", "_is_native", "_order", "is_ordered", "ledger")
 
     def __init__(self, ledger: Ledger, *, is_ordered: bool, is_plain: bool) -> None:
         self.ledger = ledger
+        #: Whether frames are found by ranges of keys: the source's rows may be forgotten, with what depends on them.
+        self.is_ordered = is_ordered
         self._by_key: dict[FrameKey, Updaters[W]] = {}
         #: Frames that are *plain*, without extras and known by bytes alone, are native ones where the engine is.
-        self._is_native = core is not None and is_plain and not is_ordered
+        self._is_native = core is not None and is_plain
         if not TYPE_CHECKING and self._is_native:
-            self._by_key = core.Frames(NATIVE_UPDATERS, NATIVE_HOLD)
-        #: For finding the dependants of a range that is forgotten; None if the source's rows are never forgotten.
-        self._order: SortedList[FrameKey] | None = SortedList() if is_ordered else None
+            self._by_key = core.Frames(self._native_bytes, NATIVE_HOLD, is_ordered)
+        self._order: SortedList[FrameKey] | None = SortedList() if is_ordered and not self._is_native else None
 
     def __bool__(self) -> bool:
         """Return whether any context waits here."""
         return bool(self._by_key)
+
+    @property
+    def _native_bytes(self) -> int:
+        return NATIVE_UPDATERS + NATIVE_PLACE * self.is_ordered
 
     @property
     def native(self) -> dict[FrameKey, Updaters[W]] | None:
@@ -155,6 +160,17 @@ class Frames(Generic[W]):
     def get(self, frame_key: FrameKey) -> Updaters[W] | None:
         """Return the updaters at a frame key; O(key length), for any number of frames."""
         return self._by_key.get(frame_key)
+
+    def over(self, first: FrameKey, last: FrameKey) -> Sequence[Updaters[W]]:
+        """Return the updaters at the frame keys of ``[first, last)``, in order; O(log frames + updaters found).
+
+        Requires:
+            ``is_ordered``.
+        """
+        if not TYPE_CHECKING and self._is_native:
+            return self._by_key.over(first, last)
+        assert self._order is not None, "frames are ordered"
+        return [self._by_key[key] for key in self._order.irange(first, last, inclusive=(True, False))]
 
     def add(self, frame_key: FrameKey, extras: tuple[bytes, ...], context: W) -> None:
         """Let ``context`` wait at a frame with extras; nothing changes if it already does.
@@ -231,7 +247,7 @@ class Frames(Generic[W]):
 
     def count_bytes(self) -> int:
         """Return the bytes of these frames in the ledger, in O(frames)."""
-        each, hold = (NATIVE_UPDATERS, NATIVE_HOLD) if self._is_native else (UPDATERS, HOLD)
+        each, hold = (self._native_bytes, NATIVE_HOLD) if self._is_native else (UPDATERS, HOLD)
         held = [(updaters.tail_bytes, updaters.contexts.values()) for updaters in self._by_key.values()]
         return sum(
             each + tail_bytes + sum(hold if extras is None else hold + len(extras) * EXTRAS for extras in waiting)

@@ -95,8 +95,7 @@ class Site(Frames[Context]):
         Cost:
             O(length of ``first`` * log frames + contexts found).
         """
-        order = self._order
-        if order is None:
+        if not self.is_ordered:
             # The keys of frames are plain keys, which say nothing of the table's own.
             for updaters in self._by_key.values():
                 yield from updaters.contexts
@@ -106,8 +105,8 @@ class Site(Frames[Context]):
         for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
             low: FrameKey = (start,) if self.step.verify else start
             high: FrameKey = (stop,) if self.step.verify else stop
-            for frame_key in order.irange(low, high, inclusive=(True, False)):
-                yield from self._by_key[frame_key].contexts
+            for updaters in self.over(low, high):
+                yield from updaters.contexts
 
 
 class InstalledJoin(CompiledJoin):

@@ -38,6 +38,8 @@ HOLD: Final = 48
 #: The same of native frames.
 NATIVE_UPDATERS: Final = 155
 NATIVE_HOLD: Final = 9
+#: A native frame's place in the order, where a database owns the source.
+NATIVE_PLACE: Final = 75
 EXTRAS: Final = 330
 #: An entry of a log: its key is a separate object.
 LOG_ENTRY: Final = 170 + BYTES
