@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
+from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import Change, KeyRange
 from pequod_server.backing.peer_events import PeerEvents
@@ -163,6 +164,23 @@ def hear(_scale: MicroScale) -> Samples:
             yield _COMMITS * _COMMIT, clock() - begun
 
 
+def apply(scale: MicroScale) -> Samples:
+    """Apply changes of a database to loaded posts, each of which is in one timeline."""
+    engine, posters, changes = Engine(backed=[b"s", b"p"]), scale.of(_POSTERS), _commits()
+    engine.add_joins(parse(keys.PUSH_JOIN))
+    for poster in range(posters):
+        engine.load(b"s|%08d|" % poster, b"s|%08d}" % poster, [(keys.subscription_key(poster, poster), b"1")])
+        engine.load(b"p|%08d|" % poster, b"p|%08d}" % poster, [])
+        engine.scan(keys.timeline_first(poster, 0), keys.timeline_last(poster))
+    while True:
+        some = [next(changes) for _ in range(_COMMITS)]
+        begun = clock()
+        for commit in some:
+            for change in commit:
+                engine.apply(change.key, change.value)
+        yield _COMMITS * _COMMIT, clock() - begun
+
+
 def subscription_size(scale: MicroScale) -> MicroSize:
     """Return what a compute's subscription to the posts of one poster costs its home; every third poster has none."""
     wants, posters = Subscriptions(), scale.of(30_000)
@@ -179,4 +197,5 @@ CLUSTER: Final = (
     MicroRow("cluster: divide", "a command in a batch of 256 over four servers", divide),
     MicroRow("feed: tell", "a change at a home, in commits of 16", tell),
     MicroRow("feed: hear", "a change at a compute, in commits of 16", hear),
+    MicroRow("feed: apply", "a change of a loaded key, in one timeline", apply),
 )

@@ -26,13 +26,22 @@ HotRelations* quick_relations(HotEngine* engine, Piece key) {
     return relations && !relations->is_owned ? relations : nullptr;
 }
 
+// Whether Python need not be told of changes of a table's rows, or tells the joins alone.
+bool is_quiet(const HotRelations* relations) {
+    return !relations->is_watched && relations->readers && PyList_CheckExact(relations->readers);
+}
+
 // The same for a key that is written.
 HotRelations* written_relations(HotEngine* engine, Piece key) {
     if (!key.size || static_cast<long long>(key.size) > engine->key_bytes_max) return nullptr;
     HotRelations* relations = quick_relations(engine, key);
-    return relations && !relations->is_watched && relations->readers && PyList_CheckExact(relations->readers)
-               ? relations
-               : nullptr;
+    return relations && is_quiet(relations) ? relations : nullptr;
+}
+
+// Whether the ledger need not be looked at before a value of this size is written.
+bool has_room(const HotEngine* engine, size_t value_bytes) {
+    return static_cast<long long>(value_bytes) <= engine->value_bytes_quick &&
+           engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;
 }
 
 // A change of a written key: the values are null if the key was or is absent.
@@ -200,10 +209,7 @@ Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObj
 
 Ran put(HotEngine* engine, Piece key, Piece value) {
     HotRelations* relations = written_relations(engine, key);
-    if (!relations || static_cast<long long>(value.size) > engine->value_bytes_quick ||
-        engine->revision >= reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at) {
-        return not_quick();
-    }
+    if (!relations || !has_room(engine, value.size)) return not_quick();
     PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
     PyObject* own_value = PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
     Ran ran = Ran::FAILED;
@@ -269,6 +275,32 @@ Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows) 
 
 namespace {
 
+// put_loaded(engine, key, value): set a key of a table that a database owns, of a range that is loaded; return whether the
+// row is another now. None, and nothing has changed: Python does it.
+PyObject* put_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("put_loaded", count, 3)) return nullptr;
+    PyObject *key = arguments[1], *value = arguments[2];
+    if (!check_all(PyObject_TypeCheck(arguments[0], engine_type) && engine_of(arguments[0])->is_sound() &&
+                       PyBytes_CheckExact(key) && PyBytes_CheckExact(value),
+                   "put_loaded takes an engine, and the bytes of a row")) {
+        return nullptr;
+    }
+    HotEngine* engine = engine_of(arguments[0]);
+    HotRelations* relations = relations_at(engine->relations, piece_of(key));
+    const bool is_quick = relations && is_quiet(relations) && has_room(engine, piece_of(value).size);
+    SortedRows* rows = is_quick ? rows_for(table_of(relations->table), piece_of(key)) : nullptr;
+    if (!rows) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+    const long long before = engine->revision;
+    if (put_into(engine, relations, rows, key, value) == Ran::FAILED) return nullptr;
+    return PyBool_FromLong(engine->revision != before);
+}
+
+PyMethodDef functions[] = {
+    {"put_loaded", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(put_loaded)), METH_FASTCALL,
+     "Set a loaded key; return whether the row is another now, or None if it is Python's to do."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyMemberDef members[] = {
     PEQUOD_MEMBER(HotEngine, revision, T_LONGLONG),
     {"_key_bytes_max", T_LONGLONG, offsetof(HotEngine, key_bytes_max), 0, nullptr},
@@ -289,7 +321,7 @@ PyMemberDef members[] = {
 
 int add_engine_type(PyObject* module) {
     engine_type = make_record_type<HotEngine>("pequod.native._hot.HotEngine", members);
-    if (!engine_type) return -1;
+    if (!engine_type || PyModule_AddFunctions(module, functions) < 0) return -1;
     return PyModule_AddObjectRef(module, "HotEngine", reinterpret_cast<PyObject*>(engine_type));
 }
 

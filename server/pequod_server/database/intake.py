@@ -282,22 +282,19 @@ class Intake:
         self.counters.rows += len(rows)
         while rows:
             del rows[-_ROWS_MAX:]
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
         return refused
 
     async def _bring_in(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
         engine = self._engine
         if stop - start <= _ROWS_FIRST:
             engine.load(*one, rows[start:stop])
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
             return
         row_bytes = 0
         for at in range(start, stop, _ROWS_MAX):
             row_bytes += engine.row_bytes(rows[at : min(at + _ROWS_MAX, stop)])
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
         engine.refuse_rows(row_bytes)
         self.partial = one
         try:
@@ -319,16 +316,14 @@ class Intake:
             is_quick = time.perf_counter() - begun_s < SLICE_S / 4
             count = min(count * 2, _ROWS_MAX) if is_quick else max(count // 2, 1)
             start, first = upto, last
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
 
     async def _bring_in_found(self, found: SearchRange, rows: Rows, turns: Turns, refused: Refused) -> None:
         start, stop = (bisect_left(rows, (key,)) for key in found.search.keys)
         try:
             for at in range(start, stop, _LOOKED_AT):
                 self._engine.load_found(found, rows[at : min(at + _LOOKED_AT, stop)])
-                if turns.are_due():
-                    await turns.give()
+                await turns.give_if_due()
             self._engine.note_searched(found)
         except LimitExceededError as error:
             refused[found] = error
@@ -347,8 +342,7 @@ class Intake:
             some = event.changes[at : at + _LOOKED_AT]
             # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
             fresh += [change for change in some if is_followed(change.key) and (is_own is None or is_own(change.key))]
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
         await self._apply(fresh, turns)
         self._pass_by(event.position, shown=event.shown)
 
@@ -374,10 +368,8 @@ class Intake:
             # Of a key that is not loaded, what was searched for is forgotten.
             part = self._engine.part_of(change.key) or Range(change.key, change.key + b"\0")
             while self._engine.forget_some(*part):
-                if turns.are_due():
-                    await turns.give()
-            if turns.are_due():
-                await turns.give()
+                await turns.give_if_due()
+            await turns.give_if_due()
 
     async def forget(self, ranges: Sequence[KeyRange]) -> None:
         """Forget what is loaded of ranges that the database owns, while reads wait.
