@@ -60,9 +60,10 @@ class DatabaseCalls(MemoryCalls):
         Returns:
             Whether the key lies in a loaded range of a backed table; if not, the change is ignored.
         """
-        if core is not None and value is not None and self._backed.part_of(key) is not None:
-            # As below, where joins alone have to be told (bench row: feed: apply).
-            if core.put_loaded(self, key, value) is not None:
+        # As below, where joins alone have to be told (bench row: feed: apply).
+        if core is not None and value is not None and self._backed.part_of(key):
+            is_changed = core.put_loaded(self, key, value)
+            if is_changed is not None:
                 return True
         is_changed = self._backed.apply(key, value)
         if is_changed:

@@ -17,7 +17,16 @@ from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REM
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, PequodError, Rows
-from pequod_server.batches.columns import REFUSED, TAKES, Command, CommandJudge, check_columns, commands
+from pequod_server.batches.columns import (
+    REFUSED,
+    TAKES,
+    Command,
+    CommandJudge,
+    ReadColumns,
+    check_columns,
+    commands,
+    reads_of,
+)
 from pequod_server.batches.native import BegunBatch
 from pequod_server.wire.errors import command_error
 
@@ -291,6 +300,13 @@ class BatchRun:
     def piece_bytes(self) -> int:
         """How many bytes the rows and errors of the piece have."""
         return self._piece_bytes_max - self._room
+
+    def reads_ahead(self, count_max: int) -> ReadColumns:
+        """Return the reads right behind the next command."""
+        start = self._start
+        argument_count, _ = TAKES[self._kinds[start] % REFUSED]
+        kinds = self._kinds[start + 1 : start + 1 + count_max]
+        return reads_of(kinds, self._arguments, self._argument_at + argument_count)
 
     def ahead(self) -> Iterator[Command]:
         """Yield the commands that are left."""

@@ -7,7 +7,7 @@ arguments  key value  key                  (1, GET, key, b"")
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 
@@ -27,6 +27,11 @@ TAKES: Final = {
 }
 #: Added to the kind of a command that is refused: the command keeps its place and its arguments, and does not run.
 REFUSED: Final = 16
+#: What looks at a whole range is a SCAN of it, and what reads nothing is none.
+_NO_READ: Final = b"\0"
+_AS_READS: Final = bytes(
+    GET if kind == GET else SCAN if kind in (SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT) else 0 for kind in range(256)
+)
 
 #: The position, the kind and the arguments of a command; the second one is empty where the kind takes one.
 Command = tuple[int, int, bytes, bytes]
@@ -58,6 +63,19 @@ def commands(kinds: bytes, arguments: list[bytes], index: int = 0, argument_at: 
         else:
             yield position, kind, arguments[argument_at], arguments[argument_at + 1]
             argument_at += 2
+
+
+class ReadColumns(NamedTuple):
+    """Columns of reads: each is a GET, or a SCAN of the whole range that it looks at."""
+
+    kinds: bytes
+    arguments: list[bytes]
+
+
+def reads_of(kinds: bytes, arguments: list[bytes], argument_at: int) -> ReadColumns:
+    """Return the reads that commands begin with, up to a write, or one that is refused."""
+    found = kinds.translate(_AS_READS).partition(_NO_READ)[0]
+    return ReadColumns(found, arguments[argument_at : argument_at + 2 * len(found) - found.count(GET)])
 
 
 def reads(commands: Iterator[Command]) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]:

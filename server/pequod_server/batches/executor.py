@@ -21,7 +21,7 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod_server.backing import Change
 from pequod_server.batches.batch import BatchRun
-from pequod_server.batches.columns import REFUSED, Command, CommandJudge
+from pequod_server.batches.columns import REFUSED, CommandJudge
 from pequod_server.batches.leveled import BatchLevels
 from pequod_server.batches.native import BegunBatch, run_rest, slow_reads
 from pequod_server.database.databases import Databases
@@ -271,7 +271,8 @@ class Steps:
         """
         executor, batch, lacking, quiet = self._executor, self._batch, list[MissingError](), 0
         engine, clock = executor.engine, executor.clock
-        for _, kind, first, last in slow_reads(engine, self._reads_ahead(), executor.rows_max, batch.room, clock()):
+        reads = batch.reads_ahead(_AHEAD_MAX)
+        for kind, first, last in slow_reads(engine, reads, executor.rows_max, batch.room, clock()):
             if quiet == _QUIET_MAX:
                 break
             quiet += 1
@@ -288,13 +289,3 @@ class Steps:
                 # The command fails with it when its turn comes.
                 continue
         return lacking
-
-    def _reads_ahead(self) -> list[Command]:
-        """Return the reads behind the command that waits, up to the next write."""
-        found = list[Command]()
-        for command in islice(self._batch.ahead(), 1, 1 + _AHEAD_MAX):
-            if command[1] in (PUT, REMOVE):
-                break
-            if command[1] < REFUSED:
-                found.append(command)
-        return found

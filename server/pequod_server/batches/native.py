@@ -6,15 +6,15 @@ native batch: quick commands -> one that is not: the engine, in Python -> quick 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN
+from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN_DOWN
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.native import NativeBatch, parse_batch
-from pequod_server.batches.columns import Command
+from pequod_server.batches.columns import ReadColumns, commands
 from pequod_server.wire.errors import command_error
 
 #: So few commands are not made a message for the native core: it would take longer than they do.
@@ -80,23 +80,25 @@ def run_rest(engine: Engine, rest: ExecuteRequest, rows_max: int, room: int, now
     return None if batch is None else begun(batch, run_batch(engine, batch, rows_max, now, []))
 
 
-def slow_reads(engine: Engine, reads: Sequence[Command], rows_max: int, room: int, now: float) -> Iterator[Command]:
-    """Yield the reads that take more than a look-up and a copy: all of them where there is no native core.
+def slow_reads(
+    engine: Engine, reads: ReadColumns, rows_max: int, room: int, now: float
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the kind and the arguments of reads that take more than a look-up and a copy: all if nothing is native.
 
     Args:
         room: How many bytes the others may copy.
     """
     batch = None
-    if not engine.is_timed and len(reads) >= FEW:
-        request = ExecuteRequest(kinds=bytes(GET if kind == GET else SCAN for _, kind, _, _ in reads))
-        for _, kind, first, last in reads:
-            request.arguments.extend((first,) if kind == GET else (first, last))
-        batch = parse_batch(request.SerializeToString(), len(reads), rows_max, room)
+    if not engine.is_timed and len(reads.kinds) >= FEW:
+        request = ExecuteRequest(kinds=reads.kinds, arguments=reads.arguments)
+        batch = parse_batch(request.SerializeToString(), len(reads.kinds), rows_max, room)
     if batch is None:
-        yield from reads
+        for _, kind, first, last in commands(*reads):
+            yield kind, first, last
         return
     while engine.run_quick(batch, now):
-        yield reads[batch.index]
+        kind, first, last, _ = batch.command()
+        yield kind, first, last
         batch.absent()
 
 
