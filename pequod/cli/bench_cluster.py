@@ -38,7 +38,7 @@ def cluster(
     window: Annotated[int, typer.Option("--window", min=1, help="Messages under way at once.")] = 4,
     large: Annotated[
         str, typer.Option("--large", metavar="N,N,...", help="The sizes of clusters of which one compute runs.")
-    ] = "4,12,48",
+    ] = "12,48",
     large_users: Annotated[
         int, typer.Option("--large-users", min=100, help="Users of the made-up graph of large clusters.")
     ] = 40_000,
