@@ -167,7 +167,7 @@ class RecordRun:
         rows: dict[bytes, bytes] = {}
         slots = zip(*self._slots, strict=True) if self._slots else repeat(())
         for key, value, record, bound in zip(self._keys, self._values, self._records, slots, strict=False):
-            shown = self._lens.show_rest([*bound], value, record)
+            shown = self._lens.show_rest([*bound], record, value)
             if isinstance(shown, Misfit):
                 self._note(shown, key)
             else:

@@ -150,19 +150,8 @@ class Lens:
         if self.each is None:
             row = self.show_row(key, value, parse)
             return row if isinstance(row, Misfit) else dict([row])
-        match = self.match(key)
-        if match is None:
-            return Misfit.NOT_SELECTED
-        record = parse(value)
-        if record is None:
-            return Misfit.NO_OBJECT
-        slots = [*match.groups()]
-        for name, form in self.binds:
-            text = form(record.get(name, ABSENT))
-            if isinstance(text, Misfit):
-                return text
-            slots.append(text)
-        return self.show_rest(slots, value, record)
+        bound = self._bind(key, value, parse)
+        return bound if isinstance(bound, Misfit) else self.show_rest(*bound, value)
 
     def show_row(self, key: bytes, value: bytes, parse: Parse) -> tuple[bytes, bytes] | Misfit:
         """Return the plain row of a row of the table, or why there is none (bench row: put, join over records).
@@ -177,6 +166,23 @@ class Lens:
                     return seen[0], value
                 given = self.give(value, seen[1])
                 return cast("Misfit", given) if given.__class__ is not bytes else (seen[0], given)
+        bound = self._bind(key, value, parse)
+        if bound.__class__ is not tuple:
+            return cast("Misfit", bound)
+        slots, record = bound
+        for check in self.checks:
+            misfit = check(record, slots)
+            if misfit is not None:
+                return misfit
+        if self.has_own_values:
+            given = self.give(value, record)
+            if given.__class__ is not bytes:
+                return cast("Misfit", given)
+            value = given
+        return self.build(slots), value
+
+    def _bind(self, key: bytes, value: bytes, parse: Parse) -> tuple[list[bytes], Record] | Misfit:
+        """Return the values of the slots that the key and ``binds`` give, and the record."""
         match = self.match(key)
         if match is None:
             return Misfit.NOT_SELECTED
@@ -189,18 +195,9 @@ class Lens:
             if text.__class__ is not bytes:
                 return cast("Misfit", text)
             slots.append(text)
-        for check in self.checks:
-            misfit = check(record, slots)
-            if misfit is not None:
-                return misfit
-        if self.has_own_values:
-            given = self.give(value, record)
-            if given.__class__ is not bytes:
-                return cast("Misfit", given)
-            value = given
-        return self.build(slots), value
+        return slots, record
 
-    def show_rest(self, slots: list[bytes], value: bytes, record: Record) -> Shown | Misfit:
+    def show_rest(self, slots: list[bytes], record: Record, value: bytes) -> Shown | Misfit:
         """Return the plain rows of a record whose ``binds`` have given their slots."""
         for check in self.checks:
             misfit = check(record, slots)

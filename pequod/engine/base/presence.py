@@ -100,7 +100,13 @@ class Presence(RangeMap[Part]):
         return self.find(key) is not None
 
     def gaps(self, first: bytes, last: bytes, read_number: int) -> list[Range]:
-        """Return the parts of ``[first, last)`` that are not loaded, in order; the loaded parts count as used."""
+        """Return the parts of ``[first, last)`` that are not loaded, in order; the loaded parts count as used.
+
+        Cost:
+            That of `holds` if all of it is loaded, else O(log parts + parts in the range).
+        """
+        if self.holds(first, last, read_number):
+            return []
         parts = self.over(first, last)
         for part in parts:
             part.last_used = read_number

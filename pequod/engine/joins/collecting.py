@@ -113,7 +113,6 @@ def lacked_by_log(kernel: Timeline, context: Context, read_number: int) -> list[
         for table, ranges in zip(tables, needed, strict=True)
         if (presence := table.presence) is not None
         for first, last in ranges
-        if not presence.holds(first, last, read_number)
         for gap in presence.gaps(first, last, read_number)
     ]
 

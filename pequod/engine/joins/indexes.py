@@ -11,7 +11,7 @@ it but the time of reads. Rows that joins compute are not in it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from orjson import JSONDecodeError, loads
@@ -23,7 +23,7 @@ from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
 from pequod.language.many_records import show_all
-from pequod.language.missing import SearchRange
+from pequod.language.missing import Lacking
 from pequod.language.ranges import Range
 from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Shown
@@ -65,10 +65,10 @@ class RecordParser:
 
 
 class Gaps(Protocol):
-    """Knows which ranges of plain keys a database has to be searched for."""
+    """Knows which ranges of keys are loaded, or which of plain keys a database was searched for."""
 
-    def gaps(self, first: bytes, last: bytes, read_number: int) -> list[SearchRange]:
-        """Return the parts of a range that have to be searched for a read."""
+    def gaps(self, first: bytes, last: bytes, read_number: int) -> Sequence[Lacking]:
+        """Return the parts of a range that are not there for a read."""
 
 
 class Index:

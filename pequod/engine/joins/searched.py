@@ -57,11 +57,9 @@ class Searched(Parts):
 
         None have to be if all rows of the table that the index looks at are loaded.
         """
-        if self.presence.holds(first, last, read_number):
-            return []
         gaps = self.presence.gaps(first, last, read_number)
         own = self.index.table.presence
-        if own is None or not own.holds(*self.index.range, read_number):
+        if gaps and (own is None or not own.holds(*self.index.range, read_number)):
             return [SearchRange(*gap, self.search) for gap in gaps]
         for gap in gaps:
             self.note(gap)

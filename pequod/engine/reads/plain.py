@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pequod.answers.rows import Rows
-from pequod.engine.joins.indexes import Gaps, Index
-from pequod.engine.read import Read
-from pequod.language.ranges import prefix_end
+from pequod.engine.joins.indexes import Index
 
 #: (prefix, first, last) -> the table's rows that start with the prefix and continue in ``[first, last)``.
 ReadOwn = Callable[[bytes, bytes, bytes | None], Rows]
@@ -26,15 +24,6 @@ def read_indexed(index: Index, prefix: bytes, first: bytes, last: bytes | None, 
     rows = index.rows or index.build(read_number)
     index.last_used = read_number
     return None if rows is None else rows.slice_within(prefix, first, last)
-
-
-def is_searched(searched: Gaps, prefix: bytes, first: bytes, last: bytes | None, read: Read) -> bool:
-    """Return whether the plain rows that start with ``prefix`` and continue in a range are there; note what is not."""
-    start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
-    assert stop is not None, "a table name has an end"
-    gaps = searched.gaps(start, stop, read.number) if start < stop else []
-    read.lack(gaps)
-    return not gaps
 
 
 def read_shown(index: Index, prefix: bytes, first: bytes, last: bytes | None, read: ReadOwn) -> Rows:

@@ -19,13 +19,13 @@ from math import inf
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
-from pequod.engine.base.presence import Presence
 from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.rows import merge_layers
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import combine, take_frames
 from pequod.engine.joins.collecting import bring_up, lacked_by_log
 from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.indexes import Gaps
 from pequod.engine.joins.installed import InstalledJoin, join_of
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
@@ -35,7 +35,7 @@ from pequod.engine.read import Read
 from pequod.engine.reads import execution
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
-from pequod.engine.reads.plain import is_searched, read_indexed, read_shown
+from pequod.engine.reads.plain import read_indexed, read_shown
 from pequod.engine.writes.changes import Writer
 from pequod.language.missing import NextGroups
 from pequod.language.narrowing import Narrowed
@@ -119,15 +119,15 @@ class SourceReader:
         """Make room for contributions to rows with these tails; see `Evictor.room_for`."""
         return self._reader.memory.room_for(tails, execution.ROWS_AT_A_TIME)
 
-    def _look_for(self, presence: Presence, prefix: bytes, first: bytes, last: bytes | None) -> bool:
+    def _look_for(self, known: Gaps, prefix: bytes, first: bytes, last: bytes | None) -> bool:
+        """Return whether all rows that start with ``prefix`` and continue in a range are there; note what is not."""
         start, stop = prefix + first, prefix_end(prefix) if last is None else prefix + last
         assert stop is not None, "a table name has an end"
-        read = self._read
-        if start >= stop or presence.holds(start, stop, read.number):
-            return True
-        read.lack(presence.gaps(start, stop, read.number))
-        self.is_lacking = True
-        return False
+        gaps = known.gaps(start, stop, self._read.number) if start < stop else []
+        if gaps:
+            self._read.lack(gaps)
+            self.is_lacking = True
+        return not gaps
 
     def depend_on(self, context: Context) -> None:
         """Note that rows of ``context`` were read."""
@@ -161,9 +161,8 @@ class RecordReader(SourceReader):
             if (presence := index.table.presence) is not None:
                 is_all = searched is None or (prefix == index.table.prefix and not first and last is None)
                 if (is_all and not self._look_for(presence, b"", *index.range)) or (
-                    searched is not None and not is_searched(searched, prefix, first, last, self._read)
+                    searched is not None and not self._look_for(searched, prefix, first, last)
                 ):
-                    self.is_lacking = True
                     return Rows([], [])
             rows = read_indexed(index, prefix, first, last, self._read.number)
             if rows is not None:
