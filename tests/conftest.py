@@ -64,7 +64,7 @@ def _register(name: str, examples: int, steps: int) -> None:
 
 _register("quick", 10, 20)
 _register("dev", 50, 40)
-_register("ci", 60, 50)
+_register("ci", 40, 50)
 _register("soak", 1_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
@@ -76,7 +76,7 @@ _LONG: Final = (
     "tests/bench/compare/test_compare.py",  # 40
     "tests/backing/test_large_writes.py",  # 30
     "tests/backing/chaos",  # 20
-    "tests/freshness",  # 60, mostly waiting
+    "tests/freshness",  # 45, mostly waiting
     "tests/cli",  # 70, in files of which none takes long
 )
 

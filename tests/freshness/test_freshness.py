@@ -11,11 +11,13 @@ import pytest
 from tests.freshness.places import Place, beside_postgres, beside_sqlite
 from tests.freshness.tries import Report, Run
 
-TRIES = 200
-#: The mean time between two faults: there are some in each run.
-FAULT_S = 1.0
+TRIES = 100
+SESSIONS = 4
+#: The mean time between two faults, and how many there are at least.
+FAULT_S = 1.5
+FAULTS = 3
 #: Runs without tokens, of which one has to miss a write.
-RUNS_MAX = 5
+RUNS_MAX = 10
 #: A machine that is busy tries less often.
 SECONDS = 40.0
 
@@ -36,7 +38,8 @@ async def test_a_session_sees_its_own_writes_at_the_other_server(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     async with beside(store, tmp_path, request) as place:
-        report = await Run(place, seed=5, sessions=8, fault_s=FAULT_S).carry_out(TRIES, seconds=SECONDS)
+        run = Run(place, seed=5, sessions=SESSIONS, fault_s=FAULT_S)
+        report = await run.carry_out(TRIES, faults=FAULTS, seconds=SECONDS)
     assert not report.wrongs, report
     assert report.tries
     assert report.misses == 0
@@ -51,6 +54,6 @@ async def test_the_same_run_without_tokens_misses_writes(
     async with beside(store, tmp_path, request) as place:
         # A feed that happens to be quick shows all writes of one run.
         while len(reports) < RUNS_MAX and not any(report.misses for report in reports):
-            run = Run(place, seed=5 + len(reports), sessions=8, has_tokens=False, fault_s=FAULT_S)
+            run = Run(place, seed=5 + len(reports), sessions=SESSIONS, has_tokens=False, fault_s=0)
             reports.append(await run.carry_out(TRIES))
     assert any(report.misses for report in reports), reports

@@ -73,8 +73,8 @@ class Run:
         #: The last acknowledged body of each post.
         self.acknowledged: dict[str, str] = {}
 
-    async def carry_out(self, tries: int, *, seconds: float = inf) -> Report:
-        """Try as often as asked, or until so many seconds are over, and say what came of it."""
+    async def carry_out(self, tries: int, *, faults: int = 0, seconds: float = inf) -> Report:
+        """Try as often as asked, and until there were so many faults, or for so many seconds; say what came of it."""
         channels = [channel_to(server.target) for server in self._place.servers]
         begun_s = time.monotonic()
         tormentor = asyncio.create_task(self._torment())
@@ -82,7 +82,7 @@ class Run:
         try:
             async with asyncio.TaskGroup() as group:
                 for number, session in enumerate(sessions):
-                    group.create_task(self._tried(session, number, tries, begun_s + seconds))
+                    group.create_task(self._tried(session, number, tries, faults, begun_s + seconds))
         finally:
             tormentor.cancel()
             await asyncio.gather(tormentor, return_exceptions=True)
@@ -105,12 +105,13 @@ class Run:
             self.report.faults.append(name.split()[0])
             await faults[name]()
 
-    async def _tried(self, session: Session, number: int, tries: int, end_s: float) -> None:
+    async def _tried(self, session: Session, number: int, tries: int, faults: int, end_s: float) -> None:
         draw = random.Random(f"{self._draw.random()} {number}")
         writer, user = f"w{number}", f"r{number}"
         await self._wrote(session, f"s|{user}|{writer}", "")
         time_slot, body = 0, 0
-        while self.report.tries < tries and time.monotonic() < end_s:
+        report = self.report
+        while (report.tries < tries or len(report.faults) < faults) and time.monotonic() < end_s:
             body += 1
             key = f"p|{writer}|{time_slot:010}"
             if not await self._wrote(session, key, f"{body:09}", once=True):
