@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pequod_server import PequodServer
+from pequod_server.cluster import etcd as etcd_module
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.operating import ClusterEditor
 
@@ -51,8 +52,12 @@ class Deadly:
 
 
 @pytest.fixture
-async def homes(etcd: Etcd) -> AsyncIterator[tuple[Cluster, PequodServer, PequodServer]]:
+async def homes(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Cluster, PequodServer, PequodServer]]:
     """Two homes, and a table for each test of the first one."""
+    # Homes and tests share a process, which may be too busy to renew leases of a few seconds.
+    monkeypatch.setattr(etcd_module, "LEASE_S", 60)
     async with AsyncExitStack() as stack:
         cluster = Cluster(etcd, stack)
         ranges = tuple(HomeRange(b"p%02d|" % at, b"p%02d}" % at, "a") for at in range(4 * EFFECTS + 2))

@@ -69,6 +69,8 @@ class Run:
         self._session_count = sessions
         self._has_tokens = has_tokens
         self._fault_s = fault_s
+        #: Held while there is a fault.
+        self._at_fault = asyncio.Lock()
         self.report = Report()
         #: The last acknowledged body of each post.
         self.acknowledged: dict[str, str] = {}
@@ -84,7 +86,9 @@ class Run:
                 for number, session in enumerate(sessions):
                     group.create_task(self._tried(session, number, tries, faults, begun_s + seconds))
         finally:
-            tormentor.cancel()
+            # What was killed or stopped is there again.
+            async with self._at_fault:
+                tormentor.cancel()
             await asyncio.gather(tormentor, return_exceptions=True)
             for session in sessions:
                 self.report.failures += session.failures
@@ -102,8 +106,9 @@ class Run:
         while True:
             await asyncio.sleep(self._draw.expovariate(1 / self._fault_s))
             name = self._draw.choice(sorted(faults))
-            self.report.faults.append(name.split()[0])
-            await faults[name]()
+            async with self._at_fault:
+                await faults[name]()
+                self.report.faults.append(name.split()[0])
 
     async def _tried(self, session: Session, number: int, tries: int, faults: int, end_s: float) -> None:
         draw = random.Random(f"{self._draw.random()} {number}")

@@ -119,15 +119,17 @@ class Whole:
 
     Args:
         deliver: Gets the reply once all results are there.
+        number: Its place in the order of sending.
 
     Invariants:
         1. ``_left`` commands have no result yet; each gets one result.
     """
 
-    __slots__ = ("_age_ms", "_deliver", "_has_answer", "_left", "_results", "_server", "_token", "deadline")
+    __slots__ = ("_age_ms", "_deliver", "_has_answer", "_left", "_results", "_server", "_token", "deadline", "number")
 
-    def __init__(self, count: int, deliver: Deliver, deadline: float) -> None:
+    def __init__(self, count: int, deliver: Deliver, deadline: float, number: int = 0) -> None:
         self.deadline = deadline
+        self.number = number
         self._deliver = deliver
         self._results: list[Result] = [None] * count
         self._left = count

@@ -6,17 +6,19 @@
                         `--- reads: the next node in rendezvous order; writes: only if they certainly were not applied
                              after all nodes: a pause, and from the beginning
 
-Parts for one node keep the order of their sending. The writes that wait in a pause hold up later writes of their home
-group, so that these keep theirs.
+Parts for one node keep the order of their sending. So do the writes of a home group, wherever they go: those that wait
+hold up later ones, and those under way at one node hold up any that would go to another.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Final, Protocol
 
 from pequod.client.cluster.dividing import Whole, chosen, divided, taken_apart, writes_of
@@ -52,6 +54,10 @@ class BatchPart:
     #: The nodes that it went to since the last pause, and the number of pauses.
     tried: set[Node] = field(default_factory=set)
     pauses: int = 0
+    #: Whether it has waited for writes that are under way at another node.
+    has_waited: bool = False
+    #: The home group of the writes that are under way.
+    group: str = ""
     #: The nodes in whose place it is where it is.
     lenders: Sequence[Node] = ()
     #: Its reads have been sent elsewhere: only its writes wait for the reply.
@@ -63,14 +69,18 @@ class ClusterSender:
 
     Invariants:
         1. Until the map is known, all batches wait in ``_early``.
-        2. While writes of a home group wait in ``_held``, later ones do not pass them.
+        2. While writes of a home group wait in ``_held``, in the order of their sending, later ones do not pass them.
+        3. Writes of one home group are under way at one node.
     """
 
     def __init__(self, cluster: Learning) -> None:
         self._cluster: Final = cluster
         self._early: deque[tuple[BatchPart, asyncio.TimerHandle]] = deque()
+        self._numbers = count()
         #: By home group, writes during a pause, and the end of the pause.
-        self._held: dict[str, tuple[deque[BatchPart], asyncio.TimerHandle]] = {}
+        self._held: dict[str, tuple[list[BatchPart], asyncio.TimerHandle]] = {}
+        #: By home group, the node where writes are under way, and how many parts.
+        self._writing: dict[str, tuple[Node, int]] = {}
         #: Reads during a pause.
         self._paused: dict[BatchPart, asyncio.TimerHandle] = {}
         #: Parts with reads under way, by node.
@@ -98,9 +108,9 @@ class ClusterSender:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + self._cluster.timeout_s if deadline is None else deadline
-        count = len(columns)
-        part = BatchPart(Whole(count, deliver, due), columns, range(count), send)
-        if not count:
+        whole = Whole(len(columns), deliver, due, next(self._numbers))
+        part = BatchPart(whole, columns, range(len(columns)), send)
+        if not columns:
             deliver(Reply(0, 0, 0, []))
         elif self._cluster.routes is None:
             self._early.append((part, loop.call_at(due, self._end_late, part)))
@@ -140,7 +150,7 @@ class ClusterSender:
     def _go(self, part: BatchPart, node: Node | None) -> None:
         columns = part.columns
         has_writes = columns.has_writes()
-        if has_writes and self._held and self._is_held(part):
+        if has_writes and self._must_wait(part, node):
             return
         if node is None:
             self._pause(part, UnavailableError(self._cluster.target, "no server of it has the role", is_unapplied=True))
@@ -153,6 +163,8 @@ class ClusterSender:
             assert self._cluster.routes is not None, "the part was routed"
             part.lenders = self._cluster.routes.lenders(columns, node)
             node.writes += 1
+            part.group = self._home_group(part)
+            self._writing[part.group] = node, self._writing.get(part.group, (node, 0))[1] + 1
             for lender in part.lenders:
                 lender.lent += 1
         if columns.has_reads():
@@ -178,6 +190,7 @@ class ClusterSender:
                 del self._under_way[node]
         if part.columns.has_writes():
             node.writes -= 1
+            self._note_written(part)
             for lender in part.lenders:
                 lender.lent -= 1
         if isinstance(outcome, UnavailableError):
@@ -278,20 +291,34 @@ class ClusterSender:
         if part.pauses > self._cluster.retries or loop.time() + wait_s >= part.whole.deadline:
             part.whole.fail(part.positions, error)
         elif part.columns.has_writes():
-            group = self._home_group(part)
-            if group not in self._held:
-                self._held[group] = (deque(), loop.call_later(wait_s, self._resume, group))
-            self._held[group][0].append(part)
+            self._hold(part, wait_s)
         else:
             self._paused[part] = loop.call_later(wait_s, self._resume_reads, part)
 
-    def _is_held(self, part: BatchPart) -> bool:
-        """Have a part wait behind others, if it has writes for a home group whose writes wait."""
+    def _must_wait(self, part: BatchPart, node: Node | None) -> bool:
+        """Have writes wait if others of their home group wait, or are under way at another node."""
         group = self._home_group(part)
         if group not in self._held:
-            return False
-        self._held[group][0].append(part)
+            at, _ = self._writing.get(group, (node, 0))
+            if at is node:
+                return False
+        # Those of a stream that broke fail one after the other, at once.
+        self._hold(part, pause_s(1) if part.has_waited else 0.0)
+        part.has_waited = True
         return True
+
+    def _hold(self, part: BatchPart, wait_s: float) -> None:
+        """Have writes wait among those of their home group, in the order of sending."""
+        group = self._home_group(part)
+        if group not in self._held:
+            self._held[group] = [], asyncio.get_running_loop().call_later(wait_s, self._resume, group)
+        insort(self._held[group][0], part, key=_number)
+
+    def _note_written(self, part: BatchPart) -> None:
+        # The map may have changed since it was sent.
+        node, parts = self._writing.pop(part.group)
+        if parts > 1:
+            self._writing[part.group] = node, parts - 1
 
     def _home_group(self, part: BatchPart) -> str:
         """Return the home group of the writes of a part; they have one node, so most parts have one group."""
@@ -300,12 +327,12 @@ class ClusterSender:
 
     def _resume(self, group: str) -> None:
         held, _ = self._held.pop(group)
-        while held:
-            part = held.popleft()
+        for at, part in enumerate(held, 1):
             self._start_again(part)
             if group in self._held:
                 # It pauses again: those behind it wait with it.
-                self._held[group][0].extend(held)
+                for behind in held[at:]:
+                    insort(self._held[group][0], behind, key=_number)
                 return
 
     def _resume_reads(self, part: BatchPart) -> None:
@@ -315,7 +342,7 @@ class ClusterSender:
     def _start_again(self, part: BatchPart) -> None:
         if part.whole.deadline <= asyncio.get_running_loop().time():
             self._end_late(part)
-        elif part.pauses:
+        elif part.pauses or part.tried:
             self._next(part, UnavailableError(self._cluster.target, "no server answers", is_unapplied=True))
         elif (routes := self._cluster.routes) is not None:
             self._divide(part, routes)
@@ -337,3 +364,7 @@ class ClusterSender:
         self.refuse_early(ClosedError())
         for part in parts:
             part.whole.fail(part.positions, ClosedError())
+
+
+def _number(part: BatchPart) -> int:
+    return part.whole.number
