@@ -17,7 +17,7 @@ app: Final = typer.Typer()
     "cluster",
     short_help="Twip on homes and computes; what 12 to 48 computes would do.",
     epilog=examples(
-        "pequod bench cluster                                       (four minutes)",
+        "pequod bench cluster                                       (two to four minutes)",
         "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
         "pequod bench cluster --users 1000 --ticks 100000           (one minute)",
     ),

@@ -89,15 +89,37 @@ def work(messages: list[bytes]) -> None:
     assert run_quick(executor, messages[0][:-1]) is None
 
 
+def work_behind_a_database() -> None:
+    """Do a round of work on an engine whose base data are a database's: ranges that come, change and go."""
+    engine = Engine(backed=[b"s", b"p"])
+    engine.add_joins(parse(_JOINS))
+    for user in range(8):
+        engine.load(b"s|u%d|" % user, b"s|u%d}" % user, [(b"s|u%d|p%d" % (user, user % 3), b"1")])
+        engine.load(b"p|p%d|" % user, b"p|p%d}" % user, [(b"p|p%d|01" % user, b"one")])
+    for user in range(8):
+        assert len(engine.scan(b"t|u%d|" % user, b"t|u%d}" % user).keys) == 1
+    for user in range(8):
+        engine.apply(b"p|p%d|02" % user, b"two")
+        engine.apply(b"p|p%d|02" % user, b"again")
+        engine.apply(b"p|none|02", b"not loaded")
+        engine.apply(b"s|u%d|p7" % user, b"1")
+        assert len(engine.scan(b"t|u%d|" % user, b"t|u%d}" % user).keys) > 1
+        engine.apply(b"p|p%d|02" % user, None)
+    engine.forget(b"p|p1|", b"p|p3|01")
+    engine.evict(4)
+
+
 def leaked(rounds: int) -> tuple[int, int]:
     """Return how many blocks and tracked objects are there after the rounds that were not there before."""
     messages = _messages()
     for _ in range(_WARM):
         work(messages)
+        work_behind_a_database()
     gc.collect()
     before = sys.getallocatedblocks(), len(gc.get_objects())
     for _ in range(rounds):
         work(messages)
+        work_behind_a_database()
     gc.collect()
     return sys.getallocatedblocks() - before[0], len(gc.get_objects()) - before[1]
 
