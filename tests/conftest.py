@@ -64,7 +64,7 @@ def _register(name: str, examples: int, steps: int) -> None:
 
 _register("quick", 10, 20)
 _register("dev", 50, 40)
-_register("ci", 40, 50)
+_register("ci", 60, 50)
 _register("soak", 1_000, 100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 

@@ -27,7 +27,7 @@ def stream() -> TwipStream:
 
 def test_twip_on_clusters_is_right_and_so_is_one_compute_of_larger_ones() -> None:
     bars = ProgressBars(Console(quiet=True))
-    report = run(TwipSettings(users=60, ticks=600, tweet_bytes=5), (1,), 1, LargeClusters(300, (12, 48), 1), bars)
+    report = run(TwipSettings(users=60, ticks=600, tweet_bytes=5), (1,), 2, LargeClusters(300, (12, 48), 1), bars)
     assert not report.difference
     assert ([one.computes for one in report.runs], len(report.alone)) == ([1], 1)
     assert sum(one.checks for one in report.alone) == make_stream("synthetic", 60, 600, 1).count(CHECK)

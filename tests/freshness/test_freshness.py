@@ -11,13 +11,13 @@ import pytest
 from tests.freshness.places import Place, beside_postgres, beside_sqlite
 from tests.freshness.tries import Report, Run
 
-TRIES = 100
-SESSIONS = 4
+TRIES = 200
+SESSIONS = 8
 #: The mean time between two faults, and how many there are at least.
 FAULT_S = 1.5
 FAULTS = 3
 #: Runs without tokens, of which one has to miss a write.
-RUNS_MAX = 10
+RUNS_MAX = 5
 #: A machine that is busy tries less often.
 SECONDS = 40.0
 

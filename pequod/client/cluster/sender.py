@@ -56,7 +56,7 @@ class BatchPart:
     pauses: int = 0
     #: Whether it has waited for writes that are under way at another node.
     has_waited: bool = False
-    #: The home group of the writes that are under way.
+    #: The home group of its writes when they were sent.
     group: str = ""
     #: The nodes in whose place it is where it is.
     lenders: Sequence[Node] = ()
@@ -163,7 +163,6 @@ class ClusterSender:
             assert self._cluster.routes is not None, "the part was routed"
             part.lenders = self._cluster.routes.lenders(columns, node)
             node.writes += 1
-            part.group = self._home_group(part)
             self._writing[part.group] = node, self._writing.get(part.group, (node, 0))[1] + 1
             for lender in part.lenders:
                 lender.lent += 1
@@ -297,9 +296,9 @@ class ClusterSender:
 
     def _must_wait(self, part: BatchPart, node: Node | None) -> bool:
         """Have writes wait if others of their home group wait, or are under way at another node."""
-        group = self._home_group(part)
-        if group not in self._held:
-            at, _ = self._writing.get(group, (node, 0))
+        part.group = self._home_group(part)
+        if part.group not in self._held:
+            at, _ = self._writing.get(part.group, (node, 0))
             if at is node:
                 return False
         # Those of a stream that broke fail one after the other, at once.

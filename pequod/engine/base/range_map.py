@@ -105,9 +105,9 @@ class RangeMap(Generic[StretchT]):
         Cost:
             O(log stretches + stretches found).
         """
-        found = [self._by_first[key] for key in self._firsts.slice(first, last).keys]
-        start = self.floor(first)
-        return found if start is None or start.first == first or start.last <= first else [start, *found]
+        found = [self._by_first[key] for key in self._firsts.slice(first + b"\0", last).keys]
+        start = self.find(first)
+        return found if start is None else [start, *found]
 
     def count_over(self, first: bytes, last: bytes) -> int:
         """Return how many stretches share a key with ``[first, last)``; O(log stretches)."""

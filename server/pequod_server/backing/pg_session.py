@@ -330,8 +330,7 @@ class PostgresSession:
                 boxes: dict[Box, None] = {}
                 for start in range(0, len(some), _DECODED):
                     boxes.update(dict.fromkeys(boxes_of(mapping, some[start : start + _DECODED])))
-                    if turns.are_due():
-                        await turns.give()
+                    await turns.give_if_due()
                 query = select(PostgresDialect(facts), mapping, boxes)
                 rows |= await self._fetch(connection, facts, mapping, query, clip.holds, turns)
         return rows
@@ -356,8 +355,7 @@ class PostgresSession:
             cells = ([Cell(*pair) for pair in zip(record, kinds, strict=True)] for record in part)
             found = packed(mapping, cells, self.health.unpackable)
             rows.update((key, value) for key, value in found if is_wanted(key))
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
         return rows
 
 

@@ -39,7 +39,7 @@ class Turns:
         self._end_s = time.perf_counter() + SLICE_S
 
     async def give_if_due(self) -> None:
-        """Do so if the slice is over; between pieces of work, as the call costs more than a cheap row."""
+        """Do so if the slice is over; after a piece of work, as the call costs more than to ask for each cheap row."""
         if self.are_due():
             await self.give()
 
@@ -52,5 +52,4 @@ async def in_turns(steps: Generator[None, None, Result], turns: Turns) -> Result
         except StopIteration as end:
             result: Result = end.value
             return result
-        if turns.are_due():
-            await turns.give()
+        await turns.give_if_due()

@@ -124,8 +124,7 @@ async def _collect(origin: Origin, ranges: Sequence[KeyRange]) -> ReadRows:
     for one in ranges:
         first: bytes | None = one.first
         while first is not None:
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
             rows = await origin.scan(first, one.last, _PIECE_ROWS)
             keys += rows.keys
             values += rows.values
@@ -139,8 +138,7 @@ async def _patch(found: ReadRows, events: Sequence[Told], clip: Clip) -> None:
     for told in events:
         for at in range(0, len(told.changes), _PIECE_ROWS):
             late.update([change for change in told.changes[at : at + _PIECE_ROWS] if clip.holds(change[0])])
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
     if late:
         pairs = tuple(zip(found.keys, found.values, strict=True))
         rows = await in_turns(with_changes(pairs, late), turns)

@@ -307,8 +307,7 @@ class PeerService:
     async def _sweep_in_turns(self) -> None:
         turns = Turns()
         for _ in self.origin.relay.sweep_in_steps():
-            if turns.are_due():
-                await turns.give()
+            await turns.give_if_due()
 
 
 async def _read(
