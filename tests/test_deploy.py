@@ -74,8 +74,9 @@ def test_the_container_file_copies_what_the_package_is_made_of() -> None:
     copied = [word for line in lines if re.match(r"COPY (?!--from)", line) for word in line.split()[1:-1]]
     assert all((ROOT / path).exists() for path in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    needed = {package.split("/")[0] for package in packages}
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {package.split("/")[0] for package in wheel["packages"]}
+    needed.add(wheel["hooks"]["custom"].get("path", "hatch_build.py"))
     assert {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"], *needed} <= set(
         copied
     )

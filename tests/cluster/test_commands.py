@@ -144,7 +144,7 @@ def test_a_cluster_in_etcd_from_its_first_map_to_its_last_server(servers: Server
     place = servers.place
     assert "there is no map; `pequod cluster init` makes one" in servers.run("status", place, code=3)
     servers.run("init", place)
-    assert "changed meanwhile: its version is 1 now" in servers.run("init", place, code=3)
+    assert "there is a map already, of version 1" in servers.run("init", place, code=3)
     servers.start("s1")
     servers.start("s2", "--cluster-zone", "north")
     status = servers.status()

@@ -10,7 +10,7 @@ from pathlib import Path
 from pequod.cluster.document import TEMPLATE
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerState
-from pequod.errors import ClusterMapError
+from pequod.errors import ClusterMapError, MapChangedError
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.member import laggards
@@ -51,10 +51,15 @@ class ClusterEditor:
 
         Raises:
             ClusterMapError: There is a map already.
-            MapChangedError, CoordinatorUnavailableError: As `ClusterCoordinator.put_map`.
+            CoordinatorUnavailableError: As `ClusterCoordinator.put_map`.
         """
         if self.file is None:
-            await self._coordinator.put_map(first or ClusterMap(self.place.rpartition(" ")[2], 1))
+            try:
+                await self._coordinator.put_map(first or ClusterMap(self.place.rpartition(" ")[2], 1))
+            except MapChangedError as error:
+                raise ClusterMapError(
+                    self.place, f"there is a map already, of version {error.version}; `pequod cluster status` shows it"
+                ) from error
             return
         if self.file.exists():
             raise ClusterMapError(self.place, "the file is there already; edit it, or take another name")
