@@ -121,10 +121,8 @@ class Text(Column):
 
     def pack_sent(self, sent: bytes) -> bytes:
         """Return the bytes of the slot for a value as a database sends its text."""
-        # The usual cases of `_check_shape`; a database that sends text never sends a NUL.
-        if len(sent) == self.width or (self.width is None and sent and DELIMITER not in sent):
-            return sent
-        return self.pack(sent.decode())
+        # A database that sends text never sends a NUL.
+        return sent if _has_shape(sent, self.width) else self.pack(sent.decode())
 
     def unpack(self, packed: bytes) -> str | None:
         """Return the value that is packed like this, None if there is none."""
@@ -339,17 +337,19 @@ class WholeKey(Column):
         return text_of(bound)
 
 
+def _has_shape(packed: bytes, width: int | None) -> bool:
+    return len(packed) == width if width is not None else packed != b"" and DELIMITER not in packed
+
+
 def _check_shape(packed: bytes, width: int | None) -> None:
+    if _has_shape(packed, width):
+        return
     text = packed.decode("utf-8", "replace")
     if width is not None:
-        if len(packed) != width:
-            raise PackError("", f"{text!r} is {len(packed)} bytes long, and the slot is {width} wide")
-    elif not packed:
+        raise PackError("", f"{text!r} is {len(packed)} bytes long, and the slot is {width} wide")
+    if not packed:
         raise PackError("", "it is empty, and a slot never is")
-    elif DELIMITER in packed:
-        raise PackError(
-            "", f"{text!r} contains a `|`, which ends the slot; give the slot a width, or leave such rows out"
-        )
+    raise PackError("", f"{text!r} contains a `|`, which ends the slot; give the slot a width, or leave such rows out")
 
 
 def _first(end: int, pack: Callable[[int], bytes], bound: bytes) -> int:

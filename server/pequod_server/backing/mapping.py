@@ -6,7 +6,7 @@
 >>> mapping = Mapping.parse({
 ...     "keys": "p|<poster>|<time:10>", "table": "posts", "slots": {"time": {"type": "integer"}}, "value": "body",
 ... })
->>> mapping.key({"poster": "bob", "time": "100"})
+>>> mapping.key(["bob", "100"])
 b'p|bob|0000000100'
 >>> mapping.columns_of(b"p|bob|0000000100")
 {'poster': 'bob', 'time': '100'}
@@ -168,23 +168,24 @@ class Mapping:
         definition = json.dumps([str(self.pattern), self.table, [slot.name for slot in self.slots]])
         return hashlib.sha256(definition.encode()).hexdigest()[:10]
 
-    def key(self, texts: AnyMapping[str, str | None]) -> bytes:
-        """Return the key of a row, from the texts of its columns.
+    def key(self, texts: Sequence[str | None]) -> bytes:
+        """Return the key of a row, from the texts of the slots' columns.
 
         Raises:
             PackError: The row has no key: a value is NULL, too wide, or not allowed in its slot.
         """
         packed = []
-        for slot in self.slots:
-            text = texts[slot.name]
-            place = f"column {slot.name} of {self.table}, slot {slot.slot} of {self.pattern}"
+        for slot, text in zip(self.slots, texts, strict=True):
             if text is None:
-                raise PackError(place, "it is NULL")
+                raise PackError(self._place(slot), "it is NULL")
             try:
                 packed.append(slot.column.pack(text))
             except PackError as error:
-                raise PackError(place, error.reason) from error
+                raise PackError(self._place(slot), error.reason) from error
         return self.build(packed)
+
+    def _place(self, slot: SlotColumn) -> str:
+        return f"column {slot.name} of {self.table}, slot {slot.slot} of {self.pattern}"
 
     def columns_of(self, key: bytes) -> dict[str, str] | None:
         """Return the texts of the slots' columns for ``key``; None if no row can have it."""

@@ -134,10 +134,9 @@ async def _noted(session: PostgresSession, notes: list[str], is_wanted: IsWanted
             if reason:
                 failure = f"the trigger of {mapping.pattern} on {mapping.table} failed: {reason}"
             continue
-        names = [slot.name for slot in mapping.slots]
         for texts in json.loads(rest):
             try:
-                noted.add(identity, mapping.key(dict(zip(names, texts, strict=True))))
+                noted.add(identity, mapping.key(texts))
             except PackError as error:
                 session.health.unpackable(error)
     return noted, failure

@@ -67,7 +67,7 @@ class MappedRows:
             return None
         texts = [field.decode() if isinstance(field, bytes) else None for field in fields]
         # This call raises with the name of the column.
-        return self.mapping.key({slot.name: text for slot, text in zip(self.mapping.slots, texts, strict=True)})
+        return self.mapping.key(texts)
 
     def is_whole(self, row: list[Field]) -> bool:
         """Return whether all columns that the value and the condition need were sent."""

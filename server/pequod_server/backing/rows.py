@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from pequod_server.backing.errors import PackError
-from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.mapping import Mapping, SlotColumn
 from pequod_server.backing.store import KeyRange
 from pequod_server.backing.values import Cell, compose
 
@@ -24,22 +24,19 @@ def packed(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and value of each record of the mapping's columns; rows without a key go to ``refuse``."""
     names = mapping.columns
-    slots = names[: len(mapping.slots)]
     value_at = [names.index(name) for name in mapping.value]
     for record in records:
         try:
-            key = mapping.key(
-                {name: _slot_text(mapping, name, cell) for name, cell in zip(slots, record, strict=False)}
-            )
+            key = mapping.key([_text(mapping, slot, cell) for slot, cell in zip(mapping.slots, record, strict=False)])
         except PackError as error:
             refuse(error)
             continue
         yield key, compose(mapping.value, mapping.form, [record[at] for at in value_at])
 
 
-def _slot_text(mapping: Mapping, name: str, cell: Cell) -> str | None:
+def _text(mapping: Mapping, slot: SlotColumn, cell: Cell) -> str | None:
     if cell.kind == "bytes" and mapping.form != "bytes":
-        raise PackError(f"column {name} of {mapping.table}", "it holds bytes, and a slot needs text")
+        raise PackError(f"column {slot.name} of {mapping.table}", "it holds bytes, and a slot needs text")
     return cell.text
 
 

@@ -339,8 +339,7 @@ class SqliteStore:
                 if mapping is None:
                     continue
                 try:
-                    names = (slot.name for slot in mapping.slots)
-                    found.append((identity, mapping.key(dict(zip(names, json.loads(slots), strict=True)))))
+                    found.append((identity, mapping.key(json.loads(slots))))
                 except PackError as error:
                     self._health.unpackable(error)
         return found

@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pequod.escapes import shown
 from pequod_server.backing.errors import PackError
@@ -26,8 +25,7 @@ _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)
 _TRUE: Final = frozenset({"t", "true", "1"})
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     r"""One column of a row; bytes are hexadecimal digits after `\x`, as PostgreSQL writes them."""
 
     #: None is NULL.
