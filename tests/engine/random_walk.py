@@ -505,13 +505,13 @@ class small_limits:  # noqa: N801 - used like a function
     """Make leaves, logs and loaded parts small at random, so that splits and overflows happen."""
 
     def __init__(self, random: Random) -> None:
-        self._leaf, self._log = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
+        self._leaf, self.log_max = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
         self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
 
     def __enter__(self) -> None:
         self._leaf_before = rows.set_leaf_max(self._leaf)
         self._before = changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
-        changes.LOG_MAX = self._log
+        changes.LOG_MAX = self.log_max
         presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._part, self._at_a_time
 
     def __exit__(self, *_: object) -> None:

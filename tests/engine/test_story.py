@@ -26,12 +26,6 @@ def _engine(join: str = TIMELINE) -> Engine:
     return engine
 
 
-def _log(engine: Engine) -> None:
-    with patch.object(changes, "LOG_MAX", 2):
-        for poster in (b"eve", b"joe", b"liz"):
-            engine.put(b"s|ann|" + poster, b"1")
-
-
 CASES: dict[Reason, Callable[[Engine], object]] = {
     Reason.EVICTED: lambda engine: engine.evict(1),
     Reason.INVALIDATED: lambda engine: engine.invalidate(FIRST, LAST),
@@ -58,8 +52,10 @@ def test_why_a_range_was_dropped_is_told(reason: Reason) -> None:
 
 
 def test_a_log_that_is_too_long_is_told() -> None:
-    engine = _engine()
-    _log(engine)
+    with patch.object(changes, "LOG_MAX", 2):
+        engine = _engine()
+    for poster in (b"eve", b"joe", b"liz"):
+        engine.put(b"s|ann|" + poster, b"1")
     assert [dropped.reason for dropped in engine.dropped()] == [Reason.LOGGED]
 
 

@@ -9,6 +9,7 @@ from random import Random
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pequod_grammar import parse
 
 from tests.engine.draw import BASE_TABLES, draw_join
 from tests.engine.draw_records import draw_record_join
@@ -56,3 +57,19 @@ def test_the_native_engine_is_as_the_pure_one(
             here, there = portrait(walker.engine), twin.take(step)
             assert here == there, step
             check_quick(walker)
+
+
+def test_a_log_of_changes_that_a_database_tells_is_too_long_at_the_same_change(twin: PureTwin) -> None:
+    seed = next(seed for seed in range(100) if small_limits(Random(seed)).log_max == 2)
+    (join,) = parse("t|<z> = check q|<y> max m|<z>|<y>")
+    changes = [Step("put", (b"q|%d" % number, b"1")) for number in range(6)]
+    script = [Step("add", (join,)), Step("scan", (b"t|", b"t}", None, False)), *changes]
+    with small_limits(Random(seed)):
+        walker = begin(seed, (b"q",))
+        assert portrait(walker.engine) == twin.take((seed, (b"q",)))
+        counts = []
+        for step in script:
+            walker.take(step)
+            assert portrait(walker.engine) == twin.take(step), step
+            counts.append(walker.engine.ledger.context_count)
+    assert counts == [0, 1, 1, 1, 0, 0, 0, 0]

@@ -30,7 +30,7 @@ from pequod.engine.reads.scans import Scans
 from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
-from pequod.engine.writes.changes import LOG_MAX, Writer
+from pequod.engine.writes.changes import Writer
 from pequod.language.missing import Search
 from pequod.native import core
 
@@ -89,7 +89,7 @@ class Composed(HotEngine):
         self._story = Story()
         self._writer = Writer(self._memory, self._hits, self._story)
         self._now_s = 0.0
-        self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, LOG_MAX
+        self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
         self._reader = Reader(self._writer, self._memory)
         self._scans = Scans(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pequod.engine.joins import timeline
 from pequod.engine.joins.batches import Batch, Told, apply_batch
@@ -32,13 +33,15 @@ _PRESENT = b""
 class Writer:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_hits", "_ledger", "_memory", "_overflowing", "_queue", "_story", "backfills", "serial")
+    __slots__ = ("_hits", "_ledger", "_memory", "_overflowing", "_queue", "_story", "backfills", "log_max", "serial")
 
     def __init__(self, memory: Evictor, hits: Hits, story: Story) -> None:
         self._memory = memory
         self._ledger = memory.ledger
         self._hits = hits
         self._story = story
+        #: The most entries of a log, `LOG_MAX`.
+        self.log_max: Final = LOG_MAX
         #: Grows with every change of computed rows that is not the effect of one base key, and with every context
         #: dropped: a read of several sources compares it to see whether their rows are of one moment.
         self.serial = 0
@@ -153,7 +156,7 @@ class Writer:
         count = context.note(depth, key, old, grows_bytes)
         if context.is_fresh:
             self._mark_stale(context)
-        if count > LOG_MAX:
+        if count > self.log_max:
             self._overflowing.append(context)
 
     def _fan_out(
