@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import asyncpg
 import pytest
@@ -18,6 +18,8 @@ import pytest
 from tests.installed import lacking
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+#: How changes are heard of.
+Mode = Literal["slot", "notify"]
 
 
 def binaries() -> Path | None:
@@ -155,6 +157,11 @@ async def clear(dsn: str) -> None:
     await admin.execute("DROP SCHEMA IF EXISTS pequod CASCADE; DROP PUBLICATION IF EXISTS pequod")
     await admin.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     await admin.close()
+
+
+@pytest.fixture(params=["slot", "notify"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture

@@ -14,11 +14,9 @@ from pequod_server.backing.postgres import PostgresStore
 
 from pequod.client import AsyncClient
 from pequod.errors import PequodError
-from tests.backing.conftest import Connection, Postgres
+from tests.backing.conftest import Connection, Mode, Postgres
 from tests.backing.feed import Follower, following, until
-from tests.backing.test_postgres import EVERYTHING, MAPPINGS, Mode, content, installed, make, mode
-
-__all__ = ["mode"]
+from tests.backing.postgres_stores import EVERYTHING, MAPPINGS, content, installed, make
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pequod_server.backing.postgres import PostgresStore
 from tests.backing.chaos.proxy import Proxy
 from tests.backing.conftest import Connection, Postgres, clear, started
 from tests.backing.feed import following, prefix, until
-from tests.backing.test_postgres import EVERYTHING, MAPPINGS, commits_wait, content, no_standby
+from tests.backing.postgres_stores import EVERYTHING, MAPPINGS, commits_wait, content, no_standby
 from tests.backing.turns import turns
 
 

@@ -22,10 +22,8 @@ from pequod.cli.app import app
 from pequod.client import AsyncClient
 from pequod.engine import Engine, MissingError
 from pequod.language.numbers import encode_i64
-from tests.backing.conftest import Connection
-from tests.backing.test_postgres import Mode, installed, mode
-
-__all__ = ["mode"]
+from tests.backing.conftest import Connection, Mode
+from tests.backing.postgres_stores import installed
 
 MAPPING = """
 [[mapping]]

@@ -14,7 +14,8 @@ from pequod_grammar import parse
 from pequod.engine import general_way
 from tests.engine.draw import VALUES, WORDS, draw_bound, draw_join, draw_key, draw_range, draw_slot
 from tests.engine.draw_records import draw_record, draw_record_join
-from tests.engine.random_walk import Step, Walker, draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
+from tests.engine.random_walk import draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
+from tests.engine.walker import Step, Walker
 
 #: Each step draws the seed of its numbers: number by number, the draws took longer than the engine and the model.
 RANDOMS = st.randoms(use_true_random=True)

@@ -3,7 +3,7 @@
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import ComputedKeyError, Engine, InvalidKeyError, JoinError, LimitExceededError, UnknownJoinError
+from pequod.engine import Engine, UnknownJoinError
 from tests.engine.joins import CELEBRITY, NEWP, TIMELINE, engine_with, put_all, scan
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -329,20 +329,6 @@ def test_keys_without_a_table_are_data_too() -> None:
     assert engine.statistics().loose_keys == 2
 
 
-def test_limits_and_reverse() -> None:
-    engine = engine_with(CELEBRITY)
-    put_all(engine, {"s|ann|bob": "", **{f"p|bob|{n:04}": str(n) for n in range(20)}, "cp|bob|0100": "c"})
-    every = engine.scan(b"t|ann|", b"t|ann}")
-    assert len(every.keys) == 21
-    down = engine.scan(b"t|ann|", b"t|ann}", reverse=True)
-    assert (down.keys, down.values) == (every.keys[::-1], every.values[::-1])
-    assert engine.scan(b"t|ann|", b"t|ann}", limit=3).keys == every.keys[:3]
-    assert engine.scan(b"t|ann|", b"t|ann}", limit=3, reverse=True).keys == down.keys[:3]
-    assert engine.scan(b"t|ann|", b"t|ann}", limit=0).keys == []
-    assert engine.scan(b"t|ann}", b"t|ann|").keys == []
-    assert engine.scan(b"", None).keys == sorted(engine.scan(b"", None).keys)
-
-
 def test_eviction_forgets_and_reads_compute_anew() -> None:
     engine = engine_with(TIMELINE + "; copy|<time:4>|<user>|<poster> = copy t|<user>|<time>|<poster>")
     put_all(engine, {"s|ann|bob": "", "s|liz|bob": "", "p|bob|0001": "Hi"})
@@ -365,107 +351,3 @@ def test_gets_leave_no_crumbs_when_a_scan_comes() -> None:
     assert engine.statistics().joins["n"].status_ranges == 1
     put_all(engine, {"x|07|2": ""})
     assert engine.get(b"n|07") == b"2"
-
-
-class TestRefusals:
-    """What is refused changes nothing."""
-
-    def test_writes_of_computed_keys(self) -> None:
-        engine = engine_with(TIMELINE)
-        for write in (lambda: engine.put(b"t|ann|0001|bob", b""), lambda: engine.remove(b"t|ann|0001|bob")):
-            with pytest.raises(ComputedKeyError) as caught:
-                write()
-            assert caught.value.join == "t"
-        engine.put(b"t|ann|01|bob", b"no key of the pattern")
-        assert engine.revision == 2
-
-    def test_empty_and_long_keys_and_values(self) -> None:
-        engine = Engine(key_bytes_max=4, value_bytes_max=2)
-        for call in (lambda: engine.put(b"", b""), lambda: engine.remove(b"")):
-            with pytest.raises(InvalidKeyError):
-                call()
-        with pytest.raises(LimitExceededError, match="key_bytes_max"):
-            engine.put(b"12345", b"")
-        with pytest.raises(LimitExceededError, match="value_bytes_max") as caught:
-            engine.put(b"1", b"123")
-        assert (caught.value.setting, caught.value.size, caught.value.maximum) == ("value_bytes_max", 3, 2)
-        assert engine.revision == 0
-        assert Engine().get(b"") is None
-
-    def test_rows_that_are_put_together_are_put_all_or_not_at_all(self) -> None:
-        engine = engine_with("b|<x> = copy a|<x>")
-        engine._admission.value_bytes_max = 2
-        refused = [(b"b|1", b"", ComputedKeyError), (b"", b"", InvalidKeyError), (b"a|1", b"123", LimitExceededError)]
-        for key, value, error in refused:
-            with pytest.raises(error):
-                engine.put_all([b"a|0", key], [b"0", value])
-        assert scan(engine, "b|") == {}
-        engine.put_all([b"a|0", b"b", b"a|0"], [b"0", b"", b"1"])
-        assert scan(engine, "b|") == {"b|0": "1"}
-
-    def test_cycles_are_spelled_out(self) -> None:
-        engine = engine_with("b|<x> = copy a|<x>; c|<x> = copy b|<x>")
-        with pytest.raises(JoinError, match=r"a\|<x> reads c\|<x> reads b\|<x> reads a\|<x>") as caught:
-            engine.add_joins(parse("d|<x> = copy c|<x>; a|<x> = copy c|<x>"))
-        assert caught.value.span is not None
-        with pytest.raises(JoinError, match="own output"):
-            engine.add_joins(parse("a|<x>|<y> = copy a|<y>|<x>"))
-        assert [join.name for join in engine.joins()] == ["b", "c"], "all or none"
-
-    def test_the_same_table_with_other_literals_is_no_cycle(self) -> None:
-        engine = engine_with("a|<x>|2 = copy a|<x>|1; a|<x>|3 = copy a|<x>|2")
-        put_all(engine, {"a|k|1": "v"})
-        assert scan(engine, "a|") == {"a|k|1": "v", "a|k|2": "v", "a|k|3": "v"}
-
-    def test_outputs_that_a_client_has_written(self) -> None:
-        engine = Engine()
-        engine.put(b"t|ann|0001|bob", b"mine")
-        with pytest.raises(JoinError, match="a client has written"):
-            engine.add_joins(parse(TIMELINE))
-        assert engine.joins() == []
-        assert scan(engine, "t|") == {"t|ann|0001|bob": "mine"}
-
-    def test_installing_a_join_again_changes_nothing(self) -> None:
-        engine = engine_with(TIMELINE)
-        revision = engine.revision
-        assert engine.add_joins(parse(TIMELINE)) == engine.joins()
-        assert engine.revision == revision
-
-
-def test_a_limited_scan_brings_up_no_more_timelines_than_it_takes() -> None:
-    engine = engine_with(TIMELINE)
-    users = [f"u{number:02}" for number in range(40)]
-    put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi", "p|bob|0120": "again"})
-    for user in users:
-        scan(engine, f"t|{user}|")
-    engine.remove(b"s|u39|bob")
-    assert len(engine.scan(b"t|", b"t}", limit=5).keys) == 5
-    assert engine.statistics().joins["t"].log_entries == 1, "the last timeline was not looked at"
-    assert len(engine.scan(b"t|", b"t}").keys) == 78
-    assert engine.statistics().joins["t"].log_entries == 0
-
-
-def test_a_limited_scan_goes_on_where_rows_have_gone() -> None:
-    engine = engine_with(TIMELINE)
-    users = [f"u{number:02}" for number in range(40)]
-    put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi"})
-    for user in users:
-        scan(engine, f"t|{user}|")
-    for user in users[:30]:
-        engine.remove(f"s|{user}|bob".encode())
-    assert engine.scan(b"t|", b"t}", limit=3).keys == [b"t|u30|0100|bob", b"t|u31|0100|bob", b"t|u32|0100|bob"]
-    assert len(engine.scan(b"t|", b"t}", limit=50).keys) == 10
-
-
-def test_a_scan_in_pieces_over_joins_side_by_side_is_the_whole() -> None:
-    engine = engine_with(f"{TIMELINE}; u|<user>|<poster> = copy s|<user>|<poster>")
-    put_all(engine, {f"s|u{number:02}|bob": "1" for number in range(20)} | {"p|bob|0100": "Hi", "tt|1": "", "t": ""})
-    for number in range(0, 20, 3):
-        scan(engine, f"t|u{number:02}|")
-        scan(engine, f"u|u{number:02}|")
-    pieces, first = [], b""
-    while keys := engine.scan(first, None, limit=4).keys:
-        pieces += keys
-        first = keys[-1] + b"\0"
-    assert pieces == engine.scan(b"", None).keys
-    assert len(pieces) == 63

@@ -14,7 +14,8 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.timeline import Timeline
 from pequod.engine.reads import differences
 from tests.engine.joins import CELEBRITY, NEWP
-from tests.engine.random_walk import Step, Walker, small_limits
+from tests.engine.random_walk import small_limits
+from tests.engine.walker import Step, Walker
 
 #: Beside comments the karma as somebody writes it, with a width and without.
 KARMA: Final = """

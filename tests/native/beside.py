@@ -14,7 +14,8 @@ from typing import IO, Final
 
 from pequod.engine import Engine
 from pequod.native import core
-from tests.engine.random_walk import Step, Walker, small_limits
+from tests.engine.random_walk import small_limits
+from tests.engine.walker import Step, Walker
 
 #: A seed of limits and the backed tables, with which a walk begins, or the next step of the walk.
 Message = tuple[int, tuple[bytes, ...]] | Step

@@ -13,7 +13,8 @@ from pequod_grammar import parse
 
 from tests.engine.draw import BASE_TABLES, draw_join
 from tests.engine.draw_records import draw_record_join
-from tests.engine.random_walk import Step, Walker, draw_fit_join, draw_step, draw_timeline, small_limits
+from tests.engine.random_walk import draw_fit_join, draw_step, draw_timeline, small_limits
+from tests.engine.walker import Step, Walker
 from tests.native.beside import PureTwin, begin, portrait
 from tests.native.core import hot
 

@@ -5,7 +5,8 @@ from pequod_grammar import parse
 
 from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
-from tests.engine.random_walk import Step, replay
+from tests.engine.random_walk import replay
+from tests.engine.walker import Step
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

@@ -1,0 +1,60 @@
+"""Scans with a limit, backwards, and in pieces."""
+
+import pytest
+
+from tests.engine.joins import CELEBRITY, TIMELINE, engine_with, put_all, scan
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+
+def test_limits_and_reverse() -> None:
+    engine = engine_with(CELEBRITY)
+    put_all(engine, {"s|ann|bob": "", **{f"p|bob|{n:04}": str(n) for n in range(20)}, "cp|bob|0100": "c"})
+    every = engine.scan(b"t|ann|", b"t|ann}")
+    assert len(every.keys) == 21
+    down = engine.scan(b"t|ann|", b"t|ann}", reverse=True)
+    assert (down.keys, down.values) == (every.keys[::-1], every.values[::-1])
+    assert engine.scan(b"t|ann|", b"t|ann}", limit=3).keys == every.keys[:3]
+    assert engine.scan(b"t|ann|", b"t|ann}", limit=3, reverse=True).keys == down.keys[:3]
+    assert engine.scan(b"t|ann|", b"t|ann}", limit=0).keys == []
+    assert engine.scan(b"t|ann}", b"t|ann|").keys == []
+    assert engine.scan(b"", None).keys == sorted(engine.scan(b"", None).keys)
+
+
+def test_a_limited_scan_brings_up_no_more_timelines_than_it_takes() -> None:
+    engine = engine_with(TIMELINE)
+    users = [f"u{number:02}" for number in range(40)]
+    put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi", "p|bob|0120": "again"})
+    for user in users:
+        scan(engine, f"t|{user}|")
+    engine.remove(b"s|u39|bob")
+    assert len(engine.scan(b"t|", b"t}", limit=5).keys) == 5
+    assert engine.statistics().joins["t"].log_entries == 1, "the last timeline was not looked at"
+    assert len(engine.scan(b"t|", b"t}").keys) == 78
+    assert engine.statistics().joins["t"].log_entries == 0
+
+
+def test_a_limited_scan_goes_on_where_rows_have_gone() -> None:
+    engine = engine_with(TIMELINE)
+    users = [f"u{number:02}" for number in range(40)]
+    put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi"})
+    for user in users:
+        scan(engine, f"t|{user}|")
+    for user in users[:30]:
+        engine.remove(f"s|{user}|bob".encode())
+    assert engine.scan(b"t|", b"t}", limit=3).keys == [b"t|u30|0100|bob", b"t|u31|0100|bob", b"t|u32|0100|bob"]
+    assert len(engine.scan(b"t|", b"t}", limit=50).keys) == 10
+
+
+def test_a_scan_in_pieces_over_joins_side_by_side_is_the_whole() -> None:
+    engine = engine_with(f"{TIMELINE}; u|<user>|<poster> = copy s|<user>|<poster>")
+    put_all(engine, {f"s|u{number:02}|bob": "1" for number in range(20)} | {"p|bob|0100": "Hi", "tt|1": "", "t": ""})
+    for number in range(0, 20, 3):
+        scan(engine, f"t|u{number:02}|")
+        scan(engine, f"u|u{number:02}|")
+    pieces, first = [], b""
+    while keys := engine.scan(first, None, limit=4).keys:
+        pieces += keys
+        first = keys[-1] + b"\0"
+    assert pieces == engine.scan(b"", None).keys
+    assert len(pieces) == 63

@@ -1,0 +1,359 @@
+"""The engine and the naive model, which take the same steps and must agree after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from pequod.engine import (
+    BackedKeyError,
+    Backfill,
+    BackfillEndedError,
+    Engine,
+    JoinError,
+    JoinSpec,
+    LimitExceededError,
+    MissingError,
+    NotBackfillableError,
+    NotWatchableError,
+    SearchRange,
+    Snapshot,
+    Watch,
+)
+from pequod.engine.memory.ledger import UNLIMITED
+from pequod.engine.testing import NaiveModel, select
+from tests.engine import searching
+from tests.engine.backfilling import draw_pieces, source_rows
+
+T = TypeVar("T")
+
+
+#: A read needs no more rounds of loads than its joins have sources, one after the other.
+ROUNDS_MAX = 20
+
+
+class DifferenceError(AssertionError):
+    """The engine and the model disagree."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call, with everything that it needs to be made again."""
+
+    kind: str
+    arguments: tuple[object, ...] = ()
+
+
+class Walker:
+    """An engine and a model that take the same steps; what the model holds of backed tables is the database."""
+
+    def __init__(self) -> None:
+        self.backed: tuple[bytes, ...] = ()
+        #: Draws what the database gives beside what it is searched for.
+        self.extras = Random(0)
+        self.engine = Engine()
+        self.model = NaiveModel()
+        self.now = 0.0
+        #: Arguments of scans, which are made again: the engine remembers how it answered.
+        self.scanned: list[tuple[bytes, bytes | None, int | None, bool]] = []
+        #: Watches, and what somebody who followed their changes has.
+        self.followed: list[tuple[Watch, dict[bytes, bytes]]] = []
+        #: Backfills, and the base rows when they began.
+        self.backfills: list[tuple[Backfill, dict[bytes, bytes]]] = []
+        #: Mostly backfills are drawn.
+        self.is_backfilling = False
+        #: (moment, all rows then), for snapshot joins; the last entry is of now.
+        self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
+
+    @property
+    def specs(self) -> list[JoinSpec]:
+        """The installed joins."""
+        return self.model.joins
+
+    def take(self, step: Step) -> None:
+        """Take a step and compare."""
+        getattr(self, "_" + step.kind)(*step.arguments)
+        self.engine._check()
+        self._within_limit()
+
+    def _within_limit(self) -> None:
+        """What a call takes may be over the limit until the next one; what is over it then was refused."""
+        if self._is_limited and self.engine.make_room():
+            assert self.engine.ledger.total_bytes <= self.engine.ledger.limit_bytes
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.engine.ledger.limit_bytes < UNLIMITED
+
+    def _back(self, *tables: bytes) -> None:
+        self.backed = tables
+        self.engine = Engine(backed=tables)
+
+    def _back_searched(self, *tables: bytes) -> None:
+        """The same with a database that can be asked by some fields."""
+        self.backed = tables
+        self.engine = Engine(backed=tables, can_search=searching.can_search)
+
+    def _is_backed(self, key: bytes) -> bool:
+        name, delimiter, _ = key.partition(b"|")
+        return bool(delimiter) and name in self.backed
+
+    def _load(self, first: bytes, last: bytes | None) -> None:
+        with suppress(LimitExceededError):
+            self._load_from_model(first, last)
+
+    def _load_from_model(self, first: bytes, last: bytes | None) -> None:
+        self.engine.load(first, last, [row for row in self.model.base.items() if self._is_backed(row[0])])
+
+    def _search(self, found: SearchRange) -> None:
+        first, last = found.search.keys
+        rows = [row for row in self.model.base.items() if self._is_backed(row[0]) and first <= row[0] < last]
+        searching.answer(self.engine, found, rows, self.extras)
+
+    def _forget(self, first: bytes, last: bytes | None) -> None:
+        self.engine.forget(first, last)
+
+    def _loading(self, read: Callable[[], T]) -> T:
+        """Read, and load what is missing, until nothing is."""
+        for _ in range(ROUNDS_MAX):
+            try:
+                return read()
+            except MissingError as error:
+                for first, last in error.ranges:
+                    if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
+                        raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
+                    self._load_from_model(first, last)
+                for found in error.searches:
+                    self._search(found)
+                self.engine._check()
+        raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
+
+    def _add(self, spec: JoinSpec) -> None:
+        try:
+            self.engine.add_joins([spec])
+        except JoinError:
+            return
+        self.model.add(spec)
+        self._changed()
+
+    def _drop(self, number: int) -> None:
+        if not self.specs:
+            return
+        join = self.engine.joins()[number % len(self.specs)]
+        self.engine.drop_join(join.name)
+        self.model.drop(join.spec)
+        self._changed()
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        if not self.model.computes(key):
+            with suppress(LimitExceededError):
+                if self._is_backed(key):
+                    self.engine.apply(key, value)
+                else:
+                    self.engine.put(key, value)
+                self.model.put(key, value)
+            self._changed()
+
+    def _put_all(self, rows: tuple[tuple[bytes, bytes], ...]) -> None:
+        if any(self.model.computes(key) or self._is_backed(key) for key, _ in rows):
+            return
+        with suppress(LimitExceededError):
+            self.engine.put_all([key for key, _ in rows], [value for _, value in rows])
+            for key, value in rows:
+                self.model.put(key, value)
+        self._changed()
+
+    def _remove(self, key: bytes) -> None:
+        if not self.model.computes(key):
+            if self._is_backed(key):
+                self.engine.apply(key, None)
+                self.model.remove(key)
+            else:
+                self._same(self.engine.remove(key), self.model.remove(key))
+            self._changed()
+
+    def _watch(self, first: bytes, last: bytes | None) -> None:
+        try:
+            watch = self._loading(lambda: self.engine.watch(first, last, lambda: None, now=self.now))
+        except (NotWatchableError, LimitExceededError):
+            return
+        self.followed.append((watch, dict(self.model.scan(first, last))))
+
+    def _settle(self, number: int) -> None:
+        if not self.followed:
+            return
+        watch, rows = self.followed[number % len(self.followed)]
+        try:
+            told = self._loading(lambda: self.engine.settle(watch, now=self.now))
+        except LimitExceededError as error:
+            told, watch.ended = [], str(error)
+        for key, old, new in told:
+            if rows.get(key) != old or old == new:
+                raise DifferenceError(f"a watch tells {old!r} -> {new!r} for {key!r}, which was {rows.get(key)!r}")
+            if new is None:
+                del rows[key]
+            else:
+                rows[key] = new
+        if watch.ended is not None:
+            self.engine.unwatch(watch)
+            self.followed.remove((watch, rows))
+            return
+        self._same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
+
+    def _begin(self, number: int, first: bytes, last: bytes | None, level: int | None, bytes_max: int) -> None:
+        if not self.specs:
+            return
+        name = self.engine.joins()[number % len(self.specs)].name
+        begin = partial(self.engine.backfills.begin, name, first, last, level=level, record_bytes_max=bytes_max)
+        try:
+            backfill = self._loading(lambda: begin(self.engine.revision))
+        except (NotBackfillableError, LimitExceededError):
+            return
+        self.backfills.append((backfill, dict(self.model.base)))
+
+    def _load_pieces(self, seed: int) -> None:
+        """Load some of the pieces that there should be, in any order; some may have been loaded before."""
+        if not self.backfills:
+            return
+        random = Random(seed)
+        backfill, base = random.choice(self.backfills)
+        pieces = draw_pieces(random, backfill, base)
+        if backfill.ended is not None:
+            self.backfills.remove((backfill, base))
+            return
+        within = [row for row in base.items() if any(first <= row[0] < last for first, last in backfill.sources)]
+        self._same(source_rows(backfill, random.choice([1, 2, 100])), dict(within))
+        counters = backfill.join.counters
+        for _ in range(2):
+            chosen = random.sample(pieces, random.randint(0, len(pieces)))
+            computed = counters.computed_ranges
+            try:
+                self.engine.backfills.load(backfill, chosen, now=self.now)
+            except LimitExceededError:
+                pass
+            except BackfillEndedError:
+                # Rows of its sources were evicted meanwhile.
+                assert self._is_limited
+                assert self.backed
+                return
+            self.engine._check()
+            if self._is_limited:
+                continue
+            for piece in chosen:
+                self._same(backfill.join.coverage.gaps(piece.first, piece.last), [])
+                self._loading(lambda piece=piece: self.engine.scan(piece.first, piece.last, now=self.now))  # type: ignore[misc]
+            if not backfill.join.downstreams:
+                self._same(counters.computed_ranges, computed)
+
+    def _end(self, number: int) -> None:
+        if self.backfills:
+            backfill, _ = self.backfills.pop(number % len(self.backfills))
+            self.engine.backfills.end(backfill, "cancelled")
+
+    def _remove_range(self, first: bytes, last: bytes | None, limit: int | None) -> None:
+        try:
+            self.engine.remove_range(first, last, 0)
+        except BackedKeyError:
+            return
+        doomed = [key for key, _ in select(self.model.base, first, last)[:limit]]
+        self._same(self.engine.remove_range(first, last, limit), doomed)
+        for key in doomed:
+            self.model.remove(key)
+        self._changed()
+
+    def _evict(self, count: int) -> None:
+        self.engine.evict(count)
+
+    def _limit(self, limit_bytes: int) -> None:
+        self.engine.limit_memory(limit_bytes)
+
+    def _invalidate(self, first: bytes, last: bytes | None) -> None:
+        self.engine.invalidate(first, last)
+
+    def _wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _get(self, key: bytes) -> None:
+        try:
+            value = self._loading(lambda: self.engine.get(key, now=self.now))
+        except LimitExceededError:
+            return
+        if self._is_timed():
+            self._plausible({key: value})
+        else:
+            self._same(value, self.model.get(key))
+
+    def _again(self, number: int) -> None:
+        if self.scanned:
+            self._scan(*self.scanned[number % len(self.scanned)])
+
+    def _scan(self, first: bytes, last: bytes | None, limit: int | None, reverse: bool) -> None:
+        if (first, last, limit, reverse) not in self.scanned:
+            self.scanned.append((first, last, limit, reverse))
+        try:
+            found = self._loading(lambda: self.engine.scan(first, last, limit=limit, reverse=reverse, now=self.now))
+            count = self._loading(lambda: self.engine.count(first, last, now=self.now))
+        except LimitExceededError:
+            return
+        pairs = list(zip(found.keys, found.values, strict=True))
+        if self._is_timed():
+            rows = dict(pairs)
+            if limit is None:
+                absent = {key for _, past in self._recent() for key, _ in select(past, first, last)} - rows.keys()
+                self._plausible({**rows, **dict.fromkeys(absent)})
+            return
+        expected = self.model.scan(first, last, limit=limit, reverse=reverse)
+        self._same(pairs, expected)
+        if limit is None:
+            self._same(count, len(expected))
+
+    def _changed(self) -> None:
+        if self._is_timed():
+            self._past.append((self.now, self.model.evaluate()))
+
+    def _is_timed(self) -> bool:
+        return any(isinstance(spec.maintenance, Snapshot) for spec in self.specs)
+
+    def _recent(self) -> list[tuple[float, dict[bytes, bytes]]]:
+        """The moments that reads may still show: those not over for longer than all snapshots' ages together."""
+        ages = [spec.maintenance.age_s for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
+        oldest = self.now - float(sum(ages))
+        over = [moment for moment, _ in self._past[1:]] + [self.now]
+        return [entry for entry, until in zip(self._past, over, strict=True) if until >= oldest]
+
+    def _plausible(self, rows: dict[bytes, bytes | None]) -> None:
+        """Each row must have been so at a moment that a snapshot may still show; what no snapshot feeds, now.
+
+        Joins over snapshots mix moments, and so do a snapshot and another join that compute one key: neither is
+        compared.
+        """
+        recent = [past for _, past in self._recent()]
+        timed = [spec for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
+        for key, value in rows.items():
+            computing = [spec for spec in self.specs if _computes(spec, key)]
+            is_mixed = len(computing) > 1 and any(spec in timed for spec in computing)
+            if is_mixed or any(self._reads_joins(spec) for spec in computing):
+                continue
+            moments = recent if any(spec in timed for spec in computing) else recent[-1:]
+            if value not in [past.get(key) for past in moments]:
+                raise DifferenceError(f"{key!r} is {value!r}, never so since a snapshot ago")
+
+    def _reads_joins(self, spec: JoinSpec) -> bool:
+        outputs = {other.output.literal_prefix.split(b"|")[0] for other in self.specs}
+        return any(source.pattern.literal_prefix.split(b"|")[0] in outputs for source in spec.sources)
+
+    @staticmethod
+    def _same(found: object, expected: object) -> None:
+        if found != expected:
+            raise DifferenceError(f"the engine says {found!r}, the model {expected!r}")
+
+
+def _computes(spec: JoinSpec, key: bytes) -> bool:
+    """Tell whether one join computes ``key``."""
+    model = NaiveModel()
+    model.add(spec)
+    return model.computes(key)
