@@ -1,5 +1,6 @@
 #include "ahead.hpp"
 
+#include "fetch.hpp"
 #include "messages.hpp"
 
 namespace pequod {
@@ -29,7 +30,7 @@ struct Search {
         if (!leaf || low >= leaf->size) return;
         *seen = {0, rows, leaf == &rows->last ? rows->older_size : size_t(leaf - rows->older), low};
         const char* value = reinterpret_cast<const char*>(leaf->entries[low].value);
-        for (size_t line = 0; line < VALUE_LINES; ++line) __builtin_prefetch(value + 64 * line);
+        for (size_t line = 0; line < VALUE_LINES; ++line) fetch(value + 64 * line);
     }
 
     bool is_under_way() const { return rows && low < high; }
@@ -78,23 +79,23 @@ struct Ahead {
 
 void fetch_records(const Ahead& ahead) {
     if (ahead.end) {
-        __builtin_prefetch(ahead.end->last);
-        __builtin_prefetch(ahead.end->context);
-        __builtin_prefetch(reinterpret_cast<const char*>(ahead.end->context) + 64);
+        fetch(ahead.end->last);
+        fetch(ahead.end->context);
+        fetch(reinterpret_cast<const char*>(ahead.end->context) + 64);
     } else {
-        __builtin_prefetch(ahead.rows());
+        fetch(ahead.rows());
     }
 }
 
 void fetch_rows(const Ahead& ahead) {
     if (!ahead.end || !ahead.end->context) return;
-    __builtin_prefetch(hot_of(ahead.end->context)->rows);
-    __builtin_prefetch(hot_of(ahead.end->context)->prefix);
+    fetch(hot_of(ahead.end->context)->rows);
+    fetch(hot_of(ahead.end->context)->prefix);
 }
 
 void fetch_entries(const Ahead& ahead) {
     const SortedRows* rows = ahead.rows();
-    if (rows && rows->last.size) __builtin_prefetch(rows->last.entries + rows->last.size - 1);
+    if (rows && rows->last.size) fetch(rows->last.entries + rows->last.size - 1);
 }
 
 // A check begins with the last row, and a key that is put is compared with it first.
@@ -102,8 +103,8 @@ void fetch_last_row(const Ahead& ahead) {
     const SortedRows* rows = ahead.rows();
     if (!rows || !rows->last.size) return;
     const Entry& entry = rows->last.entries[rows->last.size - 1];
-    __builtin_prefetch(entry.key);
-    if (ahead.end) __builtin_prefetch(entry.value);
+    fetch(entry.key);
+    if (ahead.end) fetch(entry.value);
 }
 
 // So few searches have little to wait for together, and would only be done twice: of Twip, 5 % of the whole run.
@@ -122,10 +123,10 @@ void search_all(const Ahead* ahead, const unsigned char* kinds, size_t count, Se
     for (bool is_done = false; !is_done;) {
         is_done = true;
         for (size_t at = 0; at < searched; ++at) {
-            if (all[at].is_under_way()) __builtin_prefetch(all[at].middle());
+            if (all[at].is_under_way()) fetch(all[at].middle());
         }
         for (size_t at = 0; at < searched; ++at) {
-            if (all[at].is_under_way()) __builtin_prefetch(all[at].middle()->key);
+            if (all[at].is_under_way()) fetch(all[at].middle()->key);
         }
         for (size_t at = 0; at < searched; ++at) {
             if (!all[at].is_under_way()) continue;
@@ -153,10 +154,10 @@ void look_ahead(const HotEngine* engine, const Upcoming& upcoming, Seen* seen) {
         seen[at] = {0, nullptr, 0, 0};
         if (kind >= SCAN && kind <= SCAN_DOWN) {
             seen[at].hash = hash_of(argument[1]);
-            __builtin_prefetch(ahead[at].end = ends->table.home(seen[at].hash));
+            fetch(ahead[at].end = ends->table.home(seen[at].hash));
         } else if (kind != COUNT) {
             ahead[at].guess = tables.rows_of(argument[0]);
-            if (ahead[at].guess.groups) __builtin_prefetch(ahead[at].guess.groups->table.home(ahead[at].guess.hash));
+            if (ahead[at].guess.groups) fetch(ahead[at].guess.groups->table.home(ahead[at].guess.hash));
         }
         argument += argument_count_of(kind);
     }

@@ -1,5 +1,7 @@
 #include "frames.hpp"
 
+#include "fetch.hpp"
+
 #include <cstddef>
 
 namespace pequod {
@@ -147,7 +149,7 @@ Waiting* find_frame(const Frames* frames, Piece key) {
 long long let_go(Hot* hot) {
     long long grown_bytes = 0;
     for (uint32_t at = 0; at < hot->held_count; ++at) {
-        if (at + 8 < hot->held_count) __builtin_prefetch(waiting_places.at(hot->held[at + 8]));
+        if (at + 8 < hot->held_count) fetch(waiting_places.at(hot->held[at + 8]));
         grown_bytes += take_out(waiting_places.at(hot->held[at]), hot->number);
     }
     PyMem_Free(hot->held);
@@ -162,15 +164,15 @@ namespace {
 // Fetch what some look-ups will meet. What is guessed here is used for nothing else.
 void look_ahead(const Frames* frames, const FrameKey* keys, size_t count) {
     const Waiting* guessed[AHEAD];
-    for (size_t at = 0; at < count; ++at) __builtin_prefetch(frames->table.home(keys[at].hash));
+    for (size_t at = 0; at < count; ++at) fetch(frames->table.home(keys[at].hash));
     for (size_t at = 0; at < count; ++at) {
         const FramePlace* place = frames->table.guess(keys[at].hash);
         guessed[at] = place ? place->waiting : nullptr;
-        __builtin_prefetch(guessed[at], 1);
-        __builtin_prefetch(reinterpret_cast<const char*>(guessed[at]) + offsetof(Waiting, key_start) + keys[at].bytes.size - 1);
+        fetch_to_write(guessed[at]);
+        fetch(reinterpret_cast<const char*>(guessed[at]) + offsetof(Waiting, key_start) + keys[at].bytes.size - 1);
     }
     for (size_t at = 0; at < count; ++at) {
-        if (guessed[at] && guessed[at]->count) __builtin_prefetch(guessed[at]->numbers + guessed[at]->count - 1, 1);
+        if (guessed[at] && guessed[at]->count) fetch_to_write(guessed[at]->numbers + guessed[at]->count - 1);
     }
 }
 

@@ -1,6 +1,7 @@
 // The rows of a table's groups by their prefixes: `HotGroups`, the base of `Groups` in pequod/engine/base/groups.py.
 #pragma once
 
+#include "fetch.hpp"
 #include "places.hpp"
 
 namespace pequod {
@@ -42,16 +43,16 @@ constexpr Py_ssize_t FRESH_MAX = 1024;
 template <typename Key>
 void look_ahead_groups(const HotGroups* groups, const Key* keys, size_t count) {
     if (!groups->table.size) return;
-    for (size_t at = 0; at < count; ++at) __builtin_prefetch(groups->table.home(keys[at].hash));
+    for (size_t at = 0; at < count; ++at) fetch(groups->table.home(keys[at].hash));
     for (size_t at = 0; at < count; ++at) {
         const GroupPlace* place = groups->table.guess(keys[at].hash);
         if (!place) continue;
-        __builtin_prefetch(place->prefix);
-        __builtin_prefetch(place->rows);
+        fetch(place->prefix);
+        fetch(place->rows);
     }
     for (size_t at = 0; at < count; ++at) {
         const GroupPlace* place = groups->table.guess(keys[at].hash);
-        if (place && place->rows->last.size) __builtin_prefetch(place->rows->last.entries + place->rows->last.size - 1);
+        if (place && place->rows->last.size) fetch(place->rows->last.entries + place->rows->last.size - 1);
     }
 }
 

@@ -1,6 +1,8 @@
 // The hot loops of the timeline's kernel: the twins of functions in pequod/engine/joins/timeline.py. They take what Python keeps, lists and dictionaries of it, and decide nothing.
 #include "timeline.hpp"
 
+#include "fetch.hpp"
+
 #include <algorithm>
 
 namespace pequod {
@@ -163,21 +165,21 @@ const SortedRows* rows_at(const Waiting* waiting, uint32_t at) {
 
 // Fetch what writes into some contexts will look at, one thing of each after the other.
 void look_ahead(const Waiting* waiting, uint32_t start, uint32_t stop) {
-    for (uint32_t at = start; at < stop; ++at) __builtin_prefetch(waiting_contexts.place(waiting->numbers[at]));
-    for (uint32_t at = start; at < stop; ++at) __builtin_prefetch(waiting->context(at));
+    for (uint32_t at = start; at < stop; ++at) fetch(waiting_contexts.place(waiting->numbers[at]));
+    for (uint32_t at = start; at < stop; ++at) fetch(waiting->context(at));
     for (uint32_t at = start; at < stop; ++at) {
         const Hot* hot = waiting->context(at);
-        __builtin_prefetch(hot->rows, 1);
-        __builtin_prefetch(hot->lower);
+        fetch_to_write(hot->rows);
+        fetch(hot->lower);
     }
     for (uint32_t at = start; at < stop; ++at) {
         if (const SortedRows* rows = rows_at(waiting, at)) {
-            __builtin_prefetch(rows->last.entries + rows->last.size - 1, 1);
-            __builtin_prefetch(rows->last.entries + rows->last.size, 1);
+            fetch_to_write(rows->last.entries + rows->last.size - 1);
+            fetch_to_write(rows->last.entries + rows->last.size);
         }
     }
     for (uint32_t at = start; at < stop; ++at) {
-        if (const SortedRows* rows = rows_at(waiting, at)) __builtin_prefetch(rows->last.entries[rows->last.size - 1].key);
+        if (const SortedRows* rows = rows_at(waiting, at)) fetch(rows->last.entries[rows->last.size - 1].key);
     }
 }
 
