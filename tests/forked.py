@@ -55,6 +55,7 @@ class ForkedServer:
             line = self.said.readline()
             if not line:
                 process.join(_END_S_MAX)
+                self.said.close()
             assert line, f"the server ended with {process.exitcode}:\n{before}"
             before += line
         self.target = serving.group(1)

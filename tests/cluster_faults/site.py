@@ -78,6 +78,14 @@ class FaultSite:
         self.processes: dict[str, ForkedServer | InnerServer] = {}
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._begin()
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def _begin(self) -> None:
         (self._folder / "mapping.toml").write_text(MAPPING)
         self._file.write_text(written(self.state))
         if self._etcd:
@@ -94,7 +102,6 @@ class FaultSite:
             await self._put_proxies_between()
         for name in self.entries:
             await asyncio.to_thread(self.start, name)
-        return self
 
     async def _put_proxies_between(self) -> None:
         """Start a proxy for each home, and write the map of the compute that goes through them."""
@@ -110,6 +117,9 @@ class FaultSite:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
         for process in self.processes.values():
             process.kill()
         for proxy in self.proxies.values():

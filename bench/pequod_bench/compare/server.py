@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import shutil
 import signal
 import socket
@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
@@ -22,6 +23,9 @@ from pequod_bench.process import END_S_MAX, START_S_MAX, ServerStartError, Usage
 _VERSION_S_MAX: Final = 10.0
 #: Below those that systems give to outgoing connections.
 _PORTS: Final = range(20_000, 32_768)
+#: How many of them this process has looked at; and how far apart processes with neighbouring numbers begin.
+_LOOKED_AT: Final = count()
+_APART: Final = 257
 
 
 def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Presence:
@@ -38,9 +42,13 @@ def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Pr
 
 
 def free_port() -> int:
-    """Return a port of the loopback at which nobody listens, and which no outgoing connection takes meanwhile."""
+    """Return a port of the loopback at which nobody listens, and which no outgoing connection takes meanwhile.
+
+    A process gets one after the other, from where its number says, so that it does not get one twice before a server
+    listens at it, and hardly one that another process has got for a server that does not listen yet.
+    """
     while True:
-        port = random.SystemRandom().choice(_PORTS)
+        port = _PORTS[(os.getpid() * _APART + next(_LOOKED_AT)) % len(_PORTS)]
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
