@@ -290,7 +290,7 @@ class ClusterSender:
         if part.pauses > self._cluster.retries or loop.time() + wait_s >= part.whole.deadline:
             part.whole.fail(part.positions, error)
         elif part.columns.has_writes():
-            self._hold(part, wait_s)
+            self._hold(part, self._home_group(part), wait_s)
         else:
             self._paused[part] = loop.call_later(wait_s, self._resume_reads, part)
 
@@ -302,13 +302,12 @@ class ClusterSender:
             if at is node:
                 return False
         # Those of a stream that broke fail one after the other, at once.
-        self._hold(part, pause_s(1) if part.has_waited else 0.0)
+        self._hold(part, part.group, pause_s(1) if part.has_waited else 0.0)
         part.has_waited = True
         return True
 
-    def _hold(self, part: BatchPart, wait_s: float) -> None:
+    def _hold(self, part: BatchPart, group: str, wait_s: float) -> None:
         """Have writes wait among those of their home group, in the order of sending."""
-        group = self._home_group(part)
         if group not in self._held:
             self._held[group] = [], asyncio.get_running_loop().call_later(wait_s, self._resume, group)
         insort(self._held[group][0], part, key=_number)
