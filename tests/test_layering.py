@@ -9,7 +9,18 @@ import pequod
 {script}
 print(*(name for name in {names} if name in sys.modules))
 """
-HEAVY = ("asyncio", "grpc", "lark", "rich", "typer", "pyspark", "pequod.engine", "pequod_grammar", "pequod_server")
+HEAVY = (
+    "asyncio",
+    "grpc",
+    "lark",
+    "rich",
+    "typer",
+    "pyspark",
+    "pequod.cli.bench",
+    "pequod.engine",
+    "pequod_grammar",
+    "pequod_server",
+)
 
 
 def imported(script: str) -> list[str]:
@@ -40,7 +51,16 @@ def test_an_embedded_store_does_without_grpc() -> None:
     assert imported("pequod.open") == ["asyncio", "lark", "pequod.engine", "pequod_grammar"]
 
 
-def test_a_command_that_talks_to_a_server_does_without_the_engine() -> None:
+def test_all_commands_can_be_listed_without_what_they_work_with() -> None:
+    script = """
+import typer
+from pequod.cli.app import app
+assert all(command.get_short_help_str() for command in typer.main.get_command(app).commands.values())
+"""
+    assert imported(script) == ["typer", "pequod.cli.bench"]
+
+
+def test_a_command_that_talks_to_a_server_does_without_the_engine_and_other_commands() -> None:
     """Nobody listens at the port."""
     command = "scan a b --target 127.0.0.1:1 --timeout 0.1"
     script = f"""

@@ -9,41 +9,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pequod.cli import (
-    backfill,
-    backing,
-    bench,
-    bench_cluster,
-    bench_compare,
-    bench_engine,
-    bench_lake,
-    bench_server,
-    bench_twip,
-    bench_views,
-    cluster,
-    cluster_demo,
-    cluster_move,
-    cluster_status,
-    config,
-    data,
-    inspect,
-    joins,
-    lake,
-    serve,
-    shell,
-    snapshot,
-    spark_load,
-    spark_workloads,
-    token,
-    top,
-    transfer,
-    verify,
-    views,
-    watch,
-)
 from pequod.cli.connection import Security, present_security
 from pequod.cli.exits import ExitCode
 from pequod.cli.group import CONTEXT, CommandGroup
+from pequod.cli.parts import Commands, CommandTable, Maker, commands_of, in_group, in_module
 
 _HELP: Final = """An ordered key-value cache that keeps computed data fresh by itself.
 
@@ -74,8 +43,60 @@ Exit codes:
 """
 
 
+def _addjoin() -> Commands:
+    from pequod.cli.joins import add
+
+    alias = typer.Typer()
+    alias.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(add)
+    return commands_of(alias)
+
+
+#: Each command and group by its name, in the order of the help.
+_COMMANDS: Final[dict[str, Maker]] = {
+    "addjoin": _addjoin,
+    "serve": in_module("serve"),
+    **dict.fromkeys(("put", "get", "rm", "scan", "count"), in_module("data")),
+    **dict.fromkeys(("load", "dump"), in_module("transfer")),
+    **dict.fromkeys(("explain", "stats"), in_module("inspect")),
+    "top": in_module("top"),
+    "shell": in_module("shell"),
+    "watch": in_module("watch"),
+    "verify": in_module("verify"),
+    "join": in_group("join", "joins"),
+    "token": in_group("token", "token"),
+    "config": in_group("config", "config"),
+    "backing": in_group("backing", "backing"),
+    "snapshot": in_group("snapshot", "snapshot"),
+    "cluster": in_group("cluster", "cluster", "cluster_status", "cluster_move", "cluster_demo"),
+    "views": in_group("views", "views"),
+    "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),
+    "backfill": in_group("backfill", "backfill"),
+    "lake": in_group("lake", "lake"),
+    "bench": in_group(
+        "bench",
+        "bench",
+        "bench_twip",
+        "bench_engine",
+        "bench_server",
+        "bench_cluster",
+        "bench_compare",
+        "bench_lake",
+        "bench_views",
+    ),
+}
+
+
+class _AllCommands(CommandGroup):
+    """The root group, whose commands are made when they are looked up."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        commands: Any = CommandTable(_COMMANDS)
+        self.commands = commands
+
+
 app: Final = typer.Typer(
-    cls=CommandGroup,
+    cls=_AllCommands,
     help=_HELP,
     no_args_is_help=True,
     # rich's help takes 190 ms more at each start, plain help none.
@@ -83,37 +104,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=CONTEXT,
 )
-app.add_typer(serve.app)
-app.add_typer(data.app)
-app.add_typer(transfer.app)
-app.add_typer(inspect.app)
-app.add_typer(top.app)
-app.add_typer(shell.app)
-app.add_typer(watch.app)
-app.add_typer(verify.app)
-app.add_typer(joins.app, name="join")
-app.command("addjoin", help="Alias of `join add`, the name that the paper uses.")(joins.add)
-app.add_typer(token.app, name="token")
-app.add_typer(config.app, name="config")
-app.add_typer(backing.app, name="backing")
-app.add_typer(snapshot.app, name="snapshot")
-for part in (cluster_status, cluster_move, cluster_demo):
-    cluster.app.add_typer(part.app)
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(views.app, name="views")
-spark = typer.Typer(
-    help="Large work by Spark's tasks: pip install 'pequod[spark]' and Java 17.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-spark.add_typer(spark_load.app)
-spark.add_typer(spark_workloads.app)
-app.add_typer(spark, name="spark")
-app.add_typer(backfill.app, name="backfill")
-app.add_typer(lake.app, name="lake")
-for benchmarks in (bench_twip, bench_engine, bench_server, bench_cluster, bench_compare, bench_lake, bench_views):
-    bench.app.add_typer(benchmarks.app)
-app.add_typer(bench.app, name="bench")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
@@ -61,8 +62,9 @@ def serve() -> None:
     raise AssertionError("_Serve runs the command with its options")
 
 
+@cache
 def _command() -> TyperCommand:
-    """Return the command with a flag for each setting."""
+    """Return the command with a flag for each setting; typer asks for it several times."""
     config_module = _server("config")
 
     def run(config: Path | None, **flags: Any) -> None:

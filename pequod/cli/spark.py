@@ -1,4 +1,4 @@
-"""The options, the session and the one-line errors that the commands of Spark share."""
+"""What the commands of Spark share: the group, options, the session and the one-line errors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from pequod.cli.spark_checks import parse_setting
 if TYPE_CHECKING:
     from pequod_spark.connection import Connection
     from pyspark.sql import SparkSession
+
+app: Final = typer.Typer(
+    help="Large work by Spark's tasks: pip install 'pequod[spark]' and Java 17.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Master = Annotated[
     str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://HOST:7077, yarn, k8s://...")

@@ -15,7 +15,6 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.calls import AnyToken, RestoredSnapshot, SavedSnapshot
 from pequod.client.backfills import AsyncBackfills
 from pequod.client.cluster.address import ClusterTarget
-from pequod.client.cluster.connection import ClusterConnection
 from pequod.client.columns import Columns
 from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
@@ -71,8 +70,7 @@ class AsyncClient(ServerCalls):
         insecure: bool = False,
     ) -> None:
         credentials = Credentials(tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure)
-        link = ClusterConnection if ClusterTarget.is_one(target) else ServerConnection
-        self._link: Link = link(target, credentials, timeout_s, retries)
+        self._link = _link(target, credentials, timeout_s, retries)
         self._gathering = Gathering(self._link)
         self._writing = self._reading = self._gathering.open
         self._unary = self._link.unary
@@ -127,3 +125,12 @@ class AsyncClient(ServerCalls):
 
     async def _in_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await coroutine
+
+
+def _link(target: str, credentials: Credentials, timeout_s: float, retries: int) -> Link:
+    """Return what reaches a server, or a cluster."""
+    if not ClusterTarget.is_one(target):
+        return ServerConnection(target, credentials, timeout_s, retries)
+    from pequod.client.cluster.connection import ClusterConnection  # noqa: PLC0415 - 10 ms that most clients save
+
+    return ClusterConnection(target, credentials, timeout_s, retries)

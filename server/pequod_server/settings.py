@@ -62,7 +62,10 @@ class _Source:
 
 class _Variables(ServerConfig, BaseSettings):
     # An empty variable is one that is not set; unknown ones are none of ours: container platforms make some.
-    model_config = SettingsConfigDict(env_prefix="PEQUOD_", env_ignore_empty=True, enable_decoding=False)
+    # Nothing is checked by this class, so pydantic need not build what checks.
+    model_config = SettingsConfigDict(
+        env_prefix="PEQUOD_", env_ignore_empty=True, enable_decoding=False, defer_build=True
+    )
 
 
 def variable(name: str) -> str:

@@ -20,7 +20,6 @@ from pequod.engine import Engine, JoinError
 from pequod.errors import ClusterMapError, SettingError
 from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.coordinator import ClusterCoordinator
-from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.joins import MapJoins
@@ -57,6 +56,8 @@ def coordinator_of(cluster: str, access: EtcdAccess | None = None) -> ClusterCoo
     for endpoint in endpoints:
         if fault := fault_of(endpoint):
             raise SettingError("cluster", f"{fault}; {_HINT}")
+    from pequod_server.cluster.etcd import EtcdCoordinator  # noqa: PLC0415 - most servers have no etcd
+
     return EtcdCoordinator(endpoints, name, access)
 
 
