@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterator
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact, localcontext
+from functools import lru_cache
 from typing import Any, assert_never
 
 import orjson
@@ -264,6 +265,7 @@ def form(field: object, slot: Slot) -> bytes | None:
     return text if 1 <= len(text) <= 4096 and b"|" not in text else None
 
 
+@lru_cache(maxsize=1024)
 def _expression(pattern: Pattern) -> re.Pattern[bytes]:
     text = b""
     names: set[str] = set()

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import asyncpg
 import pytest
@@ -126,10 +126,17 @@ def started(kind: type[Cluster]) -> Iterator[Cluster]:
             cluster.stop(kill=True)
 
 
+_SHARED: Final = pytest.StashKey[Postgres]()
+
+
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with started(Postgres) as cluster:
-        yield cluster
+def postgres(pytestconfig: pytest.Config) -> Postgres:
+    """The cluster of this process: pytest would start one for each folder and file that imports this fixture."""
+    if _SHARED not in pytestconfig.stash:
+        stack = ExitStack()
+        pytestconfig.stash[_SHARED] = stack.enter_context(started(Postgres))
+        pytestconfig.add_cleanup(stack.close)
+    return pytestconfig.stash[_SHARED]
 
 
 @pytest.fixture
@@ -142,7 +149,7 @@ async def dsn(postgres: Postgres) -> AsyncIterator[str]:
 
 
 async def clear(dsn: str) -> None:
-    """Take out tables, slots and sessions of earlier tests."""
+    """Take out tables, slots, publications and sessions of earlier tests."""
     admin = await asyncpg.connect(dsn)
     await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pequod%'")
     async with asyncio.timeout(30):
@@ -154,7 +161,9 @@ async def clear(dsn: str) -> None:
             except asyncpg.ObjectInUseError:
                 await asyncio.sleep(0.01)
     await admin.execute("SET client_min_messages = error")
-    await admin.execute("DROP SCHEMA IF EXISTS pequod CASCADE; DROP PUBLICATION IF EXISTS pequod")
+    await admin.execute("DROP SCHEMA IF EXISTS pequod CASCADE")
+    for (name,) in await admin.fetch("SELECT pubname FROM pg_publication"):
+        await admin.execute(f'DROP PUBLICATION "{name}"')
     await admin.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     await admin.close()
 

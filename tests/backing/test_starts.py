@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.backing.conftest import Connection
+from tests.forked import run_command
 
 MAPPING = (
     '[[mapping]]\nkeys = "p|<poster>|<time:4>"\ntable = "posts"\nslots.time = { column = "at", type = "integer" }\n'
@@ -27,12 +28,6 @@ def served(*options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}) as process:
         yield process
         process.kill()
-
-
-def ended(*options: str) -> tuple[int, str]:
-    with served(*options) as process:
-        _, said = process.communicate(timeout=60)
-    return process.returncode, said
 
 
 @pytest.fixture
@@ -53,10 +48,10 @@ def test_a_start_that_fails_ends_with_the_code_of_its_reason(mapping: str, tmp_p
         (3, ["--listen", "192.0.2.1:7744", "--insecure"], "cannot listen"),
         (4, away, "is not available"),
     ):
-        found, said = ended(*options)
-        assert found == code, said
-        assert reason in said
-        assert "Traceback" not in said
+        ended = run_command("serve", "--listen", "127.0.0.1:0", *options)
+        assert ended.code == code, ended.err
+        assert reason in ended.err
+        assert "Traceback" not in ended.err
 
 
 async def test_a_start_says_what_it_waits_for_and_can_be_stopped(mapping: str, dsn: str, database: Connection) -> None:

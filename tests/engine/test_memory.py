@@ -23,28 +23,28 @@ for poster in range(40):
         engine.put(b"p|%04d|%04d" % (poster, time), bytes(50_000) + b"%d" % time)
 """,
     "many timelines": """
-for user in range(10_000):
+for user in range(5_000):
     for poster in range(10):
         engine.put(b"s|%05d|%s" % (user, name((user + poster) % 500)), b"1")
 for poster in range(500):
     for time in range(8):
         engine.put(b"p|%s|%04d" % (name(poster), time), b"what a poster says %d" % time)
-for user in range(10_000):
+for user in range(5_000):
     engine.scan(b"t|%05d|" % user, b"t|%05d}" % user)
 for poster in range(500):
     for time in range(8, 16):
         engine.put(b"p|%s|%04d" % (name(poster), time), b"what a poster says %d" % time)
 """,
     "many subscriptions of one byte": """
-for user in range(6000):
+for user in range(2400):
     for poster in range(100):
-        engine.put(b"s|%05d|%s" % (user, name((user + 37 * poster) % 6000)), b"1")
+        engine.put(b"s|%05d|%s" % (user, name((user + 37 * poster) % 2400)), b"1")
     engine.scan(b"t|%05d|" % user, b"t|%05d}" % user)
 """,
     "many subscriptions": """
-for user in range(6000):
+for user in range(2400):
     for poster in range(100):
-        engine.put(b"s|%05d|%s" % (user, name((user + 37 * poster) % 6000)), b"%07d" % poster)
+        engine.put(b"s|%05d|%s" % (user, name((user + 37 * poster) % 2400)), b"%07d" % poster)
     engine.scan(b"t|%05d|" % user, b"t|%05d}" % user)
 """,
     "few large timelines": """

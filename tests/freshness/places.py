@@ -21,7 +21,7 @@ from pequod_server.backing.pg_schema import Mode
 from pequod_server.backing.postgres import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
-from tests.backing.chaos.server import ServerProcess
+from tests.backing.chaos.server import ServerProcess, serve
 from tests.backing.chaos.sites import MAPPING, PostgresSite, Site, SqliteSite
 from tests.backing.conftest import Postgres
 
@@ -29,7 +29,6 @@ from tests.backing.conftest import Postgres
 JOINS: Final = (
     "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>; n|<poster> = count p|<poster>|<time>"
 )
-SERVE: Final = ("pequod.cli", "serve")
 Fault = Callable[[], Awaitable[None]]
 
 
@@ -45,7 +44,7 @@ class Place:
         self._sites = sites
         self.servers = [
             ServerProcess(
-                SERVE, [*some, "--backing-mode", "write-through", "--joins", JOINS], folder / f"server-{number}.log"
+                serve, [*some, "--backing-mode", "write-through", "--joins", JOINS], folder / f"server-{number}.log"
             )
             for number, some in enumerate(flags)
         ]

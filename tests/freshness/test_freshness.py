@@ -14,7 +14,7 @@ from tests.freshness.tries import Report, Run
 TRIES = 200
 SESSIONS = 8
 #: The mean time between two faults, and how many there are at least.
-FAULT_S = 1.5
+FAULT_S = 0.5
 FAULTS = 3
 #: Runs without tokens, of which one has to miss a write.
 RUNS_MAX = 5

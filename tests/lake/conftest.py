@@ -47,14 +47,25 @@ def folder(template: Path, lake_root: Path) -> Iterator[Path]:
     shutil.rmtree(path.parent, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def templates(lake_root: Path) -> dict[str, Path]:
+    """Empty lakes by their schemas, made when they are first asked for."""
+    return {}
+
+
 @pytest.fixture
-def make(lake_root: Path) -> Iterator[Callable[[str], Lake]]:
+def make(lake_root: Path, templates: dict[str, Path]) -> Iterator[Callable[[str], Lake]]:
     """Makes lakes of a schema."""
     made: list[Lake] = []
     root = Path(tempfile.mkdtemp(prefix="made-", dir=lake_root))
 
     def one(schema: str) -> Lake:
-        made.append(Lake.create(root / str(len(made)), schema))
+        if schema not in templates:
+            template = lake_root / f"template-{len(templates)}"
+            Lake.create(template, schema).close()
+            templates[schema] = template
+        shutil.copytree(templates[schema], root / str(len(made)))
+        made.append(Lake(root / str(len(made))))
         return made[-1]
 
     yield one

@@ -21,10 +21,9 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +47,8 @@ POINTS: Final = [
 ]
 #: Uploads of one child.
 _UPLOADS: Final = 12
+#: Children have nothing open of a lake: a process that starts them has closed it.
+_FORK: Final = get_context("fork")
 FAULTS: Final = ("kill", "kill", "kill", "disk", "workers", "clock", "file", "file")
 
 
@@ -171,21 +172,19 @@ def run(root: Path, template: Path, seed: int) -> None:
     dice = random.Random(seed)
     folder, log = root / f"lake-{seed}", root / f"log-{seed}"
     shutil.copytree(template, folder)
-    numbers = range(dice.randint(1, 3))
-    faults = [dice.choice(FAULTS) for _ in numbers]
-    commands = [
-        [sys.executable, "-m", "tests.lake.faults", "--child", folder, seed, number, fault, f"{log}-{number}"]
-        for number, fault in zip(numbers, faults, strict=True)
+    faults = [dice.choice(FAULTS) for _ in range(dice.randint(1, 3))]
+    logs = [Path(f"{log}-{number}") for number in range(len(faults))]
+    children = [
+        _FORK.Process(target=child, args=(folder, seed, number, fault, child_log))
+        for number, (fault, child_log) in enumerate(zip(faults, logs, strict=True))
     ]
-    children = []
-    for command, fault in zip(commands, faults, strict=True):
-        children.append((subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True), fault))
+    for process in children:
+        process.start()
         if dice.random() < 0.5:
-            children[-1][0].wait()
-    for process, fault in children:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode in ({0, -signal.SIGKILL} if fault == "kill" else {0}), (seed, fault, errors)
-    logs = [Path(f"{log}-{number}") for number in numbers]
+            process.join()
+    for process, fault in zip(children, faults, strict=True):
+        process.join(300)
+        assert process.exitcode in ({0, -signal.SIGKILL} if fault == "kill" else {0}), (seed, fault)
     acknowledged = dict(json.loads(line) for path in logs if path.exists() for line in path.read_text().splitlines())
     kept = root / f"kept-{seed}"
     compare(folder, seed, acknowledged, kept, dice)
@@ -230,12 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Torment a lake, and compare it with a replay.")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", nargs=5, metavar="VALUE")
     options = parser.parse_args()
-    if options.child:
-        folder, seed, number, fault, log = options.child
-        child(Path(folder), int(seed), int(number), fault, Path(log))
-        return
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as place:
         root = Path(place)
         Lake.create(root / "template", SCHEMA).close()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from pequod_server import ServerConfig
 
 from pequod import AsyncClient
-from tests.backing.conftest import Postgres, started
+from tests.backing.conftest import Postgres, postgres
 from tests.server.serving import serving
 from tests.views.sites import PostgresSite, Site, SqliteSite
 
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Postgres]:
-    with started(Postgres) as cluster:
-        yield cluster
+__all__ = ["postgres"]
 
 
 @pytest.fixture
@@ -26,8 +22,8 @@ def sqlite_site(tmp_path: Path) -> SqliteSite:
 
 
 @pytest.fixture
-async def postgres_site(cluster: Postgres) -> PostgresSite:
-    site = PostgresSite(cluster)
+async def postgres_site(postgres: Postgres) -> PostgresSite:
+    site = PostgresSite(postgres)
     await site.clear()
     return site
 

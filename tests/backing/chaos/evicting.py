@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections.abc import Sequence
 
 from pequod_server.app import PequodServer
 
-from tests.backing.chaos.slicing import main
+from tests.backing.chaos import slicing
 
 
 class EvictingServer(PequodServer):
@@ -39,5 +40,10 @@ class EvictingServer(PequodServer):
                 self.engine.limit_memory(limit_bytes)
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Serve as the flags say; return the exit code."""
+    return slicing.main(arguments, EvictingServer)
+
+
 if __name__ == "__main__":
-    sys.exit(main(EvictingServer))
+    sys.exit(main(sys.argv[1:]))

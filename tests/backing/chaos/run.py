@@ -26,7 +26,8 @@ from pequod_grammar import parse
 from pequod.client import AsyncClient
 from pequod.engine.testing import NaiveModel
 from pequod.errors import LimitExceededError, PequodError
-from tests.backing.chaos.server import ServerProcess
+from tests.backing.chaos import evicting, slicing
+from tests.backing.chaos.server import Program, ServerProcess
 from tests.backing.chaos.sites import Site, SiteAwayError, Statement
 
 JOINS: Final = (
@@ -93,12 +94,12 @@ class Run:
         if self._draw.random() < 0.5:
             flags += ["--snapshot-file", str(folder / f"snapshot-{seed}")]
             mode += " with snapshots"
-        program = "tests.backing.chaos.slicing"
+        program: Program = slicing.main
         if self._draw.random() < 0.5:
-            program = "tests.backing.chaos.evicting"
+            program = evicting.main
             mode += ", evicting"
         self.report = Report(seed, mode)
-        self.server = ServerProcess(program.split(), flags, folder / f"server-{seed}.log")
+        self.server = ServerProcess(program, flags, folder / f"server-{seed}.log")
         self._count = 0
         #: What acknowledged puts left, and what puts may have left of which nobody heard again.
         self._acknowledged: dict[str, str | None] = {}

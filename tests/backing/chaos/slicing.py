@@ -6,7 +6,7 @@ python -m tests.backing.chaos.slicing --listen 127.0.0.1:7744 ...        flags a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pequod_server.app import PequodServer, run
 from pequod_server.backing import turns
@@ -14,13 +14,13 @@ from pequod_server.config import ServerConfig
 from pequod_server.settings import load
 
 
-def main(make: Callable[[ServerConfig], PequodServer] = PequodServer) -> int:
+def main(arguments: Sequence[str], make: Callable[[ServerConfig], PequodServer] = PequodServer) -> int:
     """Serve as the flags say; return the exit code."""
     turns.SLICE_S = 0.0
-    names, values = sys.argv[1::2], sys.argv[2::2]
+    names, values = arguments[::2], arguments[1::2]
     flags = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(names, values, strict=True)}
     return run(load(flags=flags).config, make=make)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

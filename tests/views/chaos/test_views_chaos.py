@@ -21,10 +21,10 @@ async def test_tables_outlive_a_server_that_has_a_database_behind_it(sqlite_site
 
 
 async def test_tables_outlive_a_server_whose_database_dies_as_well(
-    sqlite_site: SqliteSite, cluster: Postgres, tmp_path: Path
+    sqlite_site: SqliteSite, postgres: Postgres, tmp_path: Path
 ) -> None:
-    behind = PostgresBehind(cluster)
-    dsn = cluster.dsn("postgres")
+    behind = PostgresBehind(postgres)
+    dsn = postgres.dsn("postgres")
     await clear(dsn)
     try:
         reports = await _carry_out(Stage(sqlite_site, tmp_path, behind, await behind.install(tmp_path)), (3,))

@@ -102,15 +102,17 @@ def explore(updates: list[Update]) -> int:
         store = OneReplica(updates)
         for number in schedule:
             store.step(number)
-        state = store.state()
-        if state in seen:
-            continue
-        seen.add(state)
-        runnable = store.runnable()
-        if not runnable:
-            assert len(store.done) == len(updates)
-            judge(VIEW, updates, store.view_records())
-        waiting += [(*schedule, number) for number in runnable]
+        # One way on is taken with this store; the others begin anew.
+        while (state := store.state()) not in seen:
+            seen.add(state)
+            runnable = store.runnable()
+            if not runnable:
+                assert len(store.done) == len(updates)
+                judge(VIEW, updates, store.view_records())
+                break
+            waiting += [(*schedule, number) for number in runnable[1:]]
+            schedule = (*schedule, runnable[0])
+            store.step(runnable[0])
     return len(seen)
 
 
