@@ -37,7 +37,7 @@ from pequod.language.errors import (
     Span,
     UnknownJoinError,
 )
-from pequod.language.missing import Lacking, MissingError, NextGroups, Search, SearchRange
+from pequod.language.missing import Lacking, MissingError, NextGroups, RangeRows, Search, SearchRange
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import (
     JoinSpec,
@@ -94,6 +94,7 @@ __all__ = [
     "Push",
     "Range",
     "RangeExplanation",
+    "RangeRows",
     "Reason",
     "Rows",
     "Search",

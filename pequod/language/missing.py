@@ -52,6 +52,15 @@ class SearchRange(NamedTuple):
 Lacking = Range | SearchRange
 
 
+class RangeRows(NamedTuple):
+    """A range as a database has it."""
+
+    first: bytes
+    last: bytes | None
+    #: All rows of the range that are in backed tables; others are ignored.
+    rows: Iterable[tuple[bytes, bytes]]
+
+
 class NextGroups(NamedTuple):
     """What a read will need once it has keys that it lacks now: one group of rows for each of them.
 

@@ -163,8 +163,11 @@ bool fan_out(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
-// Bring up to date what depends on a key. An error is set on failure.
-bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change) {
+// What Python tells counts as so many rows that follow.
+constexpr size_t TOLD_BY_PYTHON = 64;
+
+// Bring up to date what depends on a key, and count it. An error is set on failure.
+bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, size_t* count) {
     if (!PyList_GET_SIZE(readers)) return true;
     ToldAll found;
     find_told(engine, readers, change, &found);
@@ -172,9 +175,11 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change) {
     bool is_told = true;
     for (size_t at = 0; found.is_quick && is_told && at < found.count; ++at) {
         const Told& told = found.told[at];
+        *count += told.waiting->count;
         is_told = told.route->is_check ? note_all(engine, told, change) : fan_out(engine, told, change);
     }
     if (found.is_quick) return is_told;
+    *count += TOLD_BY_PYTHON;
     static PyObject* name = PyUnicode_InternFromString("base_changed");
     PyObject* done = name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key,
                                                        change.old ? change.old : Py_None,
@@ -184,7 +189,8 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change) {
     return done;
 }
 
-Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value) {
+// Put a row of a table, and count what was told of it.
+Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value, size_t* told) {
     HotTable* table = table_of(relations->table);
     PyObject* old = nullptr;
     const Put done = put(rows, key, value, &old);
@@ -199,7 +205,7 @@ Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObj
     bool is_told = true;
     if (!old || !is_equal(piece_of(old), piece_of(value))) {
         ++engine->revision;
-        is_told = tell_readers(engine, relations->readers, {key, old, value});
+        is_told = tell_readers(engine, relations->readers, {key, old, value}, told);
     }
     Py_XDECREF(old);
     return is_told ? Ran::DONE : Ran::FAILED;
@@ -215,7 +221,8 @@ Ran put(HotEngine* engine, Piece key, Piece value) {
     Ran ran = Ran::FAILED;
     if (own_key && own_value) {
         SortedRows* rows = rows_for(table_of(relations->table), key);
-        ran = rows ? put_into(engine, relations, rows, own_key, own_value) : not_quick();
+        size_t told = 0;
+        ran = rows ? put_into(engine, relations, rows, own_key, own_value, &told) : not_quick();
     }
     Py_XDECREF(own_key);
     Py_XDECREF(own_value);
@@ -241,7 +248,8 @@ Ran remove(HotEngine* engine, Piece key) {
         table->key_bytes -= static_cast<long long>(key.size);
         table->value_bytes -= static_cast<long long>(piece_of(old).size);
         ++engine->revision;
-        ran = tell_readers(engine, relations->readers, {own_key, old, nullptr}) ? Ran::DONE : Ran::FAILED;
+        size_t told = 0;
+        ran = tell_readers(engine, relations->readers, {own_key, old, nullptr}, &told) ? Ran::DONE : Ran::FAILED;
         Py_DECREF(old);
     }
     Py_DECREF(own_key);
@@ -275,29 +283,71 @@ Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows) 
 
 namespace {
 
-// put_loaded(engine, key, value): set a key of a table that a database owns, of a range that is loaded; return whether the
-// row is another now. None, and nothing has changed: Python does it.
-PyObject* put_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_count("put_loaded", count, 3)) return nullptr;
-    PyObject *key = arguments[1], *value = arguments[2];
+// How a change of a database went.
+enum class Applied { YES, NOT_LOADED, NOT_QUICK, FAILED };
+
+// Whether a key lies in a range; the rows are the first keys of ranges, with their ends.
+bool is_within(SortedRows* bounds, Piece key) {
+    Place place = lower_bound(bounds, key);
+    const Leaf& leaf = bounds->leaf(place.leaf);
+    if (place.at < leaf.size && is_equal(leaf.key(place.at), key)) return true;
+    // A leaf that is not the first one begins at the key or below.
+    return place.at && compare(key, piece_of(leaf.entries[place.at - 1].value)) < 0;
+}
+
+Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told) {
+    HotRelations* relations = relations_at(engine->relations, piece_of(key));
+    HotTable* table = relations ? table_of(relations->table) : nullptr;
+    if (!table || !table->loaded || !is_rows(table->loaded) || !relations->searched ||
+        !PyList_CheckExact(relations->searched)) {
+        return PyErr_Occurred() ? Applied::FAILED : Applied::NOT_QUICK;
+    }
+    if (!is_within(reinterpret_cast<SortedRows*>(table->loaded), piece_of(key))) {
+        // Its row may be of a searched range.
+        return PyList_GET_SIZE(relations->searched) ? Applied::NOT_QUICK : Applied::NOT_LOADED;
+    }
+    const bool is_quick = PyBytes_CheckExact(value) && is_quiet(relations) && has_room(engine, piece_of(value).size);
+    SortedRows* rows = is_quick ? rows_for(table, piece_of(key)) : nullptr;
+    if (!rows) return PyErr_Occurred() ? Applied::FAILED : Applied::NOT_QUICK;
+    return put_into(engine, relations, rows, key, value, told) == Ran::FAILED ? Applied::FAILED : Applied::YES;
+}
+
+// apply_loaded(engine, changes, start, told_max): apply changes of a database, a tuple or list of (key, value), from
+// `start` on, as long as they are quick and fewer than `told_max` of them and of rows that follow are written. Return
+// the place of the next one, which may be Python's to do, and how many keys of the others lie in loaded ranges.
+PyObject* apply_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("apply_loaded", count, 4)) return nullptr;
+    PyObject *changes = arguments[1];
+    Py_ssize_t at = PyLong_AsSsize_t(arguments[2]);
+    const size_t told_max = PyLong_AsSize_t(arguments[3]);
+    if (PyErr_Occurred()) return nullptr;
     if (!check_all(PyObject_TypeCheck(arguments[0], engine_type) && engine_of(arguments[0])->is_sound() &&
-                       PyBytes_CheckExact(key) && PyBytes_CheckExact(value),
-                   "put_loaded takes an engine, and the bytes of a row")) {
+                       (PyTuple_CheckExact(changes) || PyList_CheckExact(changes)) && at >= 0,
+                   "apply_loaded takes an engine, a tuple or list of changes, and two numbers")) {
         return nullptr;
     }
     HotEngine* engine = engine_of(arguments[0]);
-    HotRelations* relations = relations_at(engine->relations, piece_of(key));
-    const bool is_quick = relations && is_quiet(relations) && has_room(engine, piece_of(value).size);
-    SortedRows* rows = is_quick ? rows_for(table_of(relations->table), piece_of(key)) : nullptr;
-    if (!rows) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
-    const long long before = engine->revision;
-    if (put_into(engine, relations, rows, key, value) == Ran::FAILED) return nullptr;
-    return PyBool_FromLong(engine->revision != before);
+    size_t told = 0;
+    Py_ssize_t applied = 0;
+    // Python code may run in between, and change a list.
+    for (; at < PySequence_Fast_GET_SIZE(changes) && told < told_max; ++at) {
+        PyObject* change = Py_NewRef(PySequence_Fast_GET_ITEM(changes, at));
+        const bool is_change = PyTuple_Check(change) && PyTuple_GET_SIZE(change) == 2 &&
+                               PyBytes_CheckExact(PyTuple_GET_ITEM(change, 0));
+        const Applied done =
+            is_change ? apply(engine, PyTuple_GET_ITEM(change, 0), PyTuple_GET_ITEM(change, 1), &told) : Applied::NOT_QUICK;
+        Py_DECREF(change);
+        if (done == Applied::FAILED) return nullptr;
+        if (done == Applied::NOT_QUICK) break;
+        told += done == Applied::YES;
+        applied += done == Applied::YES;
+    }
+    return Py_BuildValue("(nn)", at, applied);
 }
 
 PyMethodDef functions[] = {
-    {"put_loaded", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(put_loaded)), METH_FASTCALL,
-     "Set a loaded key; return whether the row is another now, or None if it is Python's to do."},
+    {"apply_loaded", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(apply_loaded)), METH_FASTCALL,
+     "Apply changes of a database; return where it stopped, and how many keys of the others are loaded."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -17,13 +17,15 @@ struct HotTable {
     // A `HotGroups`.
     PyObject* groups;
     PyObject* loose;
+    // The bounds of the loaded ranges, as rows, if a database owns the keys; else None.
+    PyObject* loaded;
     // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are none.
     long long cut_width;
 
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&prefix, &end, &groups, &loose}) {
+        for (PyObject** member : {&prefix, &end, &groups, &loose, &loaded}) {
             if (const int result = function(member)) return result;
         }
         return 0;
@@ -36,12 +38,14 @@ struct HotRelations {
     PyObject* table;
     // A list of lists of sites.
     PyObject* readers;
+    // A list of indexes with searched ranges.
+    PyObject* searched;
     char is_owned;
     char is_watched;
 
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&table, &readers}) {
+        for (PyObject** member : {&table, &readers, &searched}) {
             if (const int result = function(member)) return result;
         }
         return 0;

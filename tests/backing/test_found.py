@@ -9,7 +9,8 @@ import pytest
 from pequod_grammar import parse
 from pequod_server.backing import History, KeyRange, Progress, turns
 from pequod_server.backing.store import Loaded, SequenceHorizon
-from pequod_server.database.intake import Intake, Refused
+from pequod_server.database.arrivals import Refused
+from pequod_server.database.intake import Intake
 
 from pequod.engine import Engine, LimitExceededError, MissingError, SearchRange
 
@@ -21,6 +22,7 @@ STANDS = Progress(0, history=History(b"fake"))
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every look at the clock end a slice."""
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    monkeypatch.setattr(turns, "WORK_MAX", 1)
 
 
 class Searching:

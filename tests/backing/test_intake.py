@@ -36,6 +36,7 @@ STANDS = Progress(0, history=History(b"fake"))
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every look at the clock end a slice, and parts be small."""
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    monkeypatch.setattr(turns, "WORK_MAX", 1)
     monkeypatch.setattr(presence, "PART_ROWS_MAX", 4)
 
 
@@ -242,7 +243,7 @@ async def test_who_reads_a_part_of_a_load_that_is_half_there_waits_for_it(tiny: 
         assert loader is not None
         counting = asyncio.create_task(setting.client.count("p|", "p}"))
         async with asyncio.timeout(30):
-            while loader._intake.partial is None:  # noqa: ASYNC110 - it has no event
+            while loader._intake._arrivals.partial is None:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
         assert await setting.client.get("p|000999|0002") == b"one"
         assert await counting == 3000

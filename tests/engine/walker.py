@@ -159,7 +159,17 @@ class Walker:
             self._changed()
 
     def _put_all(self, rows: tuple[tuple[bytes, bytes], ...]) -> None:
-        if any(self.model.computes(key) or self._is_backed(key) for key, _ in rows):
+        backed = [self._is_backed(key) for key, _ in rows]
+        if any(self.model.computes(key) for key, _ in rows) or (any(backed) and not all(backed)):
+            return
+        if all(backed):
+            at = 0
+            while at < len(rows):
+                before = at
+                at, _ = self.engine.apply_some(rows, at, 3)
+                for key, value in rows[before:at]:
+                    self.model.put(key, value)
+            self._changed()
             return
         with suppress(LimitExceededError):
             self.engine.put_all([key for key, _ in rows], [value for _, value in rows])

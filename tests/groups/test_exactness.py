@@ -154,6 +154,7 @@ class Machine:
 async def test_answers_are_exact_at_the_tokens_vector(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every look at the clock ends a slice, and parts are small.
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    monkeypatch.setattr(turns, "WORK_MAX", 1)
     monkeypatch.setattr(presence, "PART_ROWS_MAX", 2)
     machine = Machine(seed)
     await machine.databases.start()

@@ -20,6 +20,7 @@ async def test_loads_in_many_slices_are_of_one_place_while_rows_change(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    monkeypatch.setattr(turns, "WORK_MAX", 1)
     monkeypatch.setattr(loads, "_PIECE_ROWS", 20)
     draw, store = random.Random(seed), fake()
     past = Past(store)
@@ -121,6 +122,7 @@ async def test_commits_that_are_told_in_parts_are_seen_as_a_whole(seed: int, mon
     monkeypatch.setattr("pequod_server.peer.relay.LOOKED_AT", 3)
     monkeypatch.setattr("pequod_server.peer.feeding.MESSAGE_BYTES", [20, 60, 1 << 19][seed])
     monkeypatch.setattr("pequod_server.backing.turns.SLICE_S", [0.0, 0.0, 0.003][seed])
+    monkeypatch.setattr("pequod_server.backing.turns.WORK_MAX", [1, 1, 4096][seed])
     draw, store = random.Random(seed), fake()
     past = Past(store)
     async with running(store) as home, computing([home.address]) as one, computing([home.address]) as other:

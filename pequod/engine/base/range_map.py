@@ -42,20 +42,21 @@ class RangeMap(Generic[StretchT]):
 
     Invariants:
         1. Stretches are not empty, in order and disjoint.
-        2. ``_firsts`` has the keys of ``_by_first`` in order, without values.
+        2. ``bounds`` has the first key of each stretch, and its end as the value.
     """
 
-    __slots__ = ("_by_first", "_firsts")
+    __slots__ = ("_by_first", "bounds")
 
     def __init__(self) -> None:
         self._by_first: dict[bytes, StretchT] = {}
-        self._firsts = SortedRows()
+        #: For the native core, too, which looks for keys in it.
+        self.bounds = SortedRows()
 
     def __len__(self) -> int:
         return len(self._by_first)
 
     def __iter__(self) -> Iterator[StretchT]:
-        return map(self._by_first.__getitem__, self._firsts.slice(b"", None).keys)
+        return map(self._by_first.__getitem__, self.bounds.slice(b"", None).keys)
 
     def insert(self, added: StretchT) -> None:
         """Insert a stretch.
@@ -67,12 +68,21 @@ class RangeMap(Generic[StretchT]):
             O(log stretches).
         """
         self._by_first[added.first] = added
-        self._firsts.put(added.first, b"")
+        self.bounds.put(added.first, added.last)
+
+    def lengthen(self, stretch: StretchT, last: bytes) -> None:
+        """Let a stretch end later.
+
+        Requires:
+            It then overlaps no other.
+        """
+        stretch.last = last
+        self.bounds.put(stretch.first, last)
 
     def remove(self, first: bytes) -> None:
         """Remove the stretch that begins at ``first``."""
         del self._by_first[first]
-        self._firsts.remove(first)
+        self.bounds.remove(first)
 
     def beginning_at(self, first: bytes) -> StretchT | None:
         """Return the stretch that begins at ``first``, None if there is none.
@@ -84,12 +94,12 @@ class RangeMap(Generic[StretchT]):
 
     def floor(self, key: bytes) -> StretchT | None:
         """Return the last stretch that begins at ``key`` or below, None if there is none; O(log stretches)."""
-        first = self._firsts.floor_key(key)
+        first = self.bounds.floor_key(key)
         return None if first is None else self._by_first[first]
 
     def find(self, key: bytes) -> StretchT | None:
         """Return the stretch that holds ``key``, None in a gap; O(log stretches)."""
-        first = self._firsts.floor_key(key)
+        first = self.bounds.floor_key(key)
         if first is None:
             return None
         found = self._by_first[first]
@@ -97,7 +107,7 @@ class RangeMap(Generic[StretchT]):
 
     def is_gap(self, first: bytes, last: bytes) -> bool:
         """Return whether no stretch shares a key with ``[first, last)``; O(log stretches)."""
-        return self.find(first) is None and not self._firsts.slice(first, last, 1).keys
+        return self.find(first) is None and not self.bounds.slice(first, last, 1).keys
 
     def over(self, first: bytes, last: bytes) -> list[StretchT]:
         """Return the stretches that share a key with ``[first, last)``, in order.
@@ -105,14 +115,14 @@ class RangeMap(Generic[StretchT]):
         Cost:
             O(log stretches + stretches found).
         """
-        found = [self._by_first[key] for key in self._firsts.slice(first + b"\0", last).keys]
+        found = [self._by_first[key] for key in self.bounds.slice(first + b"\0", last).keys]
         start = self.find(first)
         return found if start is None else [start, *found]
 
     def count_over(self, first: bytes, last: bytes) -> int:
         """Return how many stretches share a key with ``[first, last)``; O(log stretches)."""
         start = self.floor(first)
-        return self._firsts.count(first, last) + (start is not None and start.first < first < start.last)
+        return self.bounds.count(first, last) + (start is not None and start.first < first < start.last)
 
     def walk_over(self, first: bytes, last: bytes) -> Iterator[StretchT]:
         """Yield the stretches over a range, one after the other.
@@ -123,27 +133,29 @@ class RangeMap(Generic[StretchT]):
         start = self.find(first)
         if start is not None:
             yield start
-        while keys := self._firsts.slice(first + b"\0", last, _AT_A_TIME).keys:
+        while keys := self.bounds.slice(first + b"\0", last, _AT_A_TIME).keys:
             yield from map(self._by_first.__getitem__, keys)
             first = keys[-1]
 
     def beyond(self, first: bytes | None, count: int) -> list[StretchT]:
         """Return up to ``count`` stretches that begin above ``first``, in order; None: from the lowest."""
         lower = b"" if first is None else first + b"\0"
-        return [self._by_first[key] for key in self._firsts.slice(lower, None, count).keys]
+        return [self._by_first[key] for key in self.bounds.slice(lower, None, count).keys]
 
     def some_over(self, first: bytes, last: bytes, count: int) -> Iterator[tuple[StretchT, int]]:
         """Yield about ``count`` stretches over ``[first, last)``, evenly, each with the number that it stands for."""
-        lower = self._firsts.floor_key(first) or first
-        stride = max(1, self._firsts.count(lower, last) // count)
-        for key, number in self._firsts.sample(lower, last, stride):
+        lower = self.bounds.floor_key(first) or first
+        stride = max(1, self.bounds.count(lower, last) // count)
+        for key, number in self.bounds.sample(lower, last, stride):
             yield self._by_first[key], number
 
     def _check(self) -> None:
         stretches = list(self)
         assert all(first == one.first < one.last for first, one in self._by_first.items()), "invariant 1"
         assert all(a.last <= b.first for a, b in pairwise(stretches)), "invariant 1"
-        assert [one.first for one in stretches] == sorted(self._by_first), "invariant 2"
+        assert list(zip(*self.bounds.everything(), strict=True)) == [
+            (first, self._by_first[first].last) for first in sorted(self._by_first)
+        ], "invariant 2"
 
 
 def gaps_between(stretches: Iterable[Stretch], first: bytes, last: bytes) -> list[Range]:

@@ -48,9 +48,8 @@ class Store:
         table = self.table(name)
         assert not table.entry_count, "tables are declared backed before they are used"
         if table.presence is None:
-            table.presence = Presence()
             self.backed.append(table)
-        return table.presence
+        return table.back()
 
     def absent(self, first: bytes, last: bytes | None, read_number: int) -> list[Range]:
         """Return the parts of ``[first, last)`` of backed tables that are not loaded; see `Presence.gaps`."""

@@ -36,7 +36,7 @@ class Cut:
 class HotTable:
     """What quick commands look at in a table, and change in it."""
 
-    __slots__ = ("cut_width", "end", "entry_count", "groups", "key_bytes", "loose", "prefix", "value_bytes")
+    __slots__ = ("cut_width", "end", "entry_count", "groups", "key_bytes", "loaded", "loose", "prefix", "value_bytes")
 
 
 if not TYPE_CHECKING and core is not None:
@@ -71,9 +71,18 @@ class Table(HotTable):
         self.value_bytes = 0
         #: The loaded ranges, if a database owns the keys; None if clients do.
         self.presence: Presence | None = None
+        #: Their bounds, or None.
+        self.loaded: SortedRows | None = None
         #: The groups by their prefixes; others look at them alone.
         self.groups = Groups()
         self._group_of: Callable[[bytes], bytes | None] = _uncut
+
+    def back(self) -> Presence:
+        """Declare that a database owns the keys, and return the loaded ranges: none, the first time."""
+        if self.presence is None:
+            self.presence = Presence()
+            self.loaded = self.presence.bounds
+        return self.presence
 
     def regroup(self, cut: Cut | None) -> None:
         """Cut the table again.

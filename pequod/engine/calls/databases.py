@@ -7,14 +7,25 @@ apply    a change of the database            forget    its reads ask for it agai
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.calls.memory import MemoryCalls
 from pequod.engine.memory.eviction import VALUE_STEP
 from pequod.engine.memory.ledger import ROW, UNLIMITED
-from pequod.language.missing import SearchRange
+from pequod.engine.reads.foreseeing import foresee
+from pequod.language.missing import RangeRows, SearchRange
 from pequod.language.ranges import Range
 from pequod.native import core
+
+
+class Applied(NamedTuple):
+    """What became of changes of a database."""
+
+    #: The place of the first change that is not applied yet.
+    stop: int
+    #: How many of the others are of keys in loaded ranges.
+    applied: int
 
 
 class DatabaseCalls(MemoryCalls):
@@ -50,9 +61,17 @@ class DatabaseCalls(MemoryCalls):
         Cost:
             That of the same number of puts, in the order of ``rows``.
         """
-        self.revision += self._backed.load(first, last, rows, self._reads.begin())
+        self.load_all((RangeRows(first, last, rows),))
+
+    def load_all(self, loads: Sequence[RangeRows]) -> None:
+        """Load several ranges, as `load` does one.
+
+        Raises:
+            LimitExceededError: There is no memory for all of them, even after eviction; nothing of them is loaded now.
+        """
+        self.revision += self._backed.load(loads, self._reads.begin())
         if self.ledger.limit_bytes < UNLIMITED:
-            self._backed.refuse_overfull(first, last, self.revision)
+            self._backed.refuse_overfull(loads, self.revision)
 
     def apply(self, key: bytes, value: bytes | None) -> bool:
         """Apply a change of the database: the key's new value, None if it is gone.
@@ -60,11 +79,29 @@ class DatabaseCalls(MemoryCalls):
         Returns:
             Whether the key lies in a loaded range of a backed table; if not, the change is ignored.
         """
-        # As below, where joins alone have to be told (bench row: feed: apply).
-        if core is not None and value is not None and self._backed.part_of(key):
-            is_changed = core.put_loaded(self, key, value)
-            if is_changed is not None:
-                return True
+        return self.apply_some(((key, value),), 0, 1).applied > 0
+
+    def apply_some(self, changes: Sequence[tuple[bytes, bytes | None]], start: int, work_max: int) -> Applied:
+        """Apply changes of the database, as `apply` does, from one on.
+
+        Args:
+            changes: A tuple or a list.
+            start: The place of the first change to apply.
+            work_max: After so many changes of loaded keys, and rows that follow from them, no further one is begun.
+
+        Cost:
+            Some 0.5 µs for a change in one timeline (bench row: feed: apply).
+        """
+        if core is not None:
+            done = Applied(*core.apply_loaded(self, changes, start, work_max))
+            if done.stop > start:
+                return done
+        stop = start
+        while stop < len(changes) and not self._backed.is_followed(changes[stop][0]):
+            stop += 1
+        if stop == len(changes):
+            return Applied(stop, 0)
+        key, value = changes[stop]
         is_changed = self._backed.apply(key, value)
         if is_changed:
             self.revision += 1
@@ -72,7 +109,17 @@ class DatabaseCalls(MemoryCalls):
                 self.ledger.weigh_sooner(len(value) // VALUE_STEP)
             if self.revision >= self.ledger.weigh_at:
                 self.make_room()
-        return is_changed is not None
+        return Applied(stop + 1, is_changed is not None)
+
+    def foresee(self, keys: Iterable[bytes]) -> list[Range]:
+        """Return what is not loaded, and timelines that were read will lack since these keys changed.
+
+        A timeline that is not read for many changes is passed over. To load none of this is no mistake.
+
+        Cost:
+            For each key, O(timelines that wait for it).
+        """
+        return foresee(self._directory.by_name, keys, self._reads.number)
 
     def release(self, first: bytes, last: bytes | None) -> None:
         """Note that the read for which a range was loaded has been given up: its rows may be evicted like others.

@@ -89,7 +89,7 @@ class Coverage(RangeMap[StatusRange]):
             self.remove(above.first)
             context.remove_range(above)
         if below is not None and below.last == first and below.context is context:
-            below.last = last
+            self.lengthen(below, last)
             context.resize()
             return
         self._insert(first, last, context)

@@ -23,7 +23,7 @@ from pequod.native import core
 class HotRelations:
     """What quick commands look at before they read or write a table."""
 
-    __slots__ = ("is_owned", "is_watched", "readers", "table")
+    __slots__ = ("is_owned", "is_watched", "readers", "searched", "table")
 
 
 if not TYPE_CHECKING and core is not None:
@@ -39,7 +39,7 @@ class Relations(HotRelations):
         2. A backed table has no outputs.
     """
 
-    __slots__ = ("outputs", "searched", "watches")
+    __slots__ = ("outputs", "watches")
 
     def __init__(self, table: Table) -> None:
         self.table = table

@@ -27,7 +27,7 @@ from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
 from pequod.engine.writes.forgetter import Forgetter
 from pequod.language.errors import LimitExceededError
-from pequod.language.missing import SearchRange
+from pequod.language.missing import RangeRows, SearchRange
 from pequod.language.ranges import Range, prefix_end, united
 from pequod.language.records import Shown
 from pequod.language.spec import DELIMITER
@@ -121,12 +121,16 @@ class Backed:
                 relations.watches.note_forgotten(relations.table.prefix, relations.table.end)
         return bool(new)
 
-    def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]], read: Read) -> int:
-        """Load a range with the database's rows; return how many rows differ from before. See `Engine.load`."""
-        found = dict(rows)
-        self._memory.refuse_beyond(sum([ROW + len(key) + len(value) for key, value in found.items()]))
+    def load(self, loads: Iterable[RangeRows], read: Read) -> int:
+        """Load ranges with the database's rows; return how many rows differ from before. See `Engine.load_all`."""
+        found = [(first, last, dict(rows)) for first, last, rows in loads]
+        sizes = [ROW + len(key) + len(value) for _, _, rows in found for key, value in rows.items()]
+        self._memory.refuse_beyond(sum(sizes))
+        return sum([self._load(*one, read) for one in found])
+
+    def _load(self, first: bytes, last: bytes | None, found: dict[bytes, bytes], read: Read) -> int:
         changed = 0
-        for table in self._store.backed:
+        for table in self._tables_over(first, last):
             start, stop = table.clip(first, last)
             if start >= stop:
                 continue
@@ -141,6 +145,13 @@ class Backed:
             for key in keys:
                 changed += self._writer.set_base(relations, key, found[key])
         return changed
+
+    def _tables_over(self, first: bytes, last: bytes | None) -> list[Table]:
+        """Return the backed tables that may share keys with a range; one look-up if it lies in one table."""
+        table = self._store.tables.get(first.partition(DELIMITER)[0])
+        if table is None or last is None or first < table.prefix or table.end < last:
+            return self._store.backed
+        return [] if table.presence is None else [table]
 
     def load_found(self, found: SearchRange, rows: Iterable[tuple[bytes, bytes]]) -> int:
         """Load rows that a search gave; return how many are new. See `Engine.load_found`."""
@@ -172,8 +183,8 @@ class Backed:
         else:
             forgetter.forget(part.first, part.last, Reason.EVICTED)
 
-    def refuse_overfull(self, first: bytes, last: bytes | None, revision: int) -> None:
-        """Make room for a range that was loaded; if there is none, even after eviction, forget the range again.
+    def refuse_overfull(self, loads: Iterable[RangeRows], revision: int) -> None:
+        """Make room for ranges that were loaded; if there is none, even after eviction, forget them again.
 
         Raises:
             LimitExceededError: There is no room.
@@ -182,8 +193,9 @@ class Backed:
         try:
             self._memory.hold()
         except LimitExceededError:
-            for forgetter, start, stop in self._clipped(first, last):
-                forgetter.forget(start, stop, Reason.EVICTED)
+            for load in loads:
+                for forgetter, start, stop in self._clipped(load.first, load.last):
+                    forgetter.forget(start, stop, Reason.EVICTED)
             raise
 
     def make_room(self, revision: int) -> None:

@@ -19,14 +19,19 @@ Result = TypeVar("Result")
 #: The length of a slice. Several of them and the calls of clients share one turn of the loop, which should be 20 ms.
 #: Tests make it small.
 SLICE_S = 0.003
+#: Small pieces of work that are done in one call of the engine, before the time is looked at: half a millisecond. Tests
+#: make it small.
+WORK_MAX = 4096
 
 
 class Turns:
     """Measures the slices of one long work."""
 
-    __slots__ = ("_end_s",)
+    __slots__ = ("_end_s", "work_max")
 
     def __init__(self) -> None:
+        #: See `WORK_MAX`.
+        self.work_max = WORK_MAX
         self._end_s = time.perf_counter() + SLICE_S
 
     def are_due(self) -> bool:

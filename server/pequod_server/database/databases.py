@@ -28,6 +28,7 @@ from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWrite
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, Change, KeyRange, Releasing
 from pequod_server.database.assignment import Assignment, tables_of
+from pequod_server.database.foresight import Foresight
 from pequod_server.database.gate import Gates
 from pequod_server.database.loader import ROUNDS_MAX, Loader
 from pequod_server.database.questions import all_of
@@ -78,8 +79,6 @@ class Databases:
         ValueError: Groups do not go together, or do not go with the engine's tables.
     """
 
-    __slots__ = ("_assigning", "_engine", "_forgotten", "_make", "_whole", "all", "assigned_s", "assignment", "gate")
-
     def __init__(
         self,
         engine: Engine,
@@ -100,6 +99,7 @@ class Databases:
         #: Ranges that were forgotten, for the databases that have not asked yet.
         self._forgotten: dict[Loader, list[Range]] = {}
         self._assigning = asyncio.Lock()
+        self._foresight = Foresight(engine, self.load)
         self._take(*self._prepared(groups))
 
     def named(self, name: str) -> Loader:
@@ -108,10 +108,7 @@ class Databases:
         Raises:
             KeyError: There is none of this name.
         """
-        for loader in self.all:
-            if loader.name == name:
-                return loader
-        raise KeyError(name)
+        return {loader.name: loader for loader in self.all}[name]
 
     # Life.
 
@@ -155,6 +152,7 @@ class Databases:
 
     async def stop(self) -> None:
         """End the feeds and the loads."""
+        await self._foresight.stop()
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
     def statistics(self) -> list[BackingStatistics]:
@@ -219,6 +217,7 @@ class Databases:
         self._collect_forgotten()
         for loader in {*self.all, *kept}:
             loader.forgotten = partial(self._forgotten_of, loader)
+            loader.on_event = self._foresight.note
             ranges = assignment.ranges_of(loader)
             if ranges != self.assignment.ranges_of(loader):
                 loader.own(None if ranges == (EVERYTHING,) else ranges)

@@ -16,11 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from pequod.engine import Engine, Lacking, LimitExceededError, Range, SearchRange
+from pequod.engine import Engine, Lacking, Range, SearchRange
 from pequod_server.backing import (
     BackingUnavailableError,
     Change,
@@ -35,7 +34,8 @@ from pequod_server.backing import (
     Reload,
 )
 from pequod_server.backing.rows import Clip
-from pequod_server.backing.turns import SLICE_S, Turns, in_turns
+from pequod_server.backing.turns import Turns, in_turns
+from pequod_server.database.arrivals import Arrivals, Refused
 from pequod_server.database.assignment import Assignment, overlap
 from pequod_server.database.counters import LoaderCounters
 from pequod_server.database.followed import FEED, Followed, Reached
@@ -43,17 +43,14 @@ from pequod_server.database.gate import Gate, Gates
 
 log = logging.getLogger("pequod.backing")
 
-#: Ranges for which there was no memory.
-Refused = dict[Lacking, LimitExceededError]
-Rows = list[tuple[bytes, bytes]]
 #: Reads ranges of the database.
 Read = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
 
-#: Changes, or rows of a search, that are examined between two looks at the clock: 0.3 ms.
+#: Of a commit that has more changes, those that matter are found first, while reads go on; those of a smaller one are
+#: found as they are applied. Tests make it small.
+_SMALL: Final = 1024
+#: Changes that are examined between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128
-#: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
-_ROWS_FIRST: Final = 64
-_ROWS_MAX: Final = 512
 #: How long a load waits for the feed.
 WAIT_S: Final = 30.0
 #: Reads wait while a commit is applied. After this time, the rest of the commit is forgotten instead, and loaded again
@@ -107,8 +104,7 @@ class Intake:
         self.landing = Landing()
         #: Those who follow the same changes elsewhere, if there are any.
         self.tap: Tap | None = None
-        #: The range of a load of which a part is in: a read that lacks some of it waits for this load.
-        self.partial: Range | None = None
+        self._arrivals = Arrivals(engine, self.counters)
         #: The ranges of the load that is being taken in.
         self._arriving: Clip | None = None
         #: Held while an event or a load is taken in.
@@ -170,17 +166,18 @@ class Intake:
 
     def arriving(self, one: Lacking) -> Lacking:
         """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
-        partial = self.partial
+        partial = self._arrivals.partial
         if partial is None or isinstance(one, SearchRange):
             return one
         return one if one.first < partial.first or partial.last < one.last else partial
 
     async def take(self, event: Event) -> None:
         """Take in an event, before the next one."""
+        have_waited = False
         async with self.one_at_a_time:
             match event:
                 case Changes():
-                    await self._take_changes(event)
+                    have_waited = await self._take_changes(event)
                 case Progress(position, seen, history):
                     if seen is not None:
                         self.landing.see(seen)
@@ -196,6 +193,9 @@ class Intake:
             followed = self.followed
             if self.tap is not None and followed.history is not None and followed.position is not None:
                 self.tap.taken(event, followed.history, followed.position)
+        if have_waited:
+            # Those reads go on before the next commit closes the gate again.
+            await asyncio.sleep(0)
 
     def _pass_by(self, position: int, *, history: History | None = None, shown: int | None = None) -> None:
         """Note, in the turn in which the engine has all of an event, that it is taken in."""
@@ -243,7 +243,10 @@ class Intake:
                 del loaded
                 self._arriving = Clip([*arriving, *more])
                 beside = [Range(one.first, one.last) for one in more if one.last is not None]
-                return await self._take_rows([*ranges, *beside], searches, rows, turns)
+                try:
+                    return await self._arrivals.take([*ranges, *beside], searches, rows, turns)
+                finally:
+                    self._arriving = None
         finally:
             self.landing.abandon(token)
 
@@ -262,104 +265,50 @@ class Intake:
                 )
         return is_under_way() and followed.reached(place) is Reached.YES
 
-    async def _take_rows(
-        self, ranges: Sequence[Range], searches: Sequence[SearchRange], rows: Rows, turns: Turns
-    ) -> Refused:
-        refused: Refused = {}
-        try:
-            for one in ranges:
-                start, stop = bisect_left(rows, (one.first,)), bisect_left(rows, (one.last,))
-                try:
-                    await self._bring_in(one, rows, start, stop, turns)
-                except LimitExceededError as error:
-                    refused[one] = error
-            for found in searches:
-                await self._bring_in_found(found, rows, turns, refused)
-        finally:
-            self._arriving = None
-        self.counters.flights += 1
-        self.counters.ranges += len(ranges) + len(searches)
-        self.counters.rows += len(rows)
-        while rows:
-            del rows[-_ROWS_MAX:]
-            await turns.give_if_due()
-        return refused
-
-    async def _bring_in(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
-        engine = self._engine
-        if stop - start <= _ROWS_FIRST:
-            engine.load(*one, rows[start:stop])
-            await turns.give_if_due()
-            return
-        row_bytes = 0
-        for at in range(start, stop, _ROWS_MAX):
-            row_bytes += engine.row_bytes(rows[at : min(at + _ROWS_MAX, stop)])
-            await turns.give_if_due()
-        engine.refuse_rows(row_bytes)
-        self.partial = one
-        try:
-            await self._bring_in_parts(one, rows, start, stop, turns)
-        except LimitExceededError:
-            while engine.forget_some(*one):
-                await turns.give()
-            raise
-        finally:
-            self.partial = None
-
-    async def _bring_in_parts(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
-        first, count = one.first, _ROWS_FIRST
-        while first < one.last:
-            upto = min(start + count, stop)
-            last = one.last if upto == stop else rows[upto][0]
-            begun_s = time.perf_counter()
-            self._engine.load(first, last, rows[start:upto])
-            is_quick = time.perf_counter() - begun_s < SLICE_S / 4
-            count = min(count * 2, _ROWS_MAX) if is_quick else max(count // 2, 1)
-            start, first = upto, last
-            await turns.give_if_due()
-
-    async def _bring_in_found(self, found: SearchRange, rows: Rows, turns: Turns, refused: Refused) -> None:
-        start, stop = (bisect_left(rows, (key,)) for key in found.search.keys)
-        try:
-            for at in range(start, stop, _LOOKED_AT):
-                self._engine.load_found(found, rows[at : min(at + _LOOKED_AT, stop)])
-                await turns.give_if_due()
-            self._engine.note_searched(found)
-        except LimitExceededError as error:
-            refused[found] = error
-        finally:
-            self._engine.abandon_search(found)
-
-    async def _take_changes(self, event: Changes) -> None:
+    async def _take_changes(self, event: Changes) -> bool:
+        """Take in a commit; return whether reads have waited meanwhile."""
         self.counters.changes += len(event.changes)
         # First: `Landing.note` says why changes of keys that are not loaded may be dropped.
         self.landing.note(event)
         turns = Turns()
+        # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
+        changes: Sequence[Change] = event.changes
+        if len(changes) > _SMALL:
+            changes = await self._of_use(changes, turns)
+        elif self._owned_clip is not None:
+            is_own = self._owned_clip.holds
+            changes = [change for change in changes if is_own(change.key)]
+        have_waited = await self._apply(changes, turns)
+        self._pass_by(event.position, shown=event.shown)
+        return have_waited
+
+    async def _of_use(self, changes: Sequence[Change], turns: Turns) -> list[Change]:
+        """Return the changes of keys that the database owns, and that are loaded or searched; reads go on meanwhile."""
         is_followed = self._engine.is_followed
         is_own = None if self._owned_clip is None else self._owned_clip.holds
-        fresh: list[Change] = []
-        for at in range(0, len(event.changes), _LOOKED_AT):
-            some = event.changes[at : at + _LOOKED_AT]
-            # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
-            fresh += [change for change in some if is_followed(change.key) and (is_own is None or is_own(change.key))]
+        found: list[Change] = []
+        for at in range(0, len(changes), _LOOKED_AT):
+            some = changes[at : at + _LOOKED_AT]
+            found += [change for change in some if is_followed(change.key) and (is_own is None or is_own(change.key))]
             await turns.give_if_due()
-        await self._apply(fresh, turns)
-        self._pass_by(event.position, shown=event.shown)
+        return found
 
-    async def _apply(self, changes: Sequence[Change], turns: Turns) -> None:
-        """Apply the changes of one commit; reads wait if this takes more than the rest of a slice."""
-        apply = self._engine.apply
-        end_s = time.perf_counter() + self._apply_s
-        for at, change in enumerate(changes, 1):
+    async def _apply(self, changes: Sequence[Change], turns: Turns) -> bool:
+        """Apply the changes of one commit; reads wait, and True is returned, if it takes more than a slice."""
+        at, end_s = 0, time.perf_counter() + self._apply_s
+        while at < len(changes):
             # A row that was evicted meanwhile is not loaded any more.
-            self.counters.changes_applied += apply(change.key, change.value)
+            at, applied = self._engine.apply_some(changes, at, turns.work_max)
+            self.counters.changes_applied += applied
             if turns.are_due() and at < len(changes):
                 self.gate.close()
                 if time.perf_counter() > end_s:
                     await self._forget_parts(changes[at:], turns)
                     break
                 await turns.give()
+        have_waited = self.gate.is_closed
         self.gate.open()
+        return have_waited
 
     async def _forget_parts(self, changes: Sequence[Change], turns: Turns) -> None:
         """Forget the loaded parts that hold the keys of changes: a new load has the whole commit."""

@@ -24,6 +24,7 @@ from pequod_server.backing import (
     BackingUnavailableError,
     Backoff,
     Change,
+    Event,
     KeyRange,
     Loaded,
     Place,
@@ -33,10 +34,11 @@ from pequod_server.backing import (
 )
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
+from pequod_server.database.arrivals import Refused
 from pequod_server.database.beside import LoadAhead, LoadsAhead
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
-from pequod_server.database.intake import Intake, Refused, Tap
+from pequod_server.database.intake import Intake, Tap
 
 log = logging.getLogger("pequod.backing")
 
@@ -101,6 +103,8 @@ class Loader:
         self.forgotten: Callable[[], list[Range]] = engine.forgotten
         if isinstance(store, Releasing):
             engine.report_forgotten()
+        #: Told each event once the engine has it.
+        self.on_event: Callable[[Event], None] = lambda _: None
         #: What the start waits for now; empty before and afterwards.
         self.start_step = ""
         #: Why the database did not answer when it was begun with.
@@ -243,8 +247,6 @@ class Loader:
         """End the feed and the loads."""
         await self.store.close()
         tasks = [*self._tasks, *set(self._flights.values())]
-        if self._next_flight is not None:
-            tasks.append(self._next_flight)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -354,6 +356,7 @@ class Loader:
         try:
             async for event in self.store.changes(since, self._intake.is_wanted):
                 await self._intake.take(event)
+                self.on_event(event)
         except Exception as error:
             # A defect. No row of the database may be served from here on: its changes are not known any more.
             log.exception("the feed of the database ended")

@@ -17,6 +17,7 @@ from pequod_server.settings import load
 def main(arguments: Sequence[str], make: Callable[[ServerConfig], PequodServer] = PequodServer) -> int:
     """Serve as the flags say; return the exit code."""
     turns.SLICE_S = 0.0
+    turns.WORK_MAX = 1
     names, values = arguments[::2], arguments[1::2]
     flags = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(names, values, strict=True)}
     return run(load(flags=flags).config, make=make)

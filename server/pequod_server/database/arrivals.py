@@ -1,0 +1,131 @@
+"""Takes the rows of loads into the engine, in slices.
+
+small ranges   [p|bob|] [p|liz|] [p|eve|]                 together: to weigh the memory takes longer
+a large range  [p|dan| ......][ part ][ part ][ part ]    each part may be read once it is in
+searches       [ rows ][ rows ]                           those that they show; noted as searched at the end
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from pequod.engine import Engine, Lacking, LimitExceededError, Range, RangeRows, SearchRange
+from pequod_server.backing.turns import SLICE_S, Turns
+from pequod_server.database.counters import LoaderCounters
+
+#: Ranges for which there was no memory.
+Refused = dict[Lacking, LimitExceededError]
+Rows = list[tuple[bytes, bytes]]
+
+#: Rows of a search that are examined between two looks at the clock: 0.3 ms.
+_LOOKED_AT: Final = 128
+#: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
+_ROWS_FIRST: Final = 64
+_ROWS_MAX: Final = 512
+#: Small ranges that go into the engine together.
+_RANGES_MAX: Final = 64
+
+
+class Arrivals:
+    """Takes the rows of one load at a time into an engine.
+
+    Invariants:
+        1. ``partial`` is the range of which a part is in, while there is one.
+    """
+
+    __slots__ = ("_counters", "_engine", "partial")
+
+    def __init__(self, engine: Engine, counters: LoaderCounters) -> None:
+        self._engine = engine
+        self._counters = counters
+        #: A read that lacks some of it waits for its load.
+        self.partial: Range | None = None
+
+    async def take(self, ranges: Sequence[Range], searches: Sequence[SearchRange], rows: Rows, turns: Turns) -> Refused:
+        """Take in the rows of ranges and searches, and free them; return those for which there is no memory.
+
+        Args:
+            rows: All of them, in the order of their keys.
+        """
+        refused: Refused = {}
+        small: list[RangeRows] = []
+        small_rows = 0
+        for one in ranges:
+            start, stop = bisect_left(rows, (one.first,)), bisect_left(rows, (one.last,))
+            if stop - start > _ROWS_FIRST:
+                await self._large(one, rows, start, stop, turns, refused)
+                continue
+            small.append(RangeRows(*one, rows[start:stop]))
+            small_rows += stop - start
+            if small_rows > _ROWS_FIRST or len(small) == _RANGES_MAX:
+                self._small(small, refused)
+                small, small_rows = [], 0
+                await turns.give_if_due()
+        if small:
+            self._small(small, refused)
+        for found in searches:
+            await self._searched(found, rows, turns, refused)
+        counters = self._counters
+        counters.flights += 1
+        counters.ranges += len(ranges) + len(searches)
+        counters.rows += len(rows)
+        while rows:
+            del rows[-_ROWS_MAX:]
+            await turns.give_if_due()
+        return refused
+
+    def _small(self, loads: Sequence[RangeRows], refused: Refused) -> None:
+        """Load ranges together; where there is no memory for all, one by one."""
+        engine = self._engine
+        try:
+            engine.load_all(loads)
+        except LimitExceededError:
+            for one in loads:
+                try:
+                    engine.load_all((one,))
+                except LimitExceededError as error:
+                    assert one.last is not None, "ranges that reads lack end"
+                    refused[Range(one.first, one.last)] = error
+
+    async def _large(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns, refused: Refused) -> None:
+        engine, row_bytes = self._engine, 0
+        try:
+            for at in range(start, stop, _ROWS_MAX):
+                row_bytes += engine.row_bytes(rows[at : min(at + _ROWS_MAX, stop)])
+                await turns.give_if_due()
+            engine.refuse_rows(row_bytes)
+            self.partial = one
+            await self._parts(one, rows, start, stop, turns)
+        except LimitExceededError as error:
+            refused[one] = error
+            while self.partial is not None and engine.forget_some(*one):
+                await turns.give()
+        finally:
+            self.partial = None
+
+    async def _parts(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
+        first, count = one.first, _ROWS_FIRST
+        while first < one.last:
+            upto = min(start + count, stop)
+            last = one.last if upto == stop else rows[upto][0]
+            begun_s = time.perf_counter()
+            self._engine.load(first, last, rows[start:upto])
+            is_quick = time.perf_counter() - begun_s < SLICE_S / 4
+            count = min(count * 2, _ROWS_MAX) if is_quick else max(count // 2, 1)
+            start, first = upto, last
+            await turns.give_if_due()
+
+    async def _searched(self, found: SearchRange, rows: Rows, turns: Turns, refused: Refused) -> None:
+        start, stop = (bisect_left(rows, (key,)) for key in found.search.keys)
+        try:
+            for at in range(start, stop, _LOOKED_AT):
+                self._engine.load_found(found, rows[at : min(at + _LOOKED_AT, stop)])
+                await turns.give_if_due()
+            self._engine.note_searched(found)
+        except LimitExceededError as error:
+            refused[found] = error
+        finally:
+            self._engine.abandon_search(found)
