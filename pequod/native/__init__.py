@@ -28,7 +28,7 @@ KeyBounds = tuple[list[bytes], list[bytes | None]]
 class NativeKernel(Protocol):
     """How a timeline gets what is in its sources; see pequod/native/collect.hpp."""
 
-    #: Whether clients write both sources, and nobody follows the rows.
+    #: Whether no joins compute rows of both sources, and nobody follows the timeline's.
     is_quiet: bool
 
 

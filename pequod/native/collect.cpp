@@ -201,8 +201,19 @@ int is_present(const HotTable* table, Piece key) {
     return place.at < leaf.size && is_equal(leaf.key(place.at), key);
 }
 
-// The prefixes that a log brings. 1: found; 0: a key went, or is unusual, which is Python's; -1: an error is set.
-int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, Selected* selected) {
+// Whether all rows from `first` on that a prefix selects are loaded. 1: they are; 0: not all are; -1: an error is set.
+int are_loaded(const Kernel* kernel, Piece prefix, Piece first) {
+    if (table_of(kernel->copied)->loaded == Py_None) return 1;
+    PyObject* begin = concatenated(prefix, first, {"", 0});
+    if (!begin) return -1;
+    const bool found = is_loaded_from(table_of(kernel->copied), piece_of(begin), prefix);
+    Py_DECREF(begin);
+    return found;
+}
+
+// The prefixes that a log brings, of which rows from `first` on are copied. 1: found; 0: a key went, is unusual, or
+// something is not loaded, which is Python's; -1: an error is set.
+int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, Piece first, Selected* selected) {
     PyObject* log = hot->log;
     size_t known, block_size = 0;
     if (!find_known(kernel, hot, &known)) return 0;
@@ -219,11 +230,14 @@ int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, 
         const Piece changed = piece_of(PyTuple_GET_ITEM(key, 1));
         const int is_there = is_present(table_of(kernel->selecting), changed);
         if (is_there < 0) return PyErr_Occurred() ? -1 : 0;
+        if (!is_loaded(table_of(kernel->selecting), changed)) return 0;
         if (is_there == (was != Py_None)) continue;
         Piece bound;
         if (!is_there || !cutting.bind(changed, known, &bound)) return 0;
         const size_t size = cutting.prefix_size(bound);
         cutting.write_prefix(to, bound);
+        const int is_complete = are_loaded(kernel, {to, size}, first);
+        if (is_complete <= 0) return is_complete;
         selected->keys[selected->count++] = {{to, size}, hash_of({to, size})};
         to += size;
     }
@@ -236,12 +250,12 @@ int apply_log(Hot* hot) {
     // Several ranges are Python's to look through.
     if (!is_sound(kernel) || !hot->is_sound() || !hot->is_open() || !hot->log) return 0;
     const Cutting cutting(kernel);
-    Selected selected;
-    const int is_selected = select_logged(kernel, cutting, hot, &selected);
-    if (is_selected <= 0) return is_selected;
-    Made made;
     const Piece lower = piece_of(hot->lower);
     const Piece first = {lower.start, std::min(lower.size, cutting.copied)};
+    Selected selected;
+    const int is_selected = select_logged(kernel, cutting, hot, first, &selected);
+    if (is_selected <= 0) return is_selected;
+    Made made;
     if (make_rows_of(kernel, cutting, {lower, Py_None, first, Py_None}, selected, SIZE_MAX, &made) < 0) return -1;
     long long grown_bytes = 0, gained_bytes = 0, gained = 0;
     const bool is_done = wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, &grown_bytes);

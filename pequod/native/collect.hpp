@@ -28,7 +28,7 @@ struct Kernel {
     // What the ledger counts for an entry, and for a tail beside its bytes.
     long long entry_bytes;
     long long tail_bytes;
-    // Whether clients write both tables, and nobody follows the rows.
+    // Whether no joins compute rows of both tables, and nobody follows the timeline's.
     char is_quiet;
 
     template <typename Function>

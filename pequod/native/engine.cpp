@@ -286,15 +286,6 @@ namespace {
 // How a change of a database went.
 enum class Applied { YES, NOT_LOADED, NOT_QUICK, FAILED };
 
-// Whether a key lies in a range; the rows are the first keys of ranges, with their ends.
-bool is_within(SortedRows* bounds, Piece key) {
-    Place place = lower_bound(bounds, key);
-    const Leaf& leaf = bounds->leaf(place.leaf);
-    if (place.at < leaf.size && is_equal(leaf.key(place.at), key)) return true;
-    // A leaf that is not the first one begins at the key or below.
-    return place.at && compare(key, piece_of(leaf.entries[place.at - 1].value)) < 0;
-}
-
 Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told) {
     HotRelations* relations = relations_at(engine->relations, piece_of(key));
     HotTable* table = relations ? table_of(relations->table) : nullptr;
@@ -302,7 +293,7 @@ Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told) {
         !PyList_CheckExact(relations->searched)) {
         return PyErr_Occurred() ? Applied::FAILED : Applied::NOT_QUICK;
     }
-    if (!is_within(reinterpret_cast<SortedRows*>(table->loaded), piece_of(key))) {
+    if (!is_loaded(table, piece_of(key))) {
         // Its row may be of a searched range.
         return PyList_GET_SIZE(relations->searched) ? Applied::NOT_QUICK : Applied::NOT_LOADED;
     }

@@ -77,6 +77,52 @@ Found rows_within(const HotTable* table, Piece first, Piece last) {
     return prefix.size && ends_within(prefix, last) ? rows_of_group(table, prefix) : Found{false, nullptr};
 }
 
+namespace {
+
+// The range that holds a key, as a row of its first key and its end; the end of the rows if none does.
+Place range_at(SortedRows* bounds, Piece key) {
+    Place place = lower_bound(bounds, key);
+    const Leaf& leaf = bounds->leaf(place.leaf);
+    if (place.at < leaf.size && is_equal(leaf.key(place.at), key)) return place;
+    // A leaf that is not the first one begins at the key or below.
+    if (!place.at || compare(key, piece_of(leaf.entries[place.at - 1].value)) >= 0) {
+        return {bounds->older_size, bounds->last.size};
+    }
+    return {place.leaf, place.at - 1};
+}
+
+bool is_at_end(const SortedRows* bounds, Place place) {
+    return place.leaf == bounds->older_size && place.at == bounds->last.size;
+}
+
+// The loaded ranges of a table; null if clients write it.
+SortedRows* loaded_of(const HotTable* table) {
+    return table->loaded && is_rows(table->loaded) ? reinterpret_cast<SortedRows*>(table->loaded) : nullptr;
+}
+
+}  // namespace
+
+bool is_loaded(const HotTable* table, Piece key) {
+    SortedRows* bounds = loaded_of(table);
+    return !bounds || !is_at_end(bounds, range_at(bounds, key));
+}
+
+bool is_loaded_from(const HotTable* table, Piece first, Piece prefix) {
+    SortedRows* bounds = loaded_of(table);
+    if (!bounds) return true;
+    Place place = range_at(bounds, first);
+    while (!is_at_end(bounds, place)) {
+        const Leaf& leaf = bounds->leaf(place.leaf);
+        const Piece end = piece_of(leaf.entries[place.at].value);
+        // Above all keys with the prefix.
+        if (compare(end, prefix) > 0 && !begins_with(end, prefix)) return true;
+        // Ranges that are kept apart may touch.
+        place = place.at + 1 < leaf.size ? Place{place.leaf, place.at + 1} : Place{place.leaf + 1, 0};
+        if (place.leaf > bounds->older_size || !is_equal(bounds->leaf(place.leaf).key(place.at), end)) return false;
+    }
+    return false;
+}
+
 TablesAhead::Guess TablesAhead::rows_of(Piece key) {
     size_t at = 0;
     while (at < COUNT && names_[at].size && !begins_with(key, names_[at])) ++at;

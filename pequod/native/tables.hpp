@@ -80,6 +80,12 @@ SortedRows* rows_for(const HotTable* table, Piece key);
 // The rows that have all keys of `[first, last)`; quick if they are in one group, or the table has none.
 Found rows_within(const HotTable* table, Piece first, Piece last);
 
+// Whether a key is loaded, or need not be: clients write the table.
+bool is_loaded(const HotTable* table, Piece key);
+
+// The same for all keys from one on that begin with a prefix.
+bool is_loaded_from(const HotTable* table, Piece first, Piece prefix);
+
 // The tables of keys that are written or looked up one after the other, most of which are of the same few tables.
 class TablesAhead {
   public:

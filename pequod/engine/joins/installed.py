@@ -188,12 +188,16 @@ class InstalledJoin(CompiledJoin):
             return index.searched is not None
         return self.source_tables[depth].presence is not None
 
+    @property
+    def _is_kernel_quiet(self) -> bool:
+        return self.reads_base and not self.is_followed
+
     def follow(self, *, is_followed: bool) -> None:
         """Set whether changes of rows go to watches or to other joins."""
         self.is_followed = is_followed
         self.is_quiet = self.reads_tables and not is_followed
         for kernel in self._kernels.values():
-            kernel.is_quiet = self.is_quiet
+            kernel.is_quiet = self._is_kernel_quiet
         for sites in self.sites:
             for site in sites:
                 if site.route is not None:
@@ -248,7 +252,7 @@ class InstalledJoin(CompiledJoin):
             if plan.log_kernel is not None and self.is_push:
                 kernel = make_kernel(plan.log_kernel, self.source_tables, self._sites_at[level], self.ledger)
                 if kernel is not None:
-                    kernel.is_quiet = self.is_quiet
+                    kernel.is_quiet = self._is_kernel_quiet
                     self._kernels[level] = kernel
         return plan
 
@@ -318,7 +322,7 @@ class InstalledJoin(CompiledJoin):
             for site in sites:
                 site._check()
                 assert site.route is None or site.route.is_followed == self.is_followed
-        assert all(kernel.is_quiet == self.is_quiet for kernel in self._kernels.values())
+        assert all(kernel.is_quiet == self._is_kernel_quiet for kernel in self._kernels.values())
 
     def _check_states(self, context: Context) -> None:
         results = {key: self.aggregate.result(state) for key, state in context.aggregate_states.items()}
