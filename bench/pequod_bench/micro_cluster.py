@@ -16,6 +16,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import Change, KeyRange
 from pequod_server.backing.peer_events import PeerEvents
 from pequod_server.backing.subscriptions import Subscriptions
+from pequod_server.batches.executor import Executor
+from pequod_server.batches.quick import run_quick
 from pequod_server.peer.feeding import PeerFeed
 from pequod_server.peer.origin import MemoryOrigin
 from pequod_server.peer.relay import Relay
@@ -28,7 +30,7 @@ from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod.engine import Engine
+from pequod.engine import Engine, RangeRows
 from pequod_bench import keys
 from pequod_bench.micro_frame import MicroRow, MicroScale, MicroSize, Samples, clock
 from pequod_bench.micro_sizes import grown_bytes
@@ -40,6 +42,10 @@ _TWEET: Final = b"v" * 66
 #: Changes of a commit, and commits of a sample.
 _COMMIT: Final = 16
 _COMMITS: Final = 16
+#: As the server has them applied.
+_WORK_MAX: Final = 4096
+#: Ranges that are loaded together.
+_TOGETHER: Final = 20
 _EVERYTHING: Final = KeyRange(b"p|", b"p}")
 
 
@@ -164,21 +170,92 @@ def hear(_scale: MicroScale) -> Samples:
             yield _COMMITS * _COMMIT, clock() - begun
 
 
+def _loaded(users: int) -> Engine:
+    """Return an engine behind which a database is, with the timelines of users who follow themselves."""
+    engine = Engine(backed=[b"s", b"p"])
+    engine.add_joins(parse(keys.PUSH_JOIN))
+    for user in range(users):
+        engine.load(b"s|%08d|" % user, b"s|%08d}" % user, [(keys.subscription_key(user, user), b"1")])
+        engine.load(*_posts_of(user), [])
+        # The second read finds the timeline by the end of its range.
+        for _ in range(2):
+            engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
+    return engine
+
+
+def _posts_of(poster: int) -> tuple[bytes, bytes]:
+    return b"p|%08d|" % poster, b"p|%08d}" % poster
+
+
 def apply(scale: MicroScale) -> Samples:
     """Apply changes of a database to loaded posts, each of which is in one timeline."""
-    engine, posters, changes = Engine(backed=[b"s", b"p"]), scale.of(_POSTERS), _commits()
-    engine.add_joins(parse(keys.PUSH_JOIN))
-    for poster in range(posters):
-        engine.load(b"s|%08d|" % poster, b"s|%08d}" % poster, [(keys.subscription_key(poster, poster), b"1")])
-        engine.load(b"p|%08d|" % poster, b"p|%08d}" % poster, [])
-        engine.scan(keys.timeline_first(poster, 0), keys.timeline_last(poster))
+    engine, changes = _loaded(scale.of(_POSTERS)), _commits()
     while True:
         some = [next(changes) for _ in range(_COMMITS)]
         begun = clock()
         for commit in some:
-            for change in commit:
-                engine.apply(change.key, change.value)
+            at = 0
+            while at < len(commit):
+                at, _ = engine.apply_some(commit, at, _WORK_MAX)
         yield _COMMITS * _COMMIT, clock() - begun
+
+
+def foresee(scale: MicroScale) -> Samples:
+    """Find what timelines will need of a poster whom each of their users follows now, and whom nobody followed."""
+    for _, _, spent, users in _followed(scale.of(_POSTERS)):
+        yield users, spent
+
+
+def check_followed(scale: MicroScale) -> Samples:
+    """Check after the same, in messages, once the poster's one post is loaded."""
+    for engine, poster, _, users in _followed(scale.of(_POSTERS)):
+        executor = Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
+        engine.load(*_posts_of(poster), [(keys.post_key(poster, poster), _TWEET)])
+        columns = Columns()
+        for user in range(users):
+            columns.scan(keys.timeline_first(user, poster), keys.timeline_last(user))
+        message = columns.message(1).SerializeToString()
+        begun = clock()
+        found = run_quick(executor, message)
+        spent = clock() - begun
+        assert found is not None
+        assert len(found.keys) == users, "all of it ran natively"
+        yield users, spent
+
+
+def _followed(users: int) -> Iterator[tuple[Engine, int, int, int]]:
+    """Have all users follow another poster again and again; yield what it took to foresee what that needs."""
+    engine = _loaded(users)
+    for poster in count(users):
+        changes = [(keys.subscription_key(user, poster), b"1") for user in range(users)]
+        at = 0
+        while at < len(changes):
+            at, _ = engine.apply_some(changes, at, _WORK_MAX)
+        names = [key for key, _ in changes]
+        begun = clock()
+        found = engine.foresee(names)
+        spent = clock() - begun
+        assert len(found) == 1
+        yield engine, poster, spent, users
+        # Nobody reads at the end of some samples; logs must not grow for ever.
+        engine.load(*_posts_of(poster), [])
+        for user in range(users):
+            engine.scan(keys.timeline_first(user, poster), keys.timeline_last(user))
+
+
+def load_small(_scale: MicroScale) -> Samples:
+    """Load the posts of posters whom nobody has read, two each, twenty posters at a time."""
+    engine = _loaded(1)
+    for first in count(1, _TOGETHER):
+        posters = range(first, first + _TOGETHER)
+        loads = [
+            RangeRows(*_posts_of(poster), [(keys.post_key(poster, time), _TWEET) for time in (1, 2)])
+            for poster in posters
+        ]
+        begun = clock()
+        engine.load_all(loads)
+        yield _TOGETHER, clock() - begun
+        engine.forget(loads[0].first, loads[-1].last)
 
 
 def subscription_size(scale: MicroScale) -> MicroSize:
@@ -198,4 +275,7 @@ CLUSTER: Final = (
     MicroRow("feed: tell", "a change at a home, in commits of 16", tell),
     MicroRow("feed: hear", "a change at a compute, in commits of 16", hear),
     MicroRow("feed: apply", "a change of a loaded key, in one timeline", apply),
+    MicroRow("feed: foresee", "a subscription of a timeline that was read", foresee),
+    MicroRow("feed: check after subscribe", "a check in a message of 1,000, the posts are loaded", check_followed),
+    MicroRow("feed: load", "a range of two rows, twenty at a time", load_small),
 )

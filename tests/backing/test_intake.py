@@ -37,6 +37,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every look at the clock end a slice, and parts be small."""
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
     monkeypatch.setattr(turns, "WORK_MAX", 1)
+    monkeypatch.setattr("pequod_server.database.intake._SMALL", 2)
     monkeypatch.setattr(presence, "PART_ROWS_MAX", 4)
 
 
