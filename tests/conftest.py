@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -18,6 +19,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 from typing import Any, Final
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 from pequod.engine import general_way
@@ -28,6 +31,9 @@ sys.dont_write_bytecode = False
 # The asserts of helpers as well: under `python -O` (`make test-optimised`) those of the tests are to stay, and of what
 # pytest rewrites they do, as plain statements.
 pytest.register_assert_rewrite("tests.engine", "tests.grammar", "tests.regress", "tests.server")
+
+# Each call of CliRunner would make anew what it meets of Pequod's commands: 8 ms, more than most of them take to run.
+typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Of a suite in the background, whose children would inherit it; tests send them Ctrl-C.

@@ -1,7 +1,8 @@
-"""Servers in processes of their own that start at once: they are forked from a process with everything imported.
+"""Servers and commands in processes of their own that start at once: forked from a process with everything imported.
 
-A server that a shell starts spends half a second of CPU on imports, and the tests start hundreds. What is about the
-command itself, its start or its memory starts a server as a shell does, by `pequod_bench.process.started_server`.
+A server that a shell starts spends half a second of CPU on imports, a command a quarter, and the tests start hundreds.
+What is about the command itself, its start or its memory starts a server as a shell does, by
+`pequod_bench.process.started_server`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Self
 
 _SERVING: Final = re.compile(r"pequod \([^)]+\) serving on (\S+)\n")
 _END_S_MAX: Final = 20.0
+_COMMAND_S_MAX: Final = 60.0
 
 #: Forks processes that have imported what servers and clients of tests need.
 FORKS: Final = get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         __name__,
+        "pequod.cli.app",
         "pequod.cli.serve",
         "pequod.cli.views",
         "pequod_server.app",
@@ -33,13 +39,17 @@ FORKS.set_forkserver_preload(
         "pequod_views.install",
         "pequod_views.targets.postgres",
         "tests.soak.heavy",
+        "tests.soak.mischief",
         "uvloop",
     ]
 )
 
 
 class ForkedServer:
-    """`pequod serve` with the flags of a test, and with its variables and folder; it listens once this is made."""
+    """`pequod serve` with the flags of a test, and with its variables and folder; it listens once this is made.
+
+    As a context, it is killed at the end, unless it has ended.
+    """
 
     def __init__(self, *flags: str) -> None:
         heard, says = FORKS.Pipe(duplex=False)
@@ -61,6 +71,12 @@ class ForkedServer:
         self.target = serving.group(1)
         assert process.pid is not None
         self.pid: Final = process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def send_signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
@@ -107,3 +123,34 @@ def started_server(*flags: str) -> Iterator[tuple[str, int]]:
         yield server.target, server.pid
     finally:
         server.terminate()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_command(*arguments: str) -> Outcome:
+    """Run `pequod` with such arguments, and with the variables of a test, to its end; its standard input is empty."""
+    with TemporaryDirectory() as folder:
+        process = FORKS.Process(target=_command, args=(Path(folder), arguments, dict(os.environ)), daemon=True)
+        process.start()
+        process.join(_COMMAND_S_MAX)
+        assert process.exitcode is not None, f"pequod {arguments} goes on"
+        return Outcome(process.exitcode, Path(folder, "out").read_text(), Path(folder, "err").read_text())
+
+
+def _command(folder: Path, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
+    """Run the command in the forked process, with its standard streams in files of the folder."""
+    from pequod.cli.app import app
+
+    for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
+        with Path(folder, name).open("wb") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    os.environ.clear()
+    os.environ.update(variables)
+    app(arguments, prog_name="pequod")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -211,11 +212,17 @@ def test_what_is_not_run_can_be_said(page: Path) -> None:
                 _say(line.removeprefix("$ "))
 
 
+@cache
+def _pequod() -> Any:
+    """Return the command, whose parts are made once."""
+    return typer.main.get_command(app)
+
+
 def _say(line: str) -> None:
     """See that a command of ours has such options, and that an extra that is to be installed is there."""
     program, *words = shlex.split(line)
     if program == "pequod":
-        _parse(typer.main.get_command(app), words)
+        _parse(_pequod(), words)
     elif program == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         wanted = re.findall(r"\[([\w,]+)\]", words[-1])
@@ -243,7 +250,7 @@ def test_the_commands_in_indented_blocks_can_be_said(page: Path) -> None:
         if program == "make":
             assert words[0] in targets, line
         else:
-            _parse(typer.main.get_command(app), words)
+            _parse(_pequod(), words)
 
 
 def _parse(command: Any, words: list[str], parent: Any = None) -> None:

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -46,15 +46,30 @@ PROSE = [
 ]
 
 
+@dataclass(frozen=True)
+class Source:
+    """What is looked at in a file: a thousand syntax trees would keep the garbage collector busy for seconds."""
+
+    line_count: int
+    #: Functions and classes by name: of those the lines, of these the line at which they begin.
+    functions: list[tuple[str, int]]
+    classes: list[tuple[str, int]]
+
+
 @cache
-def sources() -> dict[str, tuple[str, ast.Module]]:
+def sources() -> dict[str, Source]:
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if "_pb2" not in path.name]
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(paths)}
-    return {name: (text, ast.parse(text)) for name, text in texts.items()}
+    return {path.relative_to(ROOT).as_posix(): read_source(path.read_text()) for path in sorted(paths)}
 
 
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def read_source(text: str) -> Source:
+    found = Source(text.count("\n"), [], [])
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.functions.append((node.name, body_lines(node)))
+        elif isinstance(node, ast.ClassDef):
+            found.classes.append((node.name, node.lineno))
+    return found
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -64,25 +79,25 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_files_are_short() -> None:
-    assert [name for name, (text, _) in sources().items() if text.count("\n") > FILE_LINES_MAX] == []
+    assert [name for name, source in sources().items() if source.line_count > FILE_LINES_MAX] == []
 
 
 def test_functions_are_short() -> None:
     long = {
-        f"{name} {function.name}"
-        for name, (_, tree) in sources().items()
-        for function in functions(tree)
-        if body_lines(function) > FUNCTION_LINES_MAX
+        f"{name} {function}"
+        for name, source in sources().items()
+        for function, lines in source.functions
+        if lines > FUNCTION_LINES_MAX
     }
     assert long == LONG_FUNCTIONS.keys()
 
 
 def test_no_two_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for name, (_, tree) in sources().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not name.startswith("tests/"):
-                places[node.name].append(f"{name}:{node.lineno}")
+    for name, source in sources().items():
+        if not name.startswith("tests/"):
+            for class_name, line in source.classes:
+                places[class_name].append(f"{name}:{line}")
     shared = {name: where for name, where in places.items() if len(where) > 1}
     assert {name: where for name, where in shared.items() if name not in SHARED_NAMES} == {}
 

@@ -5,23 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pytest
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from tests.forked import started_server
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
+from tests.forked import Outcome, started_server
 
 Pequod = Callable[..., Outcome]
 
@@ -45,7 +34,7 @@ def pequod(target: str) -> Pequod:
 
 @pytest.fixture
 def process(target: str) -> Pequod:
-    """Run a command in a process of its own, with arguments that may be any bytes."""
+    """Run a command as a shell does, in a process of its own, with arguments that may be any bytes."""
 
     def run(*arguments: str | bytes, stdin: bytes = b"", target: str = target) -> Outcome:
         done = subprocess.run(

@@ -13,7 +13,7 @@ from pequod_server.settings import load
 
 from pequod import Client
 from tests.cli.conftest import Pequod
-from tests.forked import started_server
+from tests.forked import run_command, started_server
 
 JOIN = "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>"
 
@@ -128,25 +128,24 @@ def test_a_bad_file_is_refused_with_all_that_is_wrong(pequod: Pequod, file: Path
 
 
 @pytest.mark.parametrize("command", [("config", "check"), ("serve", "--listen", "127.0.0.1:0", "--config")])
-def test_a_bad_join_is_refused_with_its_place(process: Pequod, file: Path, command: tuple[str, ...]) -> None:
+def test_a_bad_join_is_refused_with_its_place(file: Path, command: tuple[str, ...]) -> None:
     file.write_text('joins = """\nt|<user> = coutn s|<user>|<poster>"""\n')
-    outcome = process(*command, str(file))
+    outcome = run_command(*command, str(file))
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith(f"pequod: {file}: joins: line 1, column 12: 'coutn' is no operator\n")
     assert "hint: did you mean `count`?" in outcome.err
 
 
-def test_a_server_with_a_bad_join_never_listens(tmp_path: Path) -> None:
+def test_a_server_with_a_bad_join_never_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", f"127.0.0.1:{port}", "--joins", "no join"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("pequod: --joins: line 1, column ")
-    assert "serving" not in done.stderr
+    refused = run_command("serve", "--listen", f"127.0.0.1:{port}", "--joins", "no join")
+    assert refused.code == 2
+    assert refused.err.startswith("pequod: --joins: line 1, column ")
+    assert "serving" not in refused.err
 
 
-def test_the_help_of_serve_loads_no_server(process: Pequod) -> None:
+def test_the_help_of_serve_loads_no_server() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from pequod.cli.app import app;"
         "text = CliRunner().invoke(app, ['serve', '--help']).stdout;"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
-from tests.cli.conftest import Outcome
-from tests.forked import started_server
+from tests.forked import Outcome, run_command, started_server
 from tests.server.certificates import Authority, Pair
 from tests.server.roles import ROLES
 
@@ -130,11 +127,10 @@ def test_sighup_reads_the_access_file(secured: Secured) -> None:
     ],
 )
 def test_a_server_that_would_not_be_safe_does_not_start(arguments: tuple[str, ...], said: str) -> None:
-    command = [sys.executable, "-m", "pequod.cli", "serve", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    refused = run_command("serve", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert said in refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_checking_a_configuration_checks_its_security(tmp_path: Path) -> None:

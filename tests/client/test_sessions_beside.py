@@ -97,7 +97,7 @@ async def test_what_is_stale_fails_in_time_and_says_how_old_it_is(tmp_path: Path
             assert isinstance(stale, StaleError)
 
 
-TRIES = 200
+TRIES = 100
 
 
 async def misses(writer: AsyncCalls, reader: Callable[[], AsyncCalls]) -> int:

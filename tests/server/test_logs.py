@@ -23,6 +23,7 @@ from pequod_server.ops.observe import CallObserver
 
 from pequod import Client
 from pequod.native import FLAVOUR
+from tests.forked import run_command
 
 SECRET = b"the-value-that-is-nobodys-business"
 
@@ -173,13 +174,11 @@ def test_lines_for_people_have_everything_too() -> None:
     assert "slow call" in text and "ms=12.5" in text and "warning" in text and "\x1b" not in text
 
 
-def _serve(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-
-
 def test_the_process_logs_lines_of_json_between_its_first_and_its_last_words() -> None:
-    with _serve("--log-format", "json", "--log-level", "debug", "--metrics", "127.0.0.1:0") as process:
+    # It starts as a shell starts it: what is imported at first must log as the rest does.
+    options = ["--log-format", "json", "--log-level", "debug", "--metrics", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
         assert first.startswith(f"pequod ({FLAVOUR}) serving on 127.0.0.1:")
@@ -203,17 +202,14 @@ def test_the_process_logs_lines_of_json_between_its_first_and_its_last_words() -
     [("--log-format", "xml"), ("--log-level", "loud"), ("--slow-ms", "-1"), ("--metrics", "nowhere")],
 )
 def test_bad_settings_are_refused_by_name(option: str, value: str) -> None:
-    with _serve(option, value) as process:
-        assert process.stderr is not None
-        assert process.stderr.read().startswith(f"pequod: {option} = '{value}': must be")
-        assert process.wait(10) == 2
+    refused = run_command("serve", "--listen", "127.0.0.1:0", option, value)
+    assert refused.err.startswith(f"pequod: {option} = '{value}': must be")
+    assert refused.code == 2
 
 
 def test_an_address_that_cannot_be_listened_on_ends_the_start() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as other,
-        _serve("--metrics", f"127.0.0.1:{other.getsockname()[1]}") as process,
-    ):
-        assert process.stderr is not None
-        assert process.stderr.read().startswith("pequod: cannot listen on 127.0.0.1:")
-        assert process.wait(10) == 3
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        metrics = f"127.0.0.1:{other.getsockname()[1]}"
+        refused = run_command("serve", "--listen", "127.0.0.1:0", "--metrics", metrics)
+    assert refused.err.startswith("pequod: cannot listen on 127.0.0.1:")
+    assert refused.code == 3

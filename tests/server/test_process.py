@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,55 +10,31 @@ import pytest
 from pequod import Client
 from pequod.errors import UnavailableError
 from pequod.native import FLAVOUR
+from tests.forked import ForkedServer, started_server
 
 PROTO = Path(__file__).parents[2] / "proto"
 
 
-@pytest.fixture
-def process() -> Iterator[subprocess.Popen[str]]:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_cleanly(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    assert line.startswith(f"pequod ({FLAVOUR}) serving on 127.0.0.1:"), line
-    return line.split()[-1]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_cleanly(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    _address(process)
-    process.send_signal(number)
-    assert process.wait(10) == 0
-    assert process.stderr is not None
-    assert process.stderr.read() == "pequod stopping\n"
-
-
-def test_clients_that_only_listen_do_not_hold_up_the_end() -> None:
-    options = ["--listen", "127.0.0.1:0", "--drain-s", "100", "--slow-ms", "0"]
-    command = [sys.executable, "-m", "pequod.cli", "serve", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        with Client(_address(process)) as client:
-            client.put("a", "1")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
-            with pytest.raises(UnavailableError):
-                client.get("a")
         assert process.stderr is not None
+        assert process.stderr.readline().startswith(f"pequod ({FLAVOUR}) serving on 127.0.0.1:")
+        process.send_signal(number)
+        assert process.wait(10) == 0
         assert process.stderr.read() == "pequod stopping\n"
 
 
-def test_a_second_server_on_the_same_port_says_so(process: subprocess.Popen[str]) -> None:
-    address = _address(process)
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", address]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert second.returncode != 0
-    assert "is another server there?" in second.stderr
-    assert "Traceback" not in second.stderr
+def test_clients_that_only_listen_do_not_hold_up_the_end() -> None:
+    with ForkedServer("--listen", "127.0.0.1:0", "--drain-s", "100", "--slow-ms", "0") as server:
+        with Client(server.target) as client:
+            client.put("a", "1")
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0
+            with pytest.raises(UnavailableError):
+                client.get("a")
+        assert server.said.read() == "pequod stopping\n"
 
 
 CLIENT = """
@@ -76,9 +51,10 @@ with grpc.insecure_channel(sys.argv[2]) as channel:
 """
 
 
-def test_a_client_made_from_the_proto_alone(process: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_client_made_from_the_proto_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO / 'pequod/v1'}"]
     subprocess.run([*command, f"--python_out={tmp_path}", f"--grpc_python_out={tmp_path}", "pequod.proto"], check=True)
-    client = [sys.executable, "-c", CLIENT, str(tmp_path), _address(process)]
-    result = subprocess.run(client, capture_output=True, text=True, timeout=30, check=True)
+    with started_server() as (target, _):
+        client = [sys.executable, "-c", CLIENT, str(tmp_path), target]
+        result = subprocess.run(client, capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout == "[(b't|ann|1|bob', b'Hi')]\n"

@@ -1,8 +1,6 @@
 """The end of a server: not ready, then drained, then closed; at once if told twice."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +11,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod import Client
+from tests.forked import ForkedServer
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -26,29 +25,22 @@ def drain_s() -> int:
 
 
 @pytest.fixture
-def process(drain_s: int) -> Iterator[subprocess.Popen[str]]:
+def process(drain_s: int) -> Iterator[ForkedServer]:
     # Scans that wait for their reader are slow calls: the log is to have nothing but the end.
-    options = ["--listen", "127.0.0.1:0", "--drain-s", str(drain_s), "--slow-ms", "0"]
-    command = [sys.executable, "-m", "pequod.cli", "serve", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with ForkedServer("--listen", "127.0.0.1:0", "--drain-s", str(drain_s), "--slow-ms", "0") as process:
         yield process
-        process.kill()
 
 
 @pytest.fixture
-def channel(process: subprocess.Popen[str]) -> Iterator[grpc.Channel]:
-    assert process.stderr is not None
-    target = process.stderr.readline().split()[-1]
-    with Client(target) as client:
+def channel(process: ForkedServer) -> Iterator[grpc.Channel]:
+    with Client(process.target) as client:
         for number in range(ROWS):
             client.put(f"k{number:02}", b"v" * ROW_BYTES)
-    with grpc.insecure_channel(target) as channel:
+    with grpc.insecure_channel(process.target) as channel:
         yield channel
 
 
-def test_health_says_not_serving_while_a_call_drains_to_its_end(
-    process: subprocess.Popen[str], channel: grpc.Channel
-) -> None:
+def test_health_says_not_serving_while_a_call_drains_to_its_end(process: ForkedServer, channel: grpc.Channel) -> None:
     stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
     health: Any = health_pb2_grpc.HealthStub(channel)
     watches = [
@@ -68,12 +60,11 @@ def test_health_says_not_serving_while_a_call_drains_to_its_end(
     keys += [key for chunk in scan for key in chunk.keys]
     assert keys == [b"k%02d" % number for number in range(ROWS)]
     assert process.wait(30) == 0
-    assert process.stderr is not None
-    assert process.stderr.read() == "pequod stopping\n"
+    assert process.said.read() == "pequod stopping\n"
 
 
 @pytest.mark.parametrize("drain_s", [0])
-def test_a_call_that_outlasts_the_drain_time_is_cut_off(process: subprocess.Popen[str], channel: grpc.Channel) -> None:
+def test_a_call_that_outlasts_the_drain_time_is_cut_off(process: ForkedServer, channel: grpc.Channel) -> None:
     stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
     scan = stub.Scan(pb.ScanRequest(), timeout=60)
     next(scan)
@@ -82,11 +73,10 @@ def test_a_call_that_outlasts_the_drain_time_is_cut_off(process: subprocess.Pope
     with pytest.raises(grpc.RpcError) as caught:
         list(scan)
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-    assert process.stderr is not None
-    assert process.stderr.read() == "pequod stopping\n"
+    assert process.said.read() == "pequod stopping\n"
 
 
-def test_a_second_ctrl_c_closes_at_once(process: subprocess.Popen[str], channel: grpc.Channel) -> None:
+def test_a_second_ctrl_c_closes_at_once(process: ForkedServer, channel: grpc.Channel) -> None:
     stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
     health: Any = health_pb2_grpc.HealthStub(channel)
     watch = health.Watch(health_pb2.HealthCheckRequest(), timeout=60)
@@ -101,5 +91,4 @@ def test_a_second_ctrl_c_closes_at_once(process: subprocess.Popen[str], channel:
         list(scan)
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     assert process.wait(30) == 0
-    assert process.stderr is not None
-    assert process.stderr.read() == "pequod stopping\npequod closing at once\n"
+    assert process.said.read() == "pequod stopping\npequod closing at once\n"

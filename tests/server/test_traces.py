@@ -1,7 +1,6 @@
 """Spans of calls: kept in memory, and sent to a collector that speaks OTLP."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from pequod_server.wire.endings import Endings
 
 from pequod import Client
 from pequod.engine import Engine
+from tests.forked import ForkedServer
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -154,18 +154,17 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
-def test_the_process_sends_its_spans_before_it_ends() -> None:
+def test_the_process_sends_its_spans_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector()
     receiver = grpc.server(futures.ThreadPoolExecutor(1))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, receiver)  # type: ignore[no-untyped-call]
     port = receiver.add_insecure_port("127.0.0.1:0")
     receiver.start()
     # Only the end of the server sends them: nothing is sent by itself within an hour.
-    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", "--traces"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **settings}) as process:
-        assert process.stderr is not None
-        with Client(process.stderr.readline().split()[-1]) as client:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    with ForkedServer("--listen", "127.0.0.1:0", "--traces") as process:
+        with Client(process.target) as client:
             client.put("a|1", "v")
             client.add_join("karma|<a> = count vote|<a>|<v>")
         process.send_signal(signal.SIGTERM)

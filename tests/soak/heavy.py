@@ -218,11 +218,11 @@ LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
     "scans-unread": (partial(leave_unread, method="Scan", request=b""), 400),
     "replies-unread": (partial(leave_unread, method="MultiGet", request=_TEN_ROWS.SerializeToString()), 400),
     "watches-unread": (partial(leave_unread, method="Watch", request=_ALL_ROWS.SerializeToString()), 400),
-    "batches-unread": (partial(leave_batches_unread, make=partial(_batch, 0, *[(b"d|", b"d}")] * 4)), 400),
+    "batches-unread": (partial(leave_batches_unread, make=partial(_batch, 0, *[(b"d|", b"d}")] * 4)), 200),
     "rows-unread": (partial(leave_batches_unread, make=partial(_batch, 0, (b"d|000|00", b"d|000|01"))), 1000),
-    "batches-at-once": (partial(leave_batches_unread, make=partial(_batch, 3_900_000)), 400),
+    "batches-at-once": (partial(leave_batches_unread, make=partial(_batch, 3_900_000)), 200),
     "batches-later": (partial(leave_batches_unread, make=partial(_batch, 3_900_000), idle_s=2), 400),
-    "calls-unfinished": (partial(send_unfinished, method="Get"), 1000),
+    "calls-unfinished": (partial(send_unfinished, method="Get"), 500),
     "batches-unfinished": (partial(send_unfinished, method="Execute"), 200),
 }
 

@@ -1,4 +1,4 @@
-"""A process full of clients that misbehave, until it is killed: `python -m tests.soak.mischief TARGET SEED`.
+"""Clients that misbehave in a process of their own, until it is killed.
 
 They have the table `n` and the joins over it to themselves, and read and watch all others. What they write is bounded,
 so that a server that leaks nothing does not grow. An error that they must not meet goes to standard error.
@@ -6,6 +6,7 @@ so that a server that leaks nothing does not grow. An error that they must not m
 
 import asyncio
 import contextlib
+import os
 import random
 import socket
 import struct
@@ -13,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -297,12 +299,11 @@ class Mischief:
         await asyncio.to_thread(play)
 
 
-async def _main() -> None:
-    await Mischief(sys.argv[1], int(sys.argv[2])).run()
-
-
-if __name__ == "__main__":
+def misbehave(target: str, seed: int, errors: Path) -> None:
+    """Be such a process, which says what it meets at the end of a file."""
+    with errors.open("ab") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
     # Threads that wait must not keep the process.
     threading.excepthook = lambda arguments: print(f"UNFORESEEN: {arguments}", file=sys.stderr, flush=True)
     with contextlib.suppress(KeyboardInterrupt, PequodError):
-        asyncio.run(_main())
+        asyncio.run(Mischief(target, seed).run())

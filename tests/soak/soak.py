@@ -8,24 +8,22 @@ follows, everything is removed again, and the server must hold what it held.
 """
 
 import asyncio
-import contextlib
 import gc
 import random
 import re
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import BinaryIO
 
 from pequod import AsyncClient
 from pequod.engine.memory.story import STORY_MAX
+from tests.forked import FORKS
 from tests.soak.held import ANSWER_S_MAX, SETTLE_S_MAX, Held, Server, started_server
 from tests.soak.honest import JOIN, Honest
-from tests.soak.mischief import JOINS
+from tests.soak.mischief import JOINS, misbehave
 
 WATCHES_MAX = STREAMS_MAX = 100
 SETTINGS = ("--watch-linger-s=0.5", f"--watches-max={WATCHES_MAX}", f"--streams-max={STREAMS_MAX}", "--channelz")
@@ -82,24 +80,23 @@ async def soak(seconds: float, seed: int, folder: Path, *, plant: str | None = N
     async with started_server(folder / "server.txt", *SETTINGS, plant=plant) as server:
         await server.meet_all_methods()
         fresh = await server.idle()
-        with (folder / "mischief.txt").open("wb") as errors:
-            await _misbehave(server, seconds / 3, seed, errors, report)
-            report.before = await _emptied(server, fresh)
-            report.samples.clear()
-            await _misbehave(server, seconds * 2 / 3, seed + 1, errors, report)
-            report.after = await _emptied(server, fresh)
-            _compare(report, fresh, report.before, report.after)
-            await _count_calls(server, report)
-            await _ask_for_everything(server, report)
-        with (folder / "last.txt").open("wb") as unheard:
-            await _stop_in_the_middle(server, seed, unheard, report)
+        errors = folder / "mischief.txt"
+        await _misbehave(server, seconds / 3, seed, errors, report)
+        report.before = await _emptied(server, fresh)
+        report.samples.clear()
+        await _misbehave(server, seconds * 2 / 3, seed + 1, errors, report)
+        report.after = await _emptied(server, fresh)
+        _compare(report, fresh, report.before, report.after)
+        await _count_calls(server, report)
+        await _ask_for_everything(server, report)
+        await _stop_in_the_middle(server, seed, folder / "unheard.txt", report)
     _judge_trend(report, seconds)
-    for file in (folder / "server.txt", folder / "mischief.txt"):
+    for file in (folder / "server.txt", errors):
         report.faults += [f"{file.name}: {text}" for text in _complaints(file)]
     return report
 
 
-async def _misbehave(server: Server, seconds: float, seed: int, errors: BinaryIO, report: Report) -> None:
+async def _misbehave(server: Server, seconds: float, seed: int, errors: Path, report: Report) -> None:
     """Let clients misbehave for a while, and an honest one check meanwhile."""
     async with AsyncClient(server.target, timeout_s=ANSWER_S_MAX) as client:
         await client.add_join(f"{JOIN}; {JOINS}")
@@ -121,7 +118,7 @@ async def _misbehave(server: Server, seconds: float, seed: int, errors: BinaryIO
         report.reads += honest.reads
 
 
-async def _crowd(server: Server, seed: int, errors: BinaryIO, report: Report) -> None:
+async def _crowd(server: Server, seed: int, errors: Path, report: Report) -> None:
     """Keep a process of mischief running, and kill it again and again."""
     draw = random.Random(seed)
     while True:
@@ -133,18 +130,15 @@ async def _crowd(server: Server, seed: int, errors: BinaryIO, report: Report) ->
 
 
 @asynccontextmanager
-async def _mischief(server: Server, seed: int, errors: BinaryIO) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.soak.mischief", server.target, str(seed),
-        stdin=asyncio.subprocess.DEVNULL, stderr=errors,
-    )  # fmt: skip
+async def _mischief(server: Server, seed: int, errors: Path) -> AsyncIterator[None]:
+    process = FORKS.Process(target=misbehave, args=(server.target, seed, errors), daemon=True)
+    process.start()
     try:
         yield
-        assert process.returncode is None, f"a process of mischief ended by itself, with {process.returncode}"
+        assert process.exitcode is None, f"a process of mischief ended by itself, with {process.exitcode}"
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        process.kill()
+        process.join()
 
 
 async def _emptied(server: Server, like: Held) -> Held:
@@ -194,7 +188,7 @@ async def _ask_for_everything(server: Server, report: Report) -> None:
     await asyncio.gather(*(client.close() for client in clients))
 
 
-async def _stop_in_the_middle(server: Server, seed: int, errors: BinaryIO, report: Report) -> None:
+async def _stop_in_the_middle(server: Server, seed: int, errors: Path, report: Report) -> None:
     """Tell the server to stop while clients misbehave."""
     await server.idle()
     async with _mischief(server, seed, errors):
