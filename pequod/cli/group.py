@@ -55,7 +55,8 @@ def _add_timeout(command: Any) -> None:
     for part in getattr(command, "commands", {}).values():
         _add_timeout(part)
     names = {parameter.name for parameter in getattr(command, "params", ())}
-    if "target" in names and "timeout" not in names:
+    # The option that is added is named after the parameter of the function below.
+    if "target" in names and not names & {"timeout", "_timeout"}:
         command.params.append(_timeout_option())
 
 

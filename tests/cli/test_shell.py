@@ -105,6 +105,12 @@ def test_exit_and_the_end_of_the_input_end_it(pequod: Pequod, client: Client) ->
     assert pequod("shell", stdin=b"").code == 0
 
 
+def test_help_is_the_same_each_time_that_it_is_asked_for(pequod: Pequod) -> None:
+    once, twice = (pequod("shell", stdin=b"help get\n" * count).out for count in (1, 2))
+    assert once.count("--timeout") == 1
+    assert twice.count("--timeout") == 2
+
+
 def test_help_lists_the_commands_and_explains_each(pequod: Pequod) -> None:
     listed = pequod("shell", stdin=b"help\n").out
     for command in ("put", "get", "rm", "scan", "count", "join", "explain", "stats", "watch"):
