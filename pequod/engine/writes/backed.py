@@ -227,10 +227,13 @@ class Backed:
         return None if table is None or table.presence is None else table.presence.find(key)
 
     def apply(self, key: bytes, value: bytes | None) -> bool | None:
-        """Apply a change of the database; return whether it changed a row, None if the key is not loaded."""
-        relations = self._directory.by_name.get(key.partition(DELIMITER)[0])
-        if relations is None or relations.table.presence is None:
-            return None
+        """Apply a change of the database; return whether it changed a row, None if the key is not loaded.
+
+        Requires:
+            The key's table is backed.
+        """
+        relations = self._directory.by_name[key.partition(DELIMITER)[0]]
+        assert relations.table.presence is not None, "the key is followed"
         if not relations.table.presence.has(key):
             if value is None or not are_held(relations.searched, key, value):
                 # A row that is not shown any more stood alone.
