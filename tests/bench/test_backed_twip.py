@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from pequod_bench.backed_twip import FEEDS, BackedTwipSettings, run
 from pequod_bench.compare.postgres_system import POSTGRES
 from pequod_bench.compare.system import Missing
@@ -13,11 +14,13 @@ from rich.console import Console
 from tests.installed import lacking
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_timelines_are_what_the_writes_make() -> None:
     if isinstance(missing := POSTGRES.find(), Missing):
         lacking(missing.reason)
     report = run(
-        BackedTwipSettings(users=20, seconds=0.5, writers=2, checkers=2), ProgressBars(Console(file=io.StringIO()))
+        BackedTwipSettings(users=20, seconds=0.25, writers=2, checkers=2, rate=400.0),
+        ProgressBars(Console(file=io.StringIO())),
     )
     assert [found.feed for found in report.feeds] == list(FEEDS)
     assert report.is_correct

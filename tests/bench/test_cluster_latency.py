@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from pequod_bench.cluster_latency import ClusterLatencySettings, run
 from pequod_bench.progress import ProgressBars
 from rich.console import Console
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_small_cluster_has_latencies() -> None:
     settings = ClusterLatencySettings(timelines=4, later_reads=8, puts=3, burst=600)
     report = run(settings, ProgressBars(Console(quiet=True)))

@@ -25,6 +25,7 @@ def stream() -> TwipStream:
     return make_stream(SETTINGS.graph, SETTINGS.users, SETTINGS.ticks, SETTINGS.seed)
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_twip_on_clusters_is_right_and_so_is_one_compute_of_larger_ones() -> None:
     bars = ProgressBars(Console(quiet=True))
     report = run(TwipSettings(users=60, ticks=600, tweet_bytes=5), (1,), 2, LargeClusters(300, (12, 48), 1), bars)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from pequod_bench.compare.postgres_system import POSTGRES
 from pequod_bench.compare.system import Missing
 from pequod_bench.progress import ProgressBars
@@ -13,6 +14,7 @@ from rich.console import Console
 from tests.installed import lacking
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_sessions_see_their_own_writes() -> None:
     if isinstance(missing := POSTGRES.find(), Missing):
         lacking(missing.reason)

@@ -57,11 +57,13 @@ def test_twip_over_the_wire_is_right_and_the_same_as_in_the_engine() -> None:
     assert alone["server_cpu_us_per_tick"] is None
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_one_seed_gives_one_run_whatever_the_batches() -> None:
     one, other = twip("twip", *TINY, "--batch", "16", "--window", "1"), twip("twip", *TINY, "--window", "8")
     assert {name: one[name] for name in CERTAIN} == {name: other[name] for name in CERTAIN}
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_event_loops_change_no_answer() -> None:
     one, other = twip("twip", *TINY), twip("twip", *TINY, "--client-loop", "asyncio", "--server-loop", "asyncio")
     assert {name: one[name] for name in CERTAIN} == {name: other[name] for name in CERTAIN}
@@ -75,6 +77,7 @@ def test_twip_with_initial_posts_on_an_edge_file(mode: str, tmp_path: Path) -> N
     assert (report["users"], report["graph"], report["correct"]) == (97, "edges.tsv.gz", True)
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_join_that_computes_something_else_is_found_out(tmp_path: Path) -> None:
     """The planted difference: timelines that also hold what people wrote who are followed by those one follows."""
     path = tmp_path / "wrong.pequod"
@@ -101,6 +104,7 @@ def test_a_server_that_holds_keys_is_refused() -> None:
             assert client.count("s|") > 0
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_the_report_can_be_read_by_people() -> None:
     result = CliRunner().invoke(app, ["bench", "twip", *TINY])
     assert result.exit_code == 0

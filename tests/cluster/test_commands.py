@@ -21,6 +21,7 @@ from pequod.cluster.document import TEMPLATE, read
 from pequod.errors import NotHomeError
 from pequod.freshness import Latest
 from tests.cluster.conftest import Etcd
+from tests.forked import ForkedServer
 
 #: Two home groups and two computes.
 _MAP = """
@@ -43,23 +44,28 @@ class Servers:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._started: dict[str, ForkedServer] = {}
+        self._begun: dict[str, subprocess.Popen[str]] = {}
         self.addresses: dict[str, str] = {}
 
     def begin(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> None:
-        named = () if "--cluster-id" in options else ("--cluster-id", name)
-        command = [*COMMAND, "serve", "--listen", listen, "--cluster", self.place, *named, *options]
-        self._processes[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        """Start a server as a shell does, whether it will listen or not: `line` reads what it says."""
+        command = [*COMMAND, "serve", *self._flags(name, options, listen)]
+        self._begun[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def start(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> str:
-        self.begin(name, *options, listen=listen)
-        line = self.line(name, "serving on")
-        self.addresses[name] = line.split()[-1]
+        """Start a server, and return its address once it listens."""
+        self._started[name] = ForkedServer(*self._flags(name, options, listen))
+        self.addresses[name] = self._started[name].target
         return self.addresses[name]
 
+    def _flags(self, name: str, options: tuple[str, ...], listen: str) -> list[str]:
+        named = () if "--cluster-id" in options else ("--cluster-id", name)
+        return ["--listen", listen, "--cluster", self.place, *named, *options]
+
     def line(self, name: str, part: str) -> str:
-        """Return the next line of a server that has a text."""
-        stream = self._processes[name].stderr
+        """Return the next line of a server that was begun that has a text."""
+        stream = self._begun[name].stderr
         assert stream is not None
         seen = []
         for line in stream:
@@ -69,21 +75,23 @@ class Servers:
         raise AssertionError(f"{name} ended: {''.join(seen)}")
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        self._processes[name].send_signal(number)
+        self._started[name].send_signal(number)
 
     def wait(self, name: str) -> int:
-        process = self._processes.pop(name)
-        code = process.wait(20)
-        assert process.stderr is not None
-        process.stderr.close()
+        """Wait until a server has ended, and return its exit code."""
+        if name in self._begun:
+            return _closed(self._begun.pop(name))
+        server = self._started.pop(name)
+        code = server.wait(20)
+        server.kill()
         return code
 
     def stop(self) -> None:
-        for process in self._processes.values():
+        for server in self._started.values():
+            server.kill()
+        for process in self._begun.values():
             process.kill()
-            process.wait(20)
-            assert process.stderr is not None
-            process.stderr.close()
+            _closed(process)
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run a command of `pequod cluster`; return what it prints, with its messages."""
@@ -94,6 +102,13 @@ class Servers:
     def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
         lines = self.run("status", self.place, "--json", code=code).splitlines()
         return {one["id"]: one for one in map(json.loads, lines)}
+
+
+def _closed(process: subprocess.Popen[str]) -> int:
+    code = process.wait(20)
+    assert process.stderr is not None
+    process.stderr.close()
+    return code
 
 
 @pytest.fixture
@@ -112,7 +127,8 @@ def test_a_file_is_written_with_comments_once_and_starts_a_server(tmp_path: Path
         assert "the file is there already" in servers.run("init", servers.place, code=3)
         port = free_port()
         path.write_text(TEMPLATE.replace("7744", str(port)))
-        address = servers.start("s1", listen=f"127.0.0.1:{port}")
+        servers.begin("s1", listen=f"127.0.0.1:{port}")
+        address = servers.line("s1", "serving on").split()[-1]
         shown = servers.run("status", servers.place)
         assert "cluster pequod, map version 1, 1 servers" in shown
         assert "s1  home+compute  a" in shown

@@ -53,7 +53,7 @@ class Writer:
                     self.refused += 1
                 except PequodError:
                     self.unknown[key] = value
-                time.sleep(0.005)
+                time.sleep(0.02)
 
     def stop(self) -> None:
         self._is_over.set()

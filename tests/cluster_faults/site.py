@@ -38,10 +38,11 @@ LATEST: Final = Latest(wait_s=30.0)
 
 
 class FaultSite:
-    """Two homes, three computes, and their map in a file or in etcd.
+    """Two homes, some computes, and their map in a file or in etcd.
 
     Args:
         etcd: The setting of a cluster in etcd without its name; empty for a file.
+        computes: How many: c1, c2 and so on.
         dsn: A PostgreSQL in place of the SQLite database.
         has_group_b: Have a home group of its own, with a database of its own, for the posts from `p|m` on.
         behind_proxies: A compute that reaches the homes through proxies; its copy of the map says so.
@@ -53,6 +54,7 @@ class FaultSite:
         folder: Path,
         etcd: str = "",
         *,
+        computes: int = 2,
         dsn: str = "",
         has_group_b: bool = False,
         behind_proxies: str = "",
@@ -66,10 +68,11 @@ class FaultSite:
         self.name = f"faults-{secrets.token_hex(4)}"
         self._etcd = etcd
         self._file = folder / "cluster.toml"
+        computing = [f"c{number + 1}" for number in range(computes)]
         groups = {"h1": "a", "h2": "b" if has_group_b else "a"}
         self.entries = {
             **{name: _entry(name, ServerRole.HOME, network, group) for name, group in groups.items()},
-            **{name: _entry(name, ServerRole.COMPUTE, network) for name in ("c1", "c2", "c3")},
+            **{name: _entry(name, ServerRole.COMPUTE, network) for name in computing},
         }
         ranges = [HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "a")]
         if has_group_b:

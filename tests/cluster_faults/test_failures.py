@@ -172,7 +172,7 @@ async def test_compute_whose_network_is_cut(tmp_path: Path) -> None:
 async def test_two_failures_while_one_key_is_written(site: FaultSite, client: AsyncClient, second: str) -> None:
     """Certain writes of the key are not lost, nor do readers ever go back to an earlier one."""
     await check(site, client)
-    key, last = b"p|bob|0900", 150
+    key, last = b"p|bob|0900", 60
     seen: list[int] = []
     is_done = asyncio.Event()
 

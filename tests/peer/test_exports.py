@@ -39,6 +39,7 @@ async def checked_read(compute: Running, past: Past, draw: random.Random) -> Non
         rows = list(await session.scan(prefix=f"t|{user}|", **level))
     else:
         count = await session.get(f"lines_of|{user}" if kind == 1 else f"karma|{user}", **level)
+    past.unread = 0
     ((_, position),) = session.token.positions.items()
     past_rows = past.at[position]
     timeline = expected(past_rows.items(), user.encode())
@@ -75,7 +76,7 @@ async def test_answers_from_exported_rows_are_those_of_their_tokens(seed: int) -
                 home.server.engine.evict(draw.randint(1, 6))
             if draw.random() < 0.03:
                 store.break_feed("restarted", is_lost=draw.random() < 0.5)
-            await asyncio.sleep(draw.choice([0, 0.001, 0.005]))
+            await past.pause(draw.choice([0, 0.001, 0.005]))
         await asyncio.gather(*readers)
 
 

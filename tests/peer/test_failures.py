@@ -86,7 +86,7 @@ async def test_answers_are_those_of_their_tokens_while_feeds_break_and_rings_are
                 home.server.peers.end()
             if draw.random() < 0.05:
                 store.break_feed("the test says so", is_lost=draw.random() < 0.5)
-            await asyncio.sleep(draw.choice([0, 0.001, 0.003]))
+            await past.pause(draw.choice([0, 0.001, 0.003]))
         await reader
         loader = compute.server.loader
         assert loader is not None
@@ -135,7 +135,7 @@ async def test_commits_that_are_told_in_parts_are_seen_as_a_whole(seed: int, mon
                 if ends and draw.random() < 0.05:
                     home.server.peers.end()
                     ends -= 1
-            await asyncio.sleep(draw.choice([0, 0.001, 0.005]))
+            await past.pause(draw.choice([0, 0.001, 0.005]))
         await asyncio.gather(*readers)
 
 

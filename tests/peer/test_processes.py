@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,20 +13,16 @@ import pytest
 from pequod.client import AsyncClient
 from pequod.errors import StaleError
 from pequod.freshness import Latest, MaxAge
+from tests.forked import ForkedServer
 from tests.peer.homes import LATEST, MAPPING, TIMELINE, sqlite
 
 
 class Server:
-    """A process with a server, and its address."""
+    """A process with a server."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stderr is not None
-        line = ""
-        while " serving on " not in line:
-            line = process.stderr.readline()
-            assert line, "it does not start"
-        self.address = line.split()[-1]
+    def __init__(self, *options: str) -> None:
+        self.process = ForkedServer("--listen", "127.0.0.1:0", *options)
+        self.address = self.process.target
 
     def client(self) -> AsyncClient:
         return AsyncClient(self.address, timeout_s=30.0)
@@ -36,13 +30,11 @@ class Server:
 
 @contextmanager
 def serving(*options: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield Server(process)
-        finally:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
+    server = Server(*options)
+    try:
+        yield server
+    finally:
+        server.process.kill()
 
 
 @contextmanager

@@ -46,5 +46,5 @@ async def test_answers_are_those_of_their_tokens(seed: int) -> None:
         reader = asyncio.create_task(reads(compute, past, draw, 60))
         while not reader.done():
             past.commit_some(draw, draw.choice([1, 3, 20]))
-            await asyncio.sleep(draw.choice([0, 0.001, 0.005]))
+            await past.pause(draw.choice([0, 0.001, 0.005]))
         await reader

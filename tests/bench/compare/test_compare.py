@@ -80,6 +80,7 @@ TINY = replace(
 )
 
 
+@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("section", study.SECTIONS)
 def test_the_quick_run_is_right_with_whatever_is_installed(
@@ -138,6 +139,7 @@ def check_curves(found: Comparison, section: str) -> None:
             assert separate.commands > 2 * interleaved.commands
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_wrong_timelines_are_found() -> None:
     """The planted difference: nobody follows the first who posts."""
     stream = materialisation.make_stream("synthetic", 40, 100, seed=1)
@@ -279,6 +281,7 @@ def test_one_that_fails_is_left_out_and_reported_and_the_others_go_on(comparison
         assert "FAILED: figure 7: B: ConnectionResetError: the server went away" in text
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_server_that_does_not_start_fails_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "redis-server"
     broken.write_text('#!/bin/sh\n[ "$1" = --version ] && echo broken 1.0 && exit\necho no room >&2\nexit 7\n')

@@ -15,6 +15,7 @@ from pequod_bench.latency import LatencyHistogram, latencies, open_loop
 from tests.installed import lacking
 
 
+@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize("system", SYSTEMS_BY_CALL, ids=lambda system: system.name)
 def test_a_system_answers_at_fixed_rates_and_shows_posts(system: System) -> None:
     presence = system.find()

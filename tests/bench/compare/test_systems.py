@@ -19,6 +19,7 @@ from tests.installed import lacking
 TINY = SystemWorkload(make_stream("synthetic", 150, 3_000, seed=7), tweet_bytes=20)
 
 
+@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_a_system_keeps_the_timelines(system: System) -> None:
     presence = system.find()

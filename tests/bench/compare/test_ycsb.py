@@ -20,6 +20,7 @@ EVERYTHING = Mix("updates", "", (0.25, 0.25, 0.25, 0.25, 0))
 WAITING = Mix("writes that wait for a read", "", (0.25, 0, 0.25, 0.25, 0.25))
 
 
+@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize("mix", [EVERYTHING, WAITING], ids=lambda mix: mix.letter)
 @pytest.mark.parametrize("contender", CONTENDERS, ids=lambda contender: contender.system.name)
 def test_a_store_reads_and_keeps_the_records(contender: Contender, mix: Mix) -> None:
@@ -49,6 +50,7 @@ class _Forgetful:
         return records
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_lost_record_is_found() -> None:
     operations = make_operations(EVERYTHING, record_count=50, operation_count=300, seed=4)
 
