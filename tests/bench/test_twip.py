@@ -84,7 +84,8 @@ def test_a_join_that_computes_something_else_is_found_out(tmp_path: Path) -> Non
     path.write_text(
         "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<friend:8> check s|<friend>|<poster> copy p|<poster>|<time>"
     )
-    result = CliRunner().invoke(app, ["bench", "twip", *TINY, "--join-file", str(path), "--json"])
+    sizes = ("--users", "60", "--ticks", "1200")
+    result = CliRunner().invoke(app, ["bench", "twip", *sizes, "--join-file", str(path), "--json"])
     assert result.exit_code == 1
     report = json.loads(result.stdout)
     assert report["correct"] is False

@@ -157,7 +157,7 @@ async def run(program: str, folder: Path, seconds: float) -> None:
     with started_nodes(program, folder) as (primary, standby):
         hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
         dsn = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
-        async with FaultSite(folder, computes=3, dsn=dsn) as site, site.client(timeout_s=20) as client:
+        async with FaultSite(folder, dsn=dsn) as site, site.client(timeout_s=20) as client:
             posters = ["bob", "dan", "zoe", "kim"]
             await client.multi_put({f"s|{reader}|{poster}": "1" for reader in READERS for poster in posters})
             found = {poster: Written() for poster in posters}

@@ -54,7 +54,7 @@ class FaultSite:
         folder: Path,
         etcd: str = "",
         *,
-        computes: int = 2,
+        computes: int = 3,
         dsn: str = "",
         has_group_b: bool = False,
         behind_proxies: str = "",
