@@ -20,6 +20,7 @@ from pequod.engine import LimitExceededError
 from tests.server.serving import connect
 
 LIMIT = 1000
+GIB = 1 << 30
 
 
 async def _read(admission: Admission) -> None:
@@ -51,6 +52,14 @@ async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, e
     await asyncio.gather(*tasks[ended:], return_exceptions=True)
     assert all(task.cancelled() for task in tasks[ended:])
     assert not admission.pressure.late
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "pause_s"),
+    [(-GIB, 0.01), (0, 0.01), (GIB // 25, 0.01), (GIB // 5, 0.05), (GIB, 0.1), (9 * GIB, 0.1)],
+)
+def test_a_process_far_below_its_limit_is_looked_at_more_seldom(room_bytes: int, pause_s: float) -> None:
+    assert Pressure(10 * GIB, 1, lambda: 10 * GIB - room_bytes).pause_s() == pytest.approx(pause_s, rel=0.01)
 
 
 async def test_without_a_limit_nobody_looks() -> None:

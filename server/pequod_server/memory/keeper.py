@@ -173,7 +173,7 @@ class MemoryKeeper:
         self._released_bytes = 0
         #: When the cyclic collector may be asked again.
         self._collect_at_s = -inf
-        self._keeping = Periodic(self._keep, _INTERVAL_S, "pequod memory")
+        self._keeping = Periodic(self._keep, lambda: _INTERVAL_S, "pequod memory")
         self._relieve: Callable[[], None] = lambda: None
 
     def start(self, relieve: Callable[[], None] = lambda: None) -> None:

@@ -11,13 +11,13 @@ class Periodic:
 
     Args:
         work: Must not raise.
-        interval_s: How long it waits before each time.
+        pause_s: Returns how long it waits before the next time.
         name: The task's.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]], interval_s: float, name: str) -> None:
+    def __init__(self, work: Callable[[], Awaitable[None]], pause_s: Callable[[], float], name: str) -> None:
         self._work = work
-        self._interval_s = interval_s
+        self._pause_s = pause_s
         self._name = name
         self._task: asyncio.Task[None] | None = None
 
@@ -39,5 +39,5 @@ class Periodic:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(self._pause_s())
             await self._work()

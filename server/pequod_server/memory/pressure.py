@@ -21,8 +21,12 @@ from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.memory.keeper import resident_bytes
 from pequod_server.memory.periodic import Periodic
 
-#: The time between two looks, 10 µs each. Over the loopback, a connection sends 5 MB between two looks.
-_INTERVAL_S: Final = 0.01
+#: The least time between two looks, 10 µs each. Over the loopback, a connection sends 5 MB meanwhile.
+_PAUSE_MIN_S: Final = 0.01
+#: The greatest: to look more often takes an idle server 1 % of a core.
+_PAUSE_MAX_S: Final = 0.1
+#: No process grows faster, as new pages are filled with zeros first.
+_GROWTH_MAX_BYTES_S: Final = 4 << 30
 #: Streams are ended when the process is above its limit by this share of it.
 _STREAMS_SHARE: Final = 1 / 32
 #: A stream that has waited for a batch for less than this counts as in use.
@@ -48,7 +52,7 @@ class Pressure:
         #: Streams that wait for a batch, and since when, the oldest first.
         self.streams: dict[asyncio.Task[object], float] = {}
         #: The repeated look.
-        self.looking = Periodic(self._look_if_anybody_waits, _INTERVAL_S, "pequod pressure")
+        self.looking = Periodic(self._look_if_anybody_waits, self.pause_s, "pequod pressure")
 
     def start(self) -> None:
         """Start the looks, if there is a limit."""
@@ -58,6 +62,11 @@ class Pressure:
     async def stop(self) -> None:
         """Stop them."""
         await self.looking.stop()
+
+    def pause_s(self) -> float:
+        """Return how long the process takes to reach its limit, at the least; within bounds."""
+        room_bytes = self._limit_bytes - self._resident()
+        return min(max(room_bytes / _GROWTH_MAX_BYTES_S, _PAUSE_MIN_S), _PAUSE_MAX_S)
 
     async def _look_if_anybody_waits(self) -> None:
         if self.late or self.streams:
