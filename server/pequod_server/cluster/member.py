@@ -162,7 +162,11 @@ class Member:
         host, _, named = self._entry.address.rpartition(":")
         address = f"{host}:{port if self._takes_port else named}"
         self._entry = replace(self._entry, address=address, state=ServerState.READY)
-        await self._coordinator.register(self._entry)
+        shown: ServerEntry | None = None
+        # A map may be taken in meanwhile: then others wait until they see that.
+        while shown != self._entry:
+            shown = self._entry
+            await self._coordinator.register(shown)
         self._is_registered = True
         self._tell()
 
