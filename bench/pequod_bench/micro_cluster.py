@@ -157,7 +157,7 @@ def hear(_scale: MicroScale) -> Samples:
     home, commits, number = _Home(), _commits(), 0
     with asyncio.Runner() as runner:
         first = runner.run(home.start([_EVERYTHING]))
-        events = PeerEvents(0, (_EVERYTHING,), None)
+        events = PeerEvents(0, lambda: (_EVERYTHING,), None)
         list(events.of(first))
         while True:
             for _ in range(_COMMITS):

@@ -28,7 +28,7 @@ def message(*commits: tuple[int, dict[bytes, bytes | None]], **fields: Any) -> p
 
 
 def events_of(*messages: pb.PeerFeedReply) -> list[Event]:
-    made = PeerEvents(STAMP, EVERYTHING, None)
+    made = PeerEvents(STAMP, lambda: EVERYTHING, None)
     events = [event for one in messages for event in made.of(one)]
     return [event for event in events if isinstance(event, Changes)]
 

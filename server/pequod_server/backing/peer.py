@@ -142,6 +142,13 @@ class PequodStore:
             self._turn = -1
             session.give_up()
 
+    def widen(self, tables: Sequence[bytes]) -> None:
+        """Take these tables for the homes', too: when everything is read again, so is what is loaded of them.
+
+        A table that is not the homes' any more stays: until what is loaded of it is forgotten, it is read again, too.
+        """
+        self.tables = tuple(dict.fromkeys((*self.tables, *tables)))
+
     async def check(self) -> list[str]:
         """Ask the homes for their version and tables; return no advice.
 
@@ -331,7 +338,7 @@ class PequodStore:
         known, lost = self._known, self._lost
         held = [] if known is None or lost else list(self._held.ranges_of(_HELD))
         position = None if known is None else known.place.position
-        made = PeerEvents(self._epoch << STAMP_BITS, self._everything(), position, lost)
+        made = PeerEvents(self._epoch << STAMP_BITS, self._everything, position, lost)
         try:
             async for reply in session.replies(known, held):
                 for event in made.of(reply):

@@ -8,7 +8,7 @@ Small commits are put together, as they may become visible together: an event co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
@@ -24,12 +24,14 @@ class PeerEvents:
 
     Args:
         stamp: Of the number 0 of this connection; those of later connections are above all of earlier ones.
-        everything: What is read again if the home says no less than everything.
+        everything: Returns what is read again if the home says no less than everything: it may come to be more.
         position: Where the compute is; None: nowhere yet.
         lost: Why everything is read again, whatever the home says; empty if it is not.
     """
 
-    def __init__(self, stamp: int, everything: tuple[KeyRange, ...], position: int | None, lost: str = "") -> None:
+    def __init__(
+        self, stamp: int, everything: Callable[[], tuple[KeyRange, ...]], position: int | None, lost: str = ""
+    ) -> None:
         self._lost = lost
         self._stamp = stamp
         self._everything = everything
@@ -51,7 +53,7 @@ class PeerEvents:
             # The feed stands; its commits come behind the place from which it goes on.
             self._position = reply.position if self._since is None else self._since
             if self._lost:
-                yield Reload(self._position, self._everything, self._lost, history)
+                yield Reload(self._position, self._everything(), self._lost, history)
             else:
                 yield Progress(self._position, history=history)
         elif history is not None:
@@ -95,7 +97,7 @@ class PeerEvents:
         ranges = []
         for first, last in zip(reply.reload_firsts, reply.reload_lasts, strict=True):
             if not first and not last:
-                return self._everything
+                return self._everything()
             ranges.append(KeyRange(first, last or None))
         return tuple(ranges)
 

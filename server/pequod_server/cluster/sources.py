@@ -82,17 +82,19 @@ class MapSources:
 
     def _follow(self, group: str, addresses: list[str], ranges: Sequence[KeyRange]) -> None:
         """Have a group's store use the addresses of its homes; if none is there, those that it had."""
+        try:
+            tables = tables_of(ranges)
+        except ValueError as error:
+            raise ClusterMapError(f"the home ranges of group {group}", str(error)) from None
         if group in self._stores:
+            # Before anything of a table is loaded that the group did not have.
+            self._stores[group].widen(tables)
             if addresses and addresses != self._addresses[group]:
                 self._stores[group].move_to(addresses)
                 self._addresses[group] = addresses
             return
         if not addresses:
             raise HomesMissingError(group)
-        try:
-            tables = tables_of(ranges)
-        except ValueError as error:
-            raise ClusterMapError(f"the home ranges of group {group}", str(error)) from None
         self._stores[group] = self._make(addresses, tables)
         self._addresses[group] = addresses
 
