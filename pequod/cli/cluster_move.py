@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
@@ -25,7 +27,11 @@ app: Final = typer.Typer()
 #: How long a step waits for all servers.
 _TAKE_IN_S: Final = 15.0
 _ROWS: Final = 500
+#: A message of copied rows has one row, or fewer bytes than this.
+_MESSAGE_BYTES: Final = 1 << 20
 Row = tuple[bytes, bytes]
+#: A row, or the key of one that is removed.
+Change = tuple[bytes, bytes | None]
 
 
 class _Page(NamedTuple):
@@ -59,10 +65,11 @@ def move(
     1. The map says that the range moves: homes refuse writes of it. All servers have to have this map.
     2. The rows are copied through the homes, unless `--copied`, and compared.
     3. The map says that the range belongs to the new group; computes forget what they have of it.
-    4. The rows in the old database are read once more: they have to be those that were copied.
+    4. When all servers go by that map, the next one has homes take writes of the range again.
+    5. The rows in the old database are read once more: they have to be those that were copied.
 
     Reads go on. Run it again if it was interrupted. Rows stay in the old database; delete them there when you like.
-    Programs that write to the database beside Pequod have to be stopped before, and their transactions ended: step 4
+    Programs that write to the database beside Pequod have to be stopped before, and their transactions ended: step 5
     finds what they wrote until then, which is not copied any more, and nothing finds what they write later. A home that
     is not registered must not run: nobody could tell it.
     """  # noqa: D301 - typer's mark of lines that stay as they are
@@ -75,14 +82,18 @@ def move(
 
 
 async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
-    from pequod.cluster.edits import stayed
+    from pequod.cluster.edits import opened
 
-    await _spread(editor, await editor.change(lambda known: stayed(known, *bounds)))
-    print("the range stays where it was")
+    # A range that has come to its new group takes writes once no server reads it at the old one.
+    await _spread(editor, (await editor.state()).map)
+    done = await editor.change(lambda known: opened(known, *bounds))
+    await _spread(editor, done)
+    for home in done.home_ranges:
+        print(f"{home}: group {home.group}")
 
 
 async def _move(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, copied: bool) -> None:
-    from pequod.cluster.edits import moved, moves_within, moving
+    from pequod.cluster.edits import moved, moves_within, moving, opened
 
     state = await editor.state()
     _home_of(state, group)
@@ -91,13 +102,14 @@ async def _move(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, 
     say(f"version {known.version}: writes of the range are refused")
     state = await editor.state()
     compared: list[tuple[ServerEntry, HomeRange, list[_Page]]] = []
-    for home in moves_within(known, *bounds):
+    for home in [one for one in moves_within(known, *bounds) if one.group != group]:
         source = _home_of(state, home.group)
         pages = await _copy(source, _home_of(state, group), home, copied)
         compared.append((source, home, pages))
         count = sum(page.row_count for page in pages)
         print(f"{home}: {count:,} rows {'compared' if copied else 'copied and compared'}, {home.group} to {group}")
-    done = await editor.change(lambda known: moved(known, *bounds))
+    await _spread(editor, await editor.change(lambda known: moved(known, *bounds)))
+    done = await editor.change(lambda known: opened(known, *bounds))
     await _spread(editor, done)
     print(f"version {done.version}: the range belongs to {group}")
     for source, home, pages in compared:
@@ -128,9 +140,7 @@ async def _copy(source: ServerEntry, target: ServerEntry, home: HomeRange, copie
     settings = connection_settings()
     async with AsyncClient(source.address, **settings) as old, AsyncClient(target.address, **settings) as new:
         if not copied:
-            await _remove_others(old, new, home)
-            async for rows in _pages(old, home):
-                await new.multi_put(rows)
+            await _copy_rows(old, new, target, home)
         pages: list[_Page] = []
         first = home.first
         there = _pages(new, home)
@@ -181,13 +191,66 @@ def _with_ends(home: HomeRange, pages: list[_Page]) -> list[tuple[_Page, bytes |
     return list(zip(whole, [*[page.first for page in whole[1:]], home.last], strict=True))
 
 
-async def _remove_others(old: AsyncClient, new: AsyncClient, home: HomeRange) -> None:
-    """Remove what the target has and the source has not: rests of an earlier try."""
+async def _copy_rows(old: AsyncClient, new: AsyncClient, target: ServerEntry, home: HomeRange) -> None:
+    """Have the target have the rows of the source, and no others: rests of an earlier try go."""
     from asyncio import gather
 
-    async for rows in _pages(new, home):
-        values = await gather(*(old.get(key) for key, _ in rows))
-        await gather(*(new.remove(key) for (key, _), value in zip(rows, values, strict=True) if value is None))
+    async with _writing(target) as write:
+        async for rows in _pages(new, home):
+            values = await gather(*(old.get(key) for key, _ in rows))
+            await write([(key, None) for (key, _), value in zip(rows, values, strict=True) if value is None])
+        async for rows in _pages(old, home):
+            await write(rows)
+
+
+@asynccontextmanager
+async def _writing(target: ServerEntry) -> AsyncIterator[Callable[[Sequence[Change]], Awaitable[None]]]:
+    """Yield what writes rows of a range that moves to a home, where clients' writes of it are refused meanwhile."""
+    from pequod_proto import pequod_pb2 as pb
+    from pequod_server.backing.peer_channel import PeerCredentials
+
+    settings = connection_settings()
+    channel = PeerCredentials(
+        tls=settings.get("tls", False),
+        ca=_path(settings.get("ca")),
+        certificate=_path(settings.get("certificate")),
+        key=_path(settings.get("key")),
+        token=settings.get("token") or "",
+        insecure=settings.get("insecure", False),
+    ).connect(target.address)
+
+    async def write(changes: Sequence[Change]) -> None:
+        for some in _pieces(changes):
+            request = pb.PeerWriteRequest(
+                keys=[key for key, _ in some],
+                values=[value or b"" for _, value in some],
+                present=bytes(value is not None for _, value in some),
+                copies=True,
+            )
+            await channel.write(request)
+
+    try:
+        yield write
+    finally:
+        await channel.close()
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _pieces(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Yield changes in messages that servers take."""
+    some: list[Change] = []
+    size = 0
+    for key, value in changes:
+        size += len(key) + len(value or b"")
+        if some and size > _MESSAGE_BYTES:
+            yield some
+            some, size = [], len(key) + len(value or b"")
+        some.append((key, value))
+    if some:
+        yield some
 
 
 async def _pages(client: AsyncClient, home: HomeRange) -> AsyncIterator[list[Row]]:

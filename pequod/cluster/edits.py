@@ -2,7 +2,8 @@
 
     home ranges     [p| ........ p}) a
     moving          [p| ... p|m) a   [p|m ... p}) a, moves_to b     writes of the second one are refused
-    moved           [p| ... p|m) a   [p|m ... p}) b
+    moved           [p| ... p|m) a   [p|m ... p}) b, moves_to b     they still are: a server may read it at a
+    opened          [p| ... p|m) a   [p|m ... p}) b
 
 >>> known = ClusterMap("twip", 4, home_ranges=(HomeRange(b"p|", b"p}", "a"),))
 >>> [str(one) for one in moving(known, b"p|m", b"p}", "b").home_ranges]
@@ -52,7 +53,7 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
 
     Raises:
         ClusterMapError: The range is empty, or a part of it belongs to no group, belongs to that group already, or
-            moves elsewhere.
+            moves elsewhere. A part that has come to the group, and is not opened, stays as it is.
     """
     if last is not None and first >= last:
         raise ClusterMapError(f"the range from {shown(first)}", "it is empty: its end is not behind it")
@@ -63,6 +64,8 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
         if inside is None:
             homes.append(home)
             continue
+        if home.group == group and not home.moves_to:
+            raise ClusterMapError(str(home), f"it is in {group} already")
         if home.moves_to not in ("", group):
             raise ClusterMapError(str(home), f"it moves to {home.moves_to} already; wait for that, or undo it")
         if inside[0] == at:
@@ -77,18 +80,25 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
 
 
 def moved(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
-    """Return the map in which the moving ranges within a range have come to their new groups."""
+    """Return the map in which the moving ranges within a range have come to their new groups, and take no writes yet.
+
+    A server that goes by the map before reads them at the old groups: it would not see what is written at the new ones.
+    """
     return _next(
         known,
         home_ranges=tuple(
-            replace(home, group=home.moves_to, moves_to="") if _moves_within(home, first, last) else home
+            replace(home, group=home.moves_to) if _moves_within(home, first, last) else home
             for home in known.home_ranges
         ),
     )
 
 
-def stayed(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
-    """Return the map in which the moving ranges within a range stay where they are."""
+def opened(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
+    """Return the map in which the moving ranges within a range take writes where they are: they have come, or stay.
+
+    Requires:
+        All servers go by the map.
+    """
     return _next(
         known,
         home_ranges=tuple(
@@ -98,7 +108,7 @@ def stayed(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
 
 
 def moves_within(known: ClusterMap, first: bytes, last: bytes | None) -> list[HomeRange]:
-    """Return the moving ranges within a range."""
+    """Return the moving ranges within a range, and those that have come and are not opened."""
     return [home for home in known.home_ranges if _moves_within(home, first, last)]
 
 

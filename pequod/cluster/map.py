@@ -37,7 +37,8 @@ class HomeRange:
     #: None: to the last key.
     last: bytes | None
     group: str
-    #: The group that the range moves to: writes are refused until it is there. Empty: it does not move.
+    #: The group that the range moves to, or has come to: writes are refused until all servers know. Empty: it does not
+    #: move.
     moves_to: str = ""
 
     def __post_init__(self) -> None:
@@ -46,8 +47,6 @@ class HomeRange:
             raise ClusterMapError(str(self), "it is empty: `first` is not below `last`")
         if self.moves_to:
             check_name(f"{self}, moves_to", self.moves_to)
-        if self.moves_to == self.group:
-            raise ClusterMapError(f"{self}, moves_to", f"it is in {self.group} already")
 
     def __str__(self) -> str:
         """Return the range as messages name it."""

@@ -1166,14 +1166,16 @@ class PeerPositionReply(_message.Message):
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerWriteRequest(_message.Message):
-    __slots__ = ("keys", "values", "present")
+    __slots__ = ("keys", "values", "present", "copies")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     present: bytes
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ...) -> None: ...
+    copies: bool
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., copies: _Optional[bool] = ...) -> None: ...
 
 class PeerWriteReply(_message.Message):
     __slots__ = ("place",)

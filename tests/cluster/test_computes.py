@@ -18,11 +18,12 @@ from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.member import Member
 
 from pequod.client import AsyncClient
-from pequod.cluster.edits import moved, moving
+from pequod.cluster.edits import moved, moving, opened, owned
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
 from pequod.freshness import Latest
 from tests.cluster.conftest import Etcd
+from tests.cluster.copies import copied
 from tests.cluster.test_joins import TIMELINE, Cluster
 from tests.cluster.waiting import eventually
 from tests.peer.homes import MAPPING, TABLES
@@ -187,15 +188,41 @@ async def test_a_range_moves_to_another_group_without_a_lost_write(cluster: Mapp
         assert raised.value.map_version == 2
     await client.put("p|bob|0002", "Ha")
     assert len(await timeline(client)) == 3
-    # The copy.
-    await (await cluster.client(new)).put("p|zoe|0001", "Oh")
-    await cluster.put(moved(known, b"p|m", b"p}"), old, new, compute)
+    with pytest.raises(NotHomeError):
+        await (await cluster.client(new)).put("p|zoe|0001", "by a client")
+    await copied(new, {"p|zoe|0001": "Oh"})
+    come = moved(known, b"p|m", b"p}")
+    await cluster.put(come, old, new, compute)
+    for one in (client, await cluster.client(new)):
+        with pytest.raises(NotHomeError):
+            await one.put("p|zoe|0002", "")
+    assert len(await timeline(client)) == 3
+    await cluster.put(opened(come, b"p|m", b"p}"), old, new, compute)
 
     await client.put("p|zoe|0002", "Eh")
     assert [value for _, value in await timeline(client)] == [b"Hi", b"Oh", b"Ha", b"Eh"]
     assert new.engine.get(b"p|zoe|0002") == b"Eh"
     assert old.engine.get(b"p|zoe|0002") is None
     compute.databases._check()
+
+
+async def test_what_a_group_owns_since_the_compute_began_is_read_again_when_its_home_is_another(
+    cluster: Mapped,
+) -> None:
+    await cluster.begin(P)
+    home = await cluster.home("h1", "a")
+    compute = await cluster.server("c1")
+    client = await cluster.client(compute)
+    await client.put("p|bob|0001", "Hi")
+    await cluster.put(owned((await cluster.coordinator.read()).map, [HomeRange(b"s|", b"s}", "a")]), home, compute)
+    await client.put("s|ann|bob", "1")
+    assert await timeline(client) == [ROW]
+    # The base data of this home die with it.
+    await home.close()
+    await cluster.home("h2", "a")
+    await eventually(partial(_stands, compute))
+    await client.put("p|bob|0001", "Hi")
+    assert await timeline(client) == []
 
 
 async def test_ranges_that_a_compute_cannot_have_are_refused_with_the_reason(cluster: Mapped) -> None:

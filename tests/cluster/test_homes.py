@@ -17,7 +17,7 @@ from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.homes import HomeRules
 
 from pequod.client import AsyncClient
-from pequod.cluster.edits import moved, moves_within, moving, owned, placed, stayed, unplaced
+from pequod.cluster.edits import moved, moves_within, moving, opened, owned, placed, unplaced
 from pequod.cluster.map import ClusterMap, HomeRange, Placement
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
@@ -59,15 +59,30 @@ async def test_a_home_takes_the_keys_of_its_group_and_a_compute_passes_on_those_
     assert taken(await rules_of(HOME, ClusterMap("twip", 1)), *keys) == [True] * 5
 
 
-async def test_while_a_range_moves_only_the_home_that_it_moves_to_takes_it() -> None:
-    known = moving(KNOWN, b"p|m", b"p}", "b")
+async def test_while_a_range_moves_no_home_takes_it_and_the_new_one_takes_copies_alone() -> None:
     other = replace(HOME, id="h2", group="b")
-    assert taken(await rules_of(HOME, known), b"p|l", b"p|m") == [True, False]
-    assert taken(await rules_of(other, known), b"p|l", b"p|m", b"s|") == [False, True, True]
-    assert taken(await rules_of(COMPUTE, known), b"p|l", b"p|m") == [True, False]
-    done = moved(known, b"p|m", b"p}")
-    assert taken(await rules_of(HOME, done), b"p|l", b"p|m") == [True, False]
-    assert taken(await rules_of(COMPUTE, done), b"p|l", b"p|m") == [True, True]
+    steps = [
+        known := moving(KNOWN, b"p|m", b"p}", "b"),
+        come := moved(known, b"p|m", b"p}"),
+        opened(come, b"p|m", b"p}"),
+    ]
+    taking = [[await rules_of(entry, one) for entry in (HOME, other, COMPUTE)] for one in steps]
+    assert [[taken(rules, b"p|l", b"p|m", b"s|") for rules in some] for some in taking] == [
+        [[True, False, False], [False, False, True], [True, False, True]],
+        [[True, False, False], [False, False, True], [True, False, True]],
+        [[True, False, False], [False, True, True], [True, True, True]],
+    ]
+
+    def takes_copies(rules: HomeRules, key: bytes) -> bool:
+        try:
+            rules.refuse_copies([key])
+        except NotHomeError:
+            return False
+        return True
+
+    copies = [[[takes_copies(rules, key) for key in (b"p|l", b"p|m", b"s|")] for rules in some] for some in taking]
+    none = [False, False, False]
+    assert copies == [[none, [False, True, False], none], [none] * 3, [none] * 3]
 
 
 async def test_a_map_is_taken_in_when_writes_that_were_let_in_before_are_done() -> None:
@@ -96,9 +111,12 @@ def test_moves_cut_ranges_and_lose_no_key(
         is_owned = all(known.home_range_of(key) is not None for key in (first,))
         assert not is_owned or last is None or last > cuts[-1] or first >= last
         return
-    after, undone = moved(during, first, last), stayed(during, first, last)
-    assert [one.version for one in (during, after, undone)] == [2, 3, 3]
-    assert moves_within(during, first, last)
+    come, undone = moved(during, first, last), opened(during, first, last)
+    # To move what has come changes nothing, so a command that ended may be run again.
+    assert moving(come, first, last, "c").home_ranges == come.home_ranges == moved(come, first, last).home_ranges
+    after = opened(come, first, last)
+    assert [one.version for one in (during, come, after, undone)] == [2, 3, 4, 3]
+    assert moves_within(during, first, last) and moves_within(come, first, last)
     assert not moves_within(after, b"", None)
     for key in {*cuts, first, b"", b"\xff", *data.draw(st.lists(KEYS))}:
         before = known.home_range_of(key)

@@ -62,7 +62,11 @@ async def around(dsn: str) -> AsyncIterator[Connection]:
 
 
 class Committing(ClusterEditor):
-    """Ends the program's transaction right before a change of the map: that the range moves, or that it has moved."""
+    """Ends the program's transaction right before a change of the map.
+
+    Args:
+        change: 1: that the range moves; 2: that it has moved; 3: that writes of it are taken.
+    """
 
     def __init__(self, place: str, around: Connection, change: int) -> None:
         super().__init__(place)
@@ -77,7 +81,7 @@ class Committing(ClusterEditor):
 
 
 async def move(cluster: Cluster, around: Connection, change: int) -> None:
-    """Move the range while a transaction of the program is open, which ends before the first or second change."""
+    """Move the range while a transaction of the program is open, which ends before a change; see `Committing`."""
     await around.execute("BEGIN")
     await around.execute("INSERT INTO pequod_base VALUES ($1, 'x')", AROUND)
     editor = Committing(cluster.etcd.setting(cluster.name), around, change)
@@ -96,7 +100,9 @@ async def test_what_is_committed_before_the_rows_are_copied_is_moved(
     assert dict(await new.scan(*BOUNDS)) == {**ROWS, AROUND: b"x"}
 
 
+@pytest.mark.parametrize("change", [2, 3])
 async def test_what_is_committed_after_the_rows_were_compared_is_not_moved_and_the_command_says_where(
+    change: int,
     site: tuple[Cluster, AsyncClient, AsyncClient],
     around: Connection,
     capsys: pytest.CaptureFixture[str],
@@ -105,7 +111,7 @@ async def test_what_is_committed_after_the_rows_were_compared_is_not_moved_and_t
     monkeypatch.setattr(cluster_move, "_ROWS", 3)
     cluster, old, new = site
     with pytest.raises(typer.Exit) as ended:
-        await move(cluster, around, 2)
+        await move(cluster, around, change)
     assert ended.value.exit_code == 3
     said = capsys.readouterr()
     assert "the range belongs to b" in said.out
@@ -118,7 +124,7 @@ async def test_what_is_committed_when_the_command_has_ended_is_not_moved_and_nob
     site: tuple[Cluster, AsyncClient, AsyncClient], around: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster, _, new = site
-    await move(cluster, around, 3)
+    await move(cluster, around, 4)
     await around.execute("COMMIT")
     said = capsys.readouterr()
     assert "the range belongs to b" in said.out

@@ -43,7 +43,6 @@ WRONG: dict[str, Callable[[], object]] = {
     ),
     "home range ['b', 'b'): it is empty": lambda: HomeRange(b"b", b"b", "a"),
     "home range ['', end), group: '' is no name": lambda: HomeRange(b"", None, ""),
-    "home range ['', end), moves_to: it is in a already": lambda: HomeRange(b"", None, "a", "a"),
     "home range ['b', 'c'): it does not come after home range ['', 'b\\x00')": lambda: ClusterMap(
         "twip", 1, home_ranges=(HomeRange(b"", b"b\0", "a"), HomeRange(b"b", b"c", "b"))
     ),

@@ -1,9 +1,9 @@
 """Which base keys this server takes writes of, by the map of its cluster.
 
-    map       [p| .. p|m) a   [p|m .. p}) a, moves_to b   [s| .. s}) b       other keys are of no group
-    home a     takes           refuses                     refuses            refuses
-    home b     refuses         takes: it is copied there   takes              refuses
-    compute    passes on       refuses                     passes on          refuses
+    map       [p| .. p|m) a   [p|m .. p}) a, moves_to b   b, moves_to b   [s| .. s}) b    other keys are of no group
+    home a     takes           refuses                     refuses         refuses         refuses
+    home b     refuses         takes copies of its rows    refuses         takes           refuses
+    compute    passes on       refuses                     refuses         passes on       refuses
 
 A map without home ranges says nothing of keys: then each server takes what it took without a cluster.
 """
@@ -110,6 +110,21 @@ class HomeRules:
             return None
         return NotHomeError(key, known.version)
 
+    def refuse_copies(self, keys: Iterable[bytes]) -> None:
+        """Pass if all keys are of ranges that move here, so that their rows are copied.
+
+        Raises:
+            NotHomeError: One is not.
+            BackingUnavailableError: The process was paused, and the map is not confirmed.
+        """
+        known = self._known
+        if self.must_confirm():
+            raise BackingUnavailableError(DATABASE, _PAUSED)
+        for key in keys:
+            home = None if known is None else known.home_range_of(key)
+            if home is None or home.moves_to in ("", home.group) or home.moves_to != self._entry.group:
+                raise NotHomeError(key, 0 if known is None else known.version)
+
     def refuse_range(self, first: bytes, last: bytes | None) -> None:
         """Pass if writes of all keys of a range are taken.
 
@@ -213,7 +228,5 @@ def _bounds(known: ClusterMap, entry: ServerEntry) -> Bounds | None:
 
 
 def _is_taken(home: HomeRange, entry: ServerEntry) -> bool:
-    """Return whether a server takes writes of a range: its own, or those that it passes on."""
-    if home.moves_to:
-        return home.moves_to == entry.group
-    return home.group == entry.group or ServerRole.COMPUTE in entry.roles
+    """Return whether a server takes writes of a range: its own, or those that it passes on. One that moves has none."""
+    return not home.moves_to and (home.group == entry.group or ServerRole.COMPUTE in entry.roles)

@@ -286,9 +286,11 @@ class PeerService:
         rows = zip(request.keys, request.values, request.present, strict=True)
         changes = [Change(key, value if is_present else None) for key, value, is_present in rows]
         if self._rules is None:
+            if request.copies:
+                raise BadRequestError("nothing moves here: this server belongs to no cluster")
             place: Place = await self.origin.write(changes)
         else:
-            self._rules.refuse(request.keys)
+            (self._rules.refuse_copies if request.copies else self._rules.refuse)(request.keys)
             async with self._rules.writing():
                 place = await self.origin.write(changes)
         return pb.PeerWriteReply(place=pb.PeerPlace(timeline=place.timeline, position=place.position))
