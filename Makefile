@@ -14,7 +14,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
+        soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -149,6 +149,9 @@ SEED ?= 0
 COMPUTES ?= 0
 simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, COMPUTES (0) behind them
 	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 200 --seed $(SEED) --computes $(COMPUTES)
+
+simulate-groups: $(INSTALLED) ## simulate a cluster of two home groups that fails while ranges move between them: SCHEDULES (10000) of 100 steps
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 100 --seed $(SEED) --groups
 
 TRIES ?= 100000
 freshness: $(INSTALLED) ## have sessions write at one server and read at another, TRIES (100000) times, with faults on the way; STORE is sqlite, slot or notify

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+from tests.simulation.clusters import simulate_cluster
 from tests.simulation.run import simulate
 
 
@@ -17,12 +18,18 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=200, help="of each schedule")
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--computes", type=int, default=0, help="servers that compute from the others")
+    parser.add_argument("--groups", action="store_true", help="a cluster of two home groups, whose ranges move")
     parser.add_argument("--trace", action="store_true", help="print the counts of each schedule")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
     arguments = parser.parse_args()
+    if arguments.groups and arguments.computes:
+        parser.error("--groups has a number of computes of its own")
 
     begun_s, wrong, done, checked, unchecked, virtual_s = time.monotonic(), 0, 0, 0, 0, 0.0
-    one = partial(simulate, steps=arguments.steps, computes=arguments.computes)
+    kind = "--groups" if arguments.groups else f"--computes {arguments.computes}"
+    one = partial(simulate_cluster if arguments.groups else simulate, steps=arguments.steps)
+    if arguments.computes:
+        one.keywords["computes"] = arguments.computes
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for report in pool.map(one, seeds, chunksize=10):
@@ -35,8 +42,7 @@ def main() -> int:
             if report.wrong:
                 wrong += 1
                 print(
-                    f"WRONG: --seed {report.seed} --schedules 1 --steps {report.steps} "
-                    f"--computes {arguments.computes}\n  {report.wrong}",
+                    f"WRONG: --seed {report.seed} --schedules 1 --steps {arguments.steps} {kind}\n  {report.wrong}",
                     flush=True,
                 )
             if done % 100 == 0 or done == arguments.schedules:

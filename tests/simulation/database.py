@@ -25,7 +25,7 @@ from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.moments import Moment
 
 Rows = dict[bytes, bytes]
-#: The name of its machine.
+#: The name of its machine, where there is one database.
 DATABASE: Final = "database"
 #: How often the feed says that it is there, and a request is waited for.
 PROGRESS_S: Final = 0.5
@@ -36,6 +36,7 @@ class Database:
     """The database.
 
     Args:
+        name: That of its machine.
         load_s: A load takes up to this long before it reads, and up to this long afterwards.
         trickle_s: The feed waits up to this long before each commit.
 
@@ -44,7 +45,10 @@ class Database:
         2. What loads see, ``_visible``, is a position of the present timeline.
     """
 
-    def __init__(self, network: Network, random: Random, *, load_s: float = 0.0, trickle_s: float = 0.0) -> None:
+    def __init__(
+        self, network: Network, random: Random, *, name: str = DATABASE, load_s: float = 0.0, trickle_s: float = 0.0
+    ) -> None:
+        self.name = name
         self._random = random
         self._load_s = load_s
         self._trickle_s = trickle_s
@@ -64,7 +68,7 @@ class Database:
         #: Since when the database has been at its moments.
         self._moments: list[tuple[float, Moment]] = [(0.0, Moment(0, 0))]
         self._moved = asyncio.Event()
-        network.listen(DATABASE, self._serve)
+        network.listen(name, self._serve)
 
     @property
     def position(self) -> int:

@@ -189,5 +189,9 @@ class Network:
             else:
                 end.is_deaf = True
 
+    def neighbours(self, machine: str) -> list[str]:
+        """Return the machines that one is connected with."""
+        return sorted({end.there for end in self._ends if end.here == machine})
+
     def _between(self, one: str, other: str) -> list[End]:
         return [end for end in self._ends if {end.here, end.there} == {one, other}]

@@ -19,10 +19,10 @@ from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.store import IsWanted, every_key
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import Admission
-from pequod_server.peer.peers import make_peer_service
+from pequod_server.peer.peers import PeerService, make_peer_service
 from pequod_server.wire.handlers import CallEnded, Context
 
-from pequod.errors import PequodError
+from pequod.errors import NotHomeError, PequodError
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.machine import Machine
 from tests.simulation.store import TABLES
@@ -78,42 +78,55 @@ class Home(Machine):
             self._network.reset(compute, self.name)
 
     async def _serve(self, end: End) -> None:
-        """Answer the one call of a connection, as gRPC would."""
-        kind, data = await end.receive(_CALL_S)
-        if not self.is_up:
-            return
-        peers, context = self.peers, cast("Context", _Caller(end))
-        try:
-            match kind:
-                case "load":
-                    async for reply in peers.Load(pb.PeerLoadRequest.FromString(data), context):
-                        end.send(reply.SerializeToString())
-                    end.send(None)
-                case "position":
-                    position = await peers.Position(pb.PeerPositionRequest.FromString(data), context)
-                    end.send(position.SerializeToString())
-                case "write":
-                    written = await peers.Write(pb.PeerWriteRequest.FromString(data), context)
-                    end.send(written.SerializeToString())
-                case "feed":
-                    await self._feed(end, data, context)
-        except (PequodError, CallEnded) as error:
-            with suppress(ConnectionLostError):
-                end.send(BackingUnavailableError(self.name, str(error)))
+        if self.is_up:
+            await answer(self.peers, end, self._window)
 
-    async def _feed(self, end: End, hello: bytes, context: Context) -> None:
-        async def requests() -> AsyncIterator[pb.PeerFeedRequest]:
-            yield pb.PeerFeedRequest.FromString(hello)
-            while True:
-                try:
-                    yield pb.PeerFeedRequest.FromString(await end.receive(10 * _CALL_S))
-                except ConnectionLostError:
-                    return
 
-        async with aclosing(self.peers.Feed(requests(), context)) as replies:  # type: ignore[type-var]
-            async for reply in replies:
-                end.send(reply.SerializeToString())
-                await end.room(self._window, 10 * _CALL_S)
+async def answer(peers: PeerService, end: End, window: int) -> None:
+    """Answer the one call of a connection, as gRPC would.
+
+    Args:
+        window: How many messages of a feed are under way at most.
+    """
+    kind, data = await end.receive(_CALL_S)
+    context = cast("Context", _Caller(end))
+    try:
+        match kind:
+            case "load":
+                async for reply in peers.Load(pb.PeerLoadRequest.FromString(data), context):
+                    end.send(reply.SerializeToString())
+                end.send(None)
+            case "position":
+                position = await peers.Position(pb.PeerPositionRequest.FromString(data), context)
+                end.send(position.SerializeToString())
+            case "write":
+                written = await peers.Write(pb.PeerWriteRequest.FromString(data), context)
+                end.send(written.SerializeToString())
+            case "feed":
+                await _feed(peers, end, data, context, window)
+    except (PequodError, CallEnded) as error:
+        with suppress(ConnectionLostError):
+            end.send(refusal(end.here, error))
+
+
+def refusal(home: str, error: Exception) -> PequodError:
+    """Return what a compute makes of a refused call."""
+    return error if isinstance(error, NotHomeError) else BackingUnavailableError(home, str(error))
+
+
+async def _feed(peers: PeerService, end: End, hello: bytes, context: Context, window: int) -> None:
+    async def requests() -> AsyncIterator[pb.PeerFeedRequest]:
+        yield pb.PeerFeedRequest.FromString(hello)
+        while True:
+            try:
+                yield pb.PeerFeedRequest.FromString(await end.receive(10 * _CALL_S))
+            except ConnectionLostError:
+                return
+
+    async with aclosing(peers.Feed(requests(), context)) as replies:  # type: ignore[type-var]
+        async for reply in replies:
+            end.send(reply.SerializeToString())
+            await end.room(window, 10 * _CALL_S)
 
 
 class SimulatedChannel:

@@ -32,7 +32,7 @@ from tests.simulation.links import ConnectionLostError, Network
 
 #: The tables of the database.
 TABLES: Final = (b"s", b"p", b"q")
-#: Names the database in tokens.
+#: Names the database in tokens, where there is one.
 HISTORY_NAME: Final = b"simu"
 _EVERYTHING: Final = tuple(KeyRange(table + b"|", table + b"}") for table in TABLES)
 
@@ -42,12 +42,23 @@ class SimulatedStore:
 
     Args:
         at_event: Called right before the server takes in an event of the feed, and right after it.
+        database: The name of the database's machine.
+        history_name: Names the database in tokens.
 
     Invariants:
         1. ``timelines`` are those of which the engine's rows may be: one, and two while a reload is taken in.
     """
 
-    def __init__(self, network: Network, machine: str, at_event: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        machine: str,
+        at_event: Callable[[], None],
+        database: str = DATABASE,
+        history_name: bytes = HISTORY_NAME,
+    ) -> None:
+        self._database = database
+        self._history_name = history_name
         self.mappings: tuple[Mapping, ...] = ()
         self.timelines: tuple[int, ...] = (0,)
         self._network = network
@@ -93,11 +104,11 @@ class SimulatedStore:
 
     async def mark(self) -> str:
         """Return the name of the database."""
-        return DATABASE
+        return self._database
 
     async def knows(self, mark: str) -> bool:
         """Return whether it is the name of the database."""
-        return mark == DATABASE
+        return mark == self._database
 
     async def close(self) -> None:
         """End the feed."""
@@ -105,12 +116,12 @@ class SimulatedStore:
         self._health.closed()
 
     async def _ask(self, message: tuple[object, ...]) -> Any:
-        end = self._network.connect(self._machine, DATABASE)
+        end = self._network.connect(self._machine, self._database)
         try:
             end.send(message)
             return await end.receive(REQUEST_S)
         except ConnectionLostError as error:
-            raise BackingUnavailableError(DATABASE, str(error)) from error
+            raise BackingUnavailableError(self._database, str(error)) from error
         finally:
             end.close()
 
@@ -127,7 +138,7 @@ class SimulatedStore:
             self._at_event()
 
     async def _session(self, since: int | None) -> AsyncGenerator[Event, None]:
-        end = self._network.connect(self._machine, DATABASE)
+        end = self._network.connect(self._machine, self._database)
         try:
             end.send(("feed", since, self._feed_timeline))
             while True:
@@ -137,7 +148,7 @@ class SimulatedStore:
                     case ("stands", timeline, position, forks):
                         self._feed_timeline = timeline
                         # Databases count their timelines from 1 on, and these are counted from 0 on.
-                        history = History(HISTORY_NAME, timeline + 1, dict(enumerate(forks[1:], 1)))
+                        history = History(self._history_name, timeline + 1, dict(enumerate(forks[1:], 1)))
                         yield Progress(position, history=history)
                         self._health.stands(None)
                     case Changes() as event:

@@ -1,0 +1,344 @@
+"""A simulated cluster of two home groups: clients write and read anywhere while ranges move and parts fail.
+
+step     a write or a read of a client at some server, a change of the map, a move, an eviction, or a fault
+rest     all links work and moves are done; then every compute must answer what clients have written
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import traceback
+from collections import Counter
+from contextlib import aclosing
+from random import Random
+from typing import Any, Final
+
+from pequod_proto import pequod_pb2 as pb
+from pequod_server.backing import Change
+
+from pequod.cluster.edits import moves_within
+from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.errors import BackingUnavailableError, NotHomeError, StaleError, UnassignedKeyError
+from pequod.freshness import NO_TOKEN, Token
+from tests.simulation.database import Database
+from tests.simulation.links import Network
+from tests.simulation.loop import SimulatedLoop, StuckError, clocks
+from tests.simulation.machine import NO_CONTEXT
+from tests.simulation.members import Server
+from tests.simulation.mix import draw_mix
+from tests.simulation.operating import Operator
+from tests.simulation.oracle import WrongError
+from tests.simulation.registry import Registry, SimulatedCoordinator
+from tests.simulation.run import Report
+from tests.simulation.truth import JOINS, Bounds, Session, Truth
+
+_GROUPS: Final = ("a", "b")
+_NAMES: Final = (b"bob", b"dan", b"moe", b"zoe")
+#: Where ranges that move begin and end, in one table each. What is below and above stays, so that each group keeps some
+#: keys: tokens of a database that is behind no group are lost.
+_CUTS: Final = ((b"p|c", b"p|m", b"p|n"), (b"q|", b"q}"), (b"s|", b"s}"))
+_RANGES: Final = (
+    (b"t|ann|", b"t|ann}"),
+    (b"t|", b"t}"),
+    (b"p|", b"p}"),
+    (b"p|dan|", b"p|moe}"),
+    (b"p|zoe|", b"p|zoe}"),
+    (b"karma|", b"karma}"),
+    (b"s|", b"s}"),
+)
+_STEPS: Final = {
+    "put": 12,
+    "remove": 4,
+    "read": 24,
+    "evict": 4,
+    "hand_on": 2,
+    "move": 3,
+    "place": 1,
+    "fault": 4,
+}
+_FAULTS: Final = (
+    "cut",
+    "heal",
+    "heal",
+    "reset",
+    "half open",
+    "stall",
+    "lose feed",
+    "restart",
+    "restart",
+    "cut off map",
+)
+#: What a healthy server may refuse a call with while parts fail and ranges move.
+_REFUSALS: Final = (BackingUnavailableError, StaleError, NotHomeError, UnassignedKeyError)
+_REST_S: Final = 240.0
+
+
+class ClusterSchedule:
+    """The steps of one simulation of a cluster."""
+
+    def __init__(self, draw: Random) -> None:
+        self._random = draw
+        mix = draw_mix(Random(draw.random()))
+        self._pauses_s = mix.pauses_s
+        self._network = Network(Random(draw.random()), slowest_s=mix.slowest_s)
+        self._databases = {
+            group: Database(
+                self._network,
+                Random(draw.random()),
+                name=f"database {group}",
+                load_s=mix.load_s,
+                trickle_s=mix.trickle_s,
+            )
+            for group in _GROUPS
+        }
+        homes = (HomeRange(b"p|", b"p|m", "a"), HomeRange(b"p|m", b"p}", "b"), HomeRange(b"q|", b"q}", "b"))
+        first = ClusterMap("twip", 1, JOINS, home_ranges=(*homes, HomeRange(b"s|", b"s}", "a")))
+        self._registry = Registry(first)
+        names = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("c1", ""), ("c2", "")]
+        self._servers = [
+            Server(self._network, self._registry, Random(draw.random()), name, group, mix.feed_window)
+            for name, group in names
+        ]
+        self._computes = [server for server in self._servers if not server.group]
+        self._operator = Operator(
+            SimulatedCoordinator(self._registry, Random(draw.random()), "operator"),
+            Random(draw.random()),
+            self._network,
+            {server.address: server for server in self._servers},
+        )
+        self.truth = Truth(self._databases, self._operator.removed)
+        self._sessions = [Session() for _ in range(3)]
+        self._calls: list[asyncio.Task[None]] = []
+        self._restarts: list[asyncio.Task[None]] = []
+        self._moving: asyncio.Task[None] | None = None
+        self._value = 0
+        self.steps = 0
+        self.refused: Counter[str] = Counter()
+
+    async def carry_out(self, steps: int) -> None:
+        """Take steps, come to rest, and compare all computes with what clients wrote."""
+        with self._operator.commands():
+            await asyncio.gather(*(server.start() for server in self._servers))
+            for _ in range(steps):
+                (name,) = self._random.choices(list(_STEPS), list(_STEPS.values()))
+                self.steps += 1
+                getattr(self, "_" + name)()
+                await asyncio.sleep(self._random.choice(self._pauses_s) * self._random.uniform(0.5, 1.5))
+                self._raise_failures()
+            await self._rest()
+        for server in self._servers:
+            await server.stop()
+
+    @property
+    def moves(self) -> int:
+        """How many ranges have moved."""
+        return self._operator.moves
+
+    # Clients.
+
+    def _key(self) -> bytes:
+        name = self._random.choice(_NAMES)
+        return self._random.choice([b"s|ann|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz"]) % name
+
+    def _put(self) -> None:
+        self._value += 1
+        self._write(Change(self._key(), b"%d" % self._value))
+
+    def _remove(self) -> None:
+        self._write(Change(self._key(), None))
+
+    def _write(self, change: Change) -> None:
+        session = self._random.choice(self._sessions)
+        if up := [server for server in self._servers if server.is_up]:
+            # The map of this client is anything: it tries one server after another.
+            self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
+
+    async def _written(self, session: Session, change: Change, servers: list[Server]) -> None:
+        for server in servers:
+            if not server.is_up:
+                continue
+            try:
+                reply: pb.RemoveReply | pb.PutReply
+                if change.value is None:
+                    reply = await server.service.Remove(pb.RemoveRequest(key=change.key), NO_CONTEXT)
+                else:
+                    put = pb.PutRequest(key=change.key, value=change.value)
+                    reply = await server.service.Put(put, NO_CONTEXT)
+            except NotHomeError:
+                continue
+            except _REFUSALS as error:
+                self.refused[type(error).__name__] += 1
+                # Whether it was written is not known.
+                return
+            at = self.truth.version_of(change)
+            session.seen[change.key] = max(session.seen.get(change.key, 0), at)
+            session.token = session.token.merged(Token.parse(reply.header.token))
+            return
+        self.refused[NotHomeError.__name__] += 1
+
+    def _read(self) -> None:
+        up = [server for server in self._computes if server.is_up]
+        session = self._random.choice([None, *self._sessions])
+        if up:
+            server = self._random.choice(up)
+            self._begin(server, self._answered(server, session, self._random.choice(_RANGES)))
+
+    async def _answered(self, server: Server, session: Session | None, bounds: Bounds) -> None:
+        wait_ms = self._random.choice([None, 0, 200, 5000])
+        before = NO_TOKEN if session is None else session.token
+        fresh = pb.Freshness(after=bytes(before), wait_ms=wait_ms) if before.positions else None
+        request = pb.ScanRequest(first=bounds[0], last=bounds[1], freshness=fresh)
+        known = None if session is None else Session(before, dict(session.seen))
+        async with aclosing(server.service.Scan(request, NO_CONTEXT)) as replies:  # type: ignore[type-var]
+            try:
+                reply = await anext(replies)
+            except _REFUSALS as error:
+                self.refused[type(error).__name__] += 1
+                return
+        found = list(zip(reply.keys, reply.values, strict=True))
+        self.truth.judge(server, known, bounds, found, Token.parse(reply.header.token), before)
+        if session is not None and known is not None:
+            # Other calls of the session may have ended meanwhile.
+            session.token = session.token.merged(known.token)
+            for key, at in known.seen.items():
+                session.seen[key] = max(at, session.seen.get(key, 0))
+
+    def _hand_on(self) -> None:
+        """Have one session take the token of another."""
+        taker, giver = self._random.sample(self._sessions, 2)
+        taker.token = taker.token.merged(giver.token)
+        for key, at in giver.seen.items():
+            taker.seen[key] = max(at, taker.seen.get(key, 0))
+
+    # What happens at servers, and to the map.
+
+    def _evict(self) -> None:
+        self._random.choice(self._servers).engine.evict(self._random.choice([1, 3, 100]))
+
+    def _move(self) -> None:
+        if self._moving is None or self._moving.done():
+            cuts = self._random.choice(_CUTS)
+            first, last = sorted(self._random.sample(cuts, 2))
+            group = self._random.choice(_GROUPS)
+            self._moving = self._task(self._operator.move(first, last, group), "operator")
+
+    def _place(self) -> None:
+        self._task(self._operator.place(), "operator")
+
+    # Faults.
+
+    def _fault(self) -> None:
+        draw, network = self._random, self._network
+        server = draw.choice(self._servers)
+        there = draw.choice(server.upstreams or (self._servers[0].address,))
+        match draw.choice(_FAULTS):
+            case "cut":
+                network.cut(server.address, there)
+            case "heal":
+                network.heal()
+                self._registry.cut_off.clear()
+            case "reset":
+                network.reset(server.address, there)
+            case "half open":
+                network.half_open(*draw.sample([server.address, there], 2))
+            case "stall":
+                self._databases[draw.choice(_GROUPS)].stall(draw.random() * 3)
+            case "lose feed":
+                group = draw.choice(_GROUPS)
+                self._databases[group].lose_feed()
+                for one in self._servers:
+                    network.reset(one.address, f"database {group}")
+            case "restart" if server.is_up:
+                self._restarts.append(self._task(server.restart(draw.choice([0.1, 0.5, 3.0])), "restart"))
+            case "cut off map":
+                self._registry.cut_off.add(server.name)
+
+    # Rest.
+
+    async def _rest(self) -> None:
+        self._network.heal()
+        self._registry.cut_off.clear()
+        async with asyncio.timeout(_REST_S):
+            await asyncio.gather(*self._restarts, *self._calls, return_exceptions=True)
+            if self._moving is not None:
+                await self._moving
+            while moves_within(self._registry.state.map, b"", None):
+                await self._operator.undo(b"", b"\xff")
+                await asyncio.sleep(0.1)
+            while any(  # noqa: ASYNC110 - virtual time costs nothing
+                server.member.entry.map_version < self._registry.state.map.version for server in self._servers
+            ):
+                await asyncio.sleep(0.1)
+            # Feeds that broke are back by then, and have told everything.
+            await asyncio.sleep(20.0)
+            self._raise_failures()
+            for server in self._computes:
+                server.engine._check()
+                server.databases._check()
+                for bounds in _RANGES:
+                    request = pb.ScanRequest(
+                        first=bounds[0], last=bounds[1], freshness=pb.Freshness(latest=True, wait_ms=30_000)
+                    )
+                    reply = await anext(server.service.Scan(request, NO_CONTEXT))
+                    self.truth.judge_rest(server, bounds, list(zip(reply.keys, reply.values, strict=True)))
+
+    # Pieces.
+
+    def _begin(self, server: Server, call: Any) -> None:
+        self._calls.append(server.begin(call))
+
+    def _task(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        self._calls.append(task)
+        return task
+
+    def _raise_failures(self) -> None:
+        """Raise what a call failed with."""
+        left = []
+        for task in self._calls:
+            if not task.done():
+                left.append(task)
+            elif not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+        self._calls = left
+
+
+def simulate_cluster(seed: int, *, steps: int = 200) -> Report:
+    """Carry out one schedule of a cluster."""
+    loop = SimulatedLoop(seed)
+    # Pauses before new attempts are drawn from the process's own random numbers.
+    state, level = random.getstate(), logging.root.manager.disable
+    random.seed(seed)
+    logging.disable(logging.CRITICAL)
+    try:
+        with clocks(loop, seed):
+            return loop.run(_simulated(loop, seed, steps))
+    except StuckError as error:
+        return Report(seed=seed, steps=steps, virtual_s=loop.time(), wrong=f"StuckError: {error}")
+    finally:
+        random.setstate(state)
+        logging.disable(level)
+        loop.close()
+
+
+async def _simulated(loop: SimulatedLoop, seed: int, steps: int) -> Report:
+    schedule, wrong = ClusterSchedule(Random(seed)), ""
+    try:
+        await schedule.carry_out(steps)
+    except WrongError as error:
+        wrong = f"{type(error).__name__}: {error}"
+    except Exception:
+        wrong = traceback.format_exc(limit=-4)
+    if loop.errors and not wrong:
+        wrong = f"not handled: {loop.errors[0]}"
+    return Report(
+        seed=seed,
+        steps=schedule.steps,
+        checked=schedule.truth.checked,
+        refused=dict(schedule.refused),
+        virtual_s=loop.time(),
+        trace=f"{loop.time():.6f} {schedule.moves} moves {dict(schedule.refused)}",
+        wrong=wrong,
+    )

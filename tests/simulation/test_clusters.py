@@ -1,0 +1,88 @@
+"""Clusters of two home groups, simulated: what they answer while ranges move, and that the simulation finds faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pequod_server.backing.peer import PequodStore
+from pequod_server.cluster.homes import HomeRules
+from pequod_server.database.loader import Loader
+
+from pequod.cluster import edits
+from pequod.cluster.map import ClusterMap
+from tests.simulation.clusters import simulate_cluster
+
+#: Schedules with four homes and two computes: some seconds of CPU.
+SUITE_SCHEDULES = 10
+#: Schedules in which a planted fault must show.
+FAULT_SCHEDULES = 60
+
+
+def is_found(first: int) -> bool:
+    """Return whether a planted fault shows in schedules from one on: the first of them has shown it."""
+    schedules = range(first, first + FAULT_SCHEDULES)
+    wrong = next((one for one in map(simulate_cluster, schedules) if one.wrong), None)
+    return wrong is not None and "WrongError" in wrong.wrong
+
+
+@pytest.mark.timeout(600)
+def test_every_answer_is_what_the_groups_had_at_its_token_and_no_session_goes_back() -> None:
+    reports = [simulate_cluster(seed) for seed in range(SUITE_SCHEDULES)]
+    for report in reports:
+        assert not report.wrong, report
+    assert sum(report.checked for report in reports) > 60 * SUITE_SCHEDULES
+    assert any(report.refused for report in reports)
+
+
+@pytest.mark.parametrize("seed", [11, 1007, 1010, 1058])
+def test_schedules_that_were_judged_wrong_once(seed: int) -> None:
+    """A session read a range at its old group after it had written at the new one.
+
+    Or a group owned a table since a compute began, and the compute did not read it again when the home was another.
+    """
+    report = simulate_cluster(seed)
+    assert not report.wrong, report
+
+
+@pytest.mark.timeout(600)
+def test_a_table_that_is_not_read_again_is_found() -> None:
+    with patch.object(PequodStore, "widen", lambda *_: None):
+        assert is_found(1057)
+
+
+@pytest.mark.timeout(600)
+def test_writes_that_are_taken_before_all_servers_go_by_the_map_are_found() -> None:
+    come = edits.moved
+
+    def moved(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
+        found = come(known, first, last)
+        return replace(edits.opened(found, first, last), version=found.version)
+
+    with patch.object(edits, "moved", moved):
+        assert is_found(1077)
+
+
+@pytest.mark.timeout(600)
+def test_a_home_that_takes_writes_of_a_range_that_moves_away_is_found() -> None:
+    error: Callable[[HomeRules, bytes], Any] = HomeRules.error_of
+
+    def error_of(rules: HomeRules, key: bytes) -> Any:
+        home = None if rules._known is None else rules._known.home_range_of(key)
+        is_moving = home is not None and home.group == rules._entry.group and home.moves_to
+        return None if is_moving else error(rules, key)
+
+    with patch.object(HomeRules, "error_of", error_of):
+        assert is_found(1017)
+
+
+@pytest.mark.timeout(600)
+def test_a_compute_that_keeps_what_it_had_of_the_old_group_is_found() -> None:
+    async def keep(*_: Any) -> None:
+        return None
+
+    with patch.object(Loader, "forget", keep):
+        assert is_found(0)

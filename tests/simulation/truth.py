@@ -1,0 +1,169 @@
+"""What servers of several home groups may answer: their tokens' states, and what sessions saw and wrote, over moves.
+
+token     rows of each group as of the token's position, those that the server's map gives to the group, and the joins
+session   no key goes back to a version before one that the session saw or wrote, whichever group has it by then
+
+A version of a key is a commit of a client's write. What a move copies is no version, and nor is what it removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pequod_grammar import parse
+from pequod_server.backing import Change
+
+from pequod.engine.testing import NaiveModel
+from pequod.freshness import NO_TOKEN, Token
+from tests.simulation.database import Database, Rows
+from tests.simulation.members import Server, history_name
+from tests.simulation.oracle import WrongError
+
+JOINS = """
+t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
+karma|<poster> = count q|<poster>|<voter>;
+"""
+Found = Sequence[tuple[bytes, bytes]]
+Bounds = tuple[bytes, bytes]
+
+
+@dataclass
+class Session:
+    """The session of one client."""
+
+    token: Token = NO_TOKEN
+    #: By keys, the version that it saw or wrote last.
+    seen: dict[bytes, int] = field(default_factory=dict)
+
+
+class Truth:
+    """The history of all keys, and what may be said of it.
+
+    Args:
+        databases: By their groups.
+        removed: Keys that a move removes now.
+
+    Attributes:
+        versions: By keys, the values that clients committed, in order; None: it was removed. The first is None.
+    """
+
+    def __init__(self, databases: Mapping[str, Database], removed: Collection[bytes]) -> None:
+        self._databases = databases
+        self._removed = removed
+        self.versions: dict[bytes, list[bytes | None]] = {}
+        self.checked = 0
+        for one in databases.values():
+            self._follow(one)
+
+    def _follow(self, database: Database) -> None:
+        commit = database.commit
+
+        def noted(changes: Sequence[Change]) -> int:
+            for change in changes:
+                self._note(change)
+            return commit(changes)
+
+        database.commit = noted  # type: ignore[method-assign]
+
+    def _note(self, change: Change) -> None:
+        versions = self.versions.setdefault(change.key, [None])
+        is_copied = change.value in versions if change.value else change.key in self._removed
+        if not is_copied:
+            versions.append(change.value)
+
+    def present(self) -> Rows:
+        """Return the rows that there are: the last version of each key."""
+        return {key: value for key, versions in self.versions.items() if (value := versions[-1]) is not None}
+
+    def version_of(self, change: Change) -> int:
+        """Return the version that a client's write made."""
+        versions = self.versions.get(change.key, [None])
+        for at in range(len(versions) - 1, 0, -1):
+            if versions[at] == change.value:
+                return at
+        raise WrongError(f"{change} was acknowledged, and no database has it")
+
+    # Answers.
+
+    def judge(
+        self, server: Server, session: Session | None, bounds: Bounds, found: Found, token: Token, before: Token
+    ) -> None:
+        """Compare an answer that a server has made in this turn of the loop.
+
+        Args:
+            session: Whose read it is.
+            before: The token that the read was sent with.
+        """
+        self.checked += 1
+        self._judge_token(server, token)
+        rows = self._rows_at(server, token)
+        expected = evaluated(rows, has_joins=not server.group, bounds=bounds)
+        if list(found) != expected:
+            raise WrongError(f"{server.name} answered {found} to {bounds} at {token}, and that is {expected}")
+        for loader in server.databases.read_by([bounds]):
+            history = loader.followed.history
+            assert history is not None, "it has answered"
+            mark = history.mark
+            if token.positions.get(mark, 0) < before.positions.get(mark, 0):
+                raise WrongError(f"{server.name} answered {bounds} at {token}, asked for {before}")
+        if session is not None:
+            self._judge_session(server, session, bounds, dict(found))
+            session.token = session.token.merged(token)
+
+    def _judge_token(self, server: Server, token: Token) -> None:
+        for mark, position in token.positions.items():
+            if position < server.told.get(mark.database, 0):
+                raise WrongError(f"{server.name} went back to {token} from {server.told}")
+            server.told[mark.database] = position
+
+    def _rows_at(self, server: Server, token: Token) -> Rows:
+        """Return the rows of a token's state that a server's map gives to their groups."""
+        found: Rows = {}
+        for group, database in self._databases.items():
+            marks = [mark for mark in token.positions if mark.database == history_name(group)]
+            for mark in marks:
+                state = database.states[mark.timeline - 1]
+                if token.positions[mark] >= len(state):
+                    raise WrongError(f"{server.name} is at {token}, beyond the database of {group}")
+                rows = state[token.positions[mark]]
+                if server.group:
+                    return rows
+                found |= {key: value for key, value in rows.items() if _owner(server, key) == group}
+        return found
+
+    def _judge_session(self, server: Server, session: Session, bounds: Bounds, found: Rows) -> None:
+        """See that no base key is older than the session knows it, and note what it knows now."""
+        for key, versions in self.versions.items():
+            if not bounds[0] <= key < bounds[1]:
+                continue
+            value, known = found.get(key), session.seen.get(key, 0)
+            at = next((at for at in range(known, len(versions)) if versions[at] == value), None)
+            if at is None:
+                raise WrongError(
+                    f"{server.name} answered {value!r} of {key!r} to a session that knows version {known} of {versions}"
+                )
+            session.seen[key] = at
+
+    # At rest.
+
+    def judge_rest(self, server: Server, bounds: Bounds, found: Found) -> None:
+        """Compare an answer with all that clients wrote."""
+        self.checked += 1
+        expected = evaluated(self.present(), has_joins=True, bounds=bounds)
+        if list(found) != expected:
+            raise WrongError(f"at rest {server.name} answers {found} to {bounds}, and clients have written {expected}")
+
+
+def evaluated(rows: Rows, *, has_joins: bool, bounds: Bounds) -> list[tuple[bytes, bytes]]:
+    """Return the rows of a range by the naive model."""
+    model = NaiveModel()
+    for spec in parse(JOINS) if has_joins else ():
+        model.add(spec)
+    model.base = rows
+    return model.scan(*bounds)
+
+
+def _owner(server: Server, key: bytes) -> str:
+    loader = server.databases.assignment.owner_of(key)
+    return "" if loader is None else loader.name
