@@ -15,7 +15,7 @@ def demo(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.timeout(300)
 def test_timelines_are_exact_after_a_compute_and_a_home_were_killed() -> None:
-    code, text = demo("--computes", "2", "--users", "60", "--ticks", "900", "--batch", "16", "--json")
+    code, text = demo("--users", "60", "--ticks", "900", "--batch", "16", "--json")
     assert code == 0, text
     report = json.loads(text)
     assert report["correct"]
