@@ -12,6 +12,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from pequod_server.cluster.etcd_calls import EtcdAccess, EtcdCalls
 from pequod_server.cluster.membership import coordinator_of, etcd_access
 from typer.testing import CliRunner
 
@@ -23,11 +24,15 @@ from tests.cluster.test_joins import TIMELINE, Cluster, names
 from tests.cluster.waiting import eventually
 
 
-def told(etcd: Etcd, call: str, **fields: Any) -> None:
-    """Tell etcd something by its JSON interface."""
+def told(etcd: Etcd, call: str, token: str = "", /, **fields: Any) -> dict[str, Any]:
+    """Tell etcd something by its JSON interface, and return its answer."""
     request = Request(f"http://{etcd.endpoints[0]}/v3/{call}", json.dumps(fields).encode(), method="POST")
+    if token:
+        request.add_header("Authorization", token)
     with urlopen(request, timeout=20) as reply:
         assert reply.status == 200
+        answer: dict[str, Any] = json.load(reply)
+        return answer
 
 
 def text(key: bytes) -> str:
@@ -79,6 +84,16 @@ async def test_a_cluster_lives_on_an_etcd_with_users(guarded: Etcd, tmp_path: Pa
         await eventually(lambda: names(other) == ["t"])
         done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "status", place, "--json"], env=known)
         assert '"c2"' in done.output
+
+
+async def test_calls_at_once_all_get_a_new_token_when_the_old_one_is_forgotten(guarded: Etcd) -> None:
+    calls = EtcdCalls(guarded.endpoints, EtcdAccess(user="servers", password="word"))
+    await calls.read(b"/pequod/x")
+    root = await asyncio.to_thread(told, guarded, "auth/authenticate", name="root", password="all")
+    # etcd forgets the tokens of a user whose password is set.
+    await asyncio.to_thread(told, guarded, "auth/user/changepw", root["token"], name="servers", password="word")
+    await asyncio.gather(*(calls.read(b"/pequod/x") for _ in range(20)))
+    await calls.close()
 
 
 def test_a_user_without_a_password_is_refused(tmp_path: Path) -> None:

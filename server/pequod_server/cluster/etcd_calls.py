@@ -157,15 +157,19 @@ class EtcdCalls:
                 method, request_serializer=type(request).SerializeToString, response_deserializer=reply_type.FromString
             )
             timeout_s = max(min(_TRY_S, ends_s - time.monotonic()), _PAUSE_S)
+            shown = ""
             try:
                 if self._access.user and not self._token:
                     self._token = await self._authenticate(at, timeout_s)
+                shown = self._token
                 reply: Reply = await call(request, timeout=timeout_s, metadata=self._metadata())
                 return reply
             except aio.AioRpcError as error:
                 reason = error.details() or error.code().name
-                if self._token and reason.endswith(_STALE) and time.monotonic() < ends_s:
-                    self._token = ""
+                if shown and reason.endswith(_STALE) and time.monotonic() < ends_s:
+                    # Another call may have replaced it meanwhile, or be about to.
+                    if self._token == shown:
+                        self._token = ""
                     continue
                 fault = self._away(at, reason)
                 if error.code() not in _AWAY or time.monotonic() + _PAUSE_S >= ends_s:
