@@ -12,6 +12,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess, EtcdCalls
 from pequod_server.cluster.membership import coordinator_of, etcd_access
 from typer.testing import CliRunner
@@ -40,8 +41,8 @@ def text(key: bytes) -> str:
 
 
 @pytest.fixture
-def guarded(etcd_binary: str, tmp_path: Path) -> Iterator[Etcd]:
-    """A node with a root, and a user that may do everything below /pequod/; other tests know no user."""
+def open_to_all(etcd_binary: str, tmp_path: Path) -> Iterator[Etcd]:
+    """A node that has users, and takes calls without one; other tests know no user."""
     etcd = Etcd(tmp_path, 1)
     etcd.start()
     told(etcd, "auth/user/add", name="root", password="all")
@@ -52,9 +53,15 @@ def guarded(etcd_binary: str, tmp_path: Path) -> Iterator[Etcd]:
     told(etcd, "auth/role/grant", name="pequod", perm=allowed)
     told(etcd, "auth/user/grant", user="root", role="root")
     told(etcd, "auth/user/grant", user="servers", role="pequod")
-    told(etcd, "auth/enable")
     yield etcd
     etcd.stop()
+
+
+@pytest.fixture
+def guarded(open_to_all: Etcd) -> Etcd:
+    """A node with a root, and a user that may do everything below /pequod/."""
+    told(open_to_all, "auth/enable")
+    return open_to_all
 
 
 async def test_a_cluster_lives_on_an_etcd_with_users(guarded: Etcd, tmp_path: Path) -> None:
@@ -92,8 +99,17 @@ async def test_calls_at_once_all_get_a_new_token_when_the_old_one_is_forgotten(g
     root = await asyncio.to_thread(told, guarded, "auth/authenticate", name="root", password="all")
     # etcd forgets the tokens of a user whose password is set.
     await asyncio.to_thread(told, guarded, "auth/user/changepw", root["token"], name="servers", password="word")
-    await asyncio.gather(*(calls.read(b"/pequod/x") for _ in range(20)))
+    await asyncio.gather(*(calls.read(b"/pequod/x") for _ in range(4)))
     await calls.close()
+
+
+async def test_servers_with_a_user_are_there_before_etcd_asks_for_users(open_to_all: Etcd) -> None:
+    coordinator = EtcdCoordinator(open_to_all.endpoints, "early", EtcdAccess(user="servers", password="word"))
+    await coordinator.put_map(ClusterMap("early", 1))
+    await asyncio.to_thread(told, open_to_all, "auth/enable")
+    await coordinator.put_map(ClusterMap("early", 2))
+    assert (await coordinator.read()).map.version == 2
+    await coordinator.close()
 
 
 def test_a_user_without_a_password_is_refused(tmp_path: Path) -> None:

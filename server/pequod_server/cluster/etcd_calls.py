@@ -31,6 +31,8 @@ _PAUSE_S: Final = 0.1
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 #: How etcd refuses a token that it has forgotten, or that is from before a change of users and roles.
 _STALE: Final = ("invalid auth token", "auth: revision in header is old", "auth revision in header is old")
+#: How etcd answers to a user and a password where it has no users yet.
+_NO_USERS: Final = "authentication is not enabled"
 #: etcd refuses pings that come more often than every 5 s.
 _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 6000),
@@ -177,13 +179,19 @@ class EtcdCalls:
             await asyncio.sleep(_PAUSE_S)
 
     async def _authenticate(self, at: int, timeout_s: float) -> str:
+        """Return a token; an empty one if etcd takes calls of everybody, until its operator has it ask for users."""
         request = etcd.AuthenticateRequest(name=self._access.user, password=self._access.password)
         call: Any = self._channel(at).unary_unary(
             "/etcdserverpb.Auth/Authenticate",
             request_serializer=etcd.AuthenticateRequest.SerializeToString,
             response_deserializer=etcd.AuthenticateReply.FromString,
         )
-        reply: etcd.AuthenticateReply = await call(request, timeout=timeout_s)
+        try:
+            reply: etcd.AuthenticateReply = await call(request, timeout=timeout_s)
+        except aio.AioRpcError as error:
+            if (error.details() or "").endswith(_NO_USERS):
+                return ""
+            raise
         return reply.token
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
