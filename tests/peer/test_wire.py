@@ -259,6 +259,28 @@ async def test_a_put_that_a_home_refuses_is_refused_at_the_compute() -> None:
                 await client.put("p|bob|0001", "a")
 
 
+@pytest.mark.parametrize("has_database", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "setting"),
+    [
+        ({b"p|bob|%s" % (b"1" * 100): b"a"}, "key_bytes_max"),
+        ({b"p|bob|0001": b"a" * 1001}, "value_bytes_max"),
+        ({b"p|bob|%04d" % number: b"a" for number in range(11)}, "batch_commands_max"),
+    ],
+)
+async def test_a_home_takes_no_more_from_a_compute_than_from_its_clients(
+    rows: dict[bytes, bytes], setting: str, *, has_database: bool
+) -> None:
+    limits = {"key_bytes_max": 100, "value_bytes_max": 1000, "batch_commands_max": 10}
+    async with running(fake() if has_database else None, backing_mode="write-through", **limits) as home:
+        plain = Plain(home)
+        request = pb.PeerWriteRequest(keys=list(rows), values=list(rows.values()), present=b"\1" * len(rows))
+        with pytest.raises(aio.AioRpcError, match=setting):
+            await plain.stub.Write(request)
+        assert await home.client.count(prefix="p|") == 0
+        await plain.channel.close()
+
+
 async def test_a_compute_is_no_home_of_others() -> None:
     async with running(fake()) as home, computing([home.address]) as compute:
         with pytest.raises(SchemaError, match="from other servers itself; name those"):

@@ -21,6 +21,7 @@ from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestErr
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import Change, History, KeyRange, Place
+from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
 from pequod_server.database.questions import Questions
@@ -226,9 +227,14 @@ class DatabaseOrigin:
         return await (self._latest if latest else self._position).ask()
 
     async def write(self, changes: Sequence[Change]) -> Place:
-        """Write to the database, if this server writes through."""
+        """Write to the database, if this server writes through, within the limits of its own clients."""
         if not self._loader.is_write_through:
             raise BackedKeyError(changes[0].key)
+        turns = Turns()
+        for key, value in changes:
+            self._engine.owned_by_database(key, value or b"")
+            if turns.are_due():
+                await turns.give()
         place = await self._loader.store.write(changes)
         self._loader.counters.writes += len(changes)
         self._loader.store.hurry(place.position)

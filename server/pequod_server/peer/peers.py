@@ -20,7 +20,7 @@ from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
 
 from pequod.calls import PeerStatistics
 from pequod.engine import Engine
-from pequod.errors import BackingUnavailableError, BadRequestError, PequodError, SettingError
+from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
 from pequod_server.backing import Change, KeyRange, Place
@@ -72,10 +72,12 @@ def make_peer_service(
         raise SettingError("peer_exports", "only a home beside one database exports what it computes")
     if shared := set(exported) & set(tables):
         raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
+    writes_max = config.batch_commands_max
     if not databases.all:
-        return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules)
+        return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules, writes_max=writes_max)
     origin = DatabaseOrigin(engine, databases, tables, relay, exported)
-    return PeerService(origin, admission, rules, is_home=not isinstance(databases.all[0].store, PequodStore))
+    is_home = not isinstance(databases.all[0].store, PequodStore)
+    return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)
 
 
 class PeerService:
@@ -83,6 +85,7 @@ class PeerService:
 
     Args:
         rules: Which keys the map of the cluster gives to this home; None: it belongs to none.
+        writes_max: Changes of one transaction.
         is_home: Whether it has base data of its own. It is told the changes alone of what it has loaded itself from its
             homes, and forgets that, so another server that had it from here would miss changes.
     """
@@ -93,8 +96,10 @@ class PeerService:
         admission: Admission,
         rules: HomeRules | None = None,
         *,
+        writes_max: int,
         is_home: bool = True,
     ) -> None:
+        self._writes_max = writes_max
         self._rules = rules
         self._is_home = is_home
         self.origin = origin
@@ -283,6 +288,8 @@ class PeerService:
             raise BadRequestError("each key needs a value and a byte in `present`")
         if not request.keys:
             raise BadRequestError("there is nothing to write")
+        if len(request.keys) > self._writes_max:
+            raise LimitExceededError("batch_commands_max", len(request.keys), self._writes_max)
         rows = zip(request.keys, request.values, request.present, strict=True)
         changes = [Change(key, value if is_present else None) for key, value, is_present in rows]
         if self._rules is None:
