@@ -186,6 +186,14 @@ async def test_joins_are_not_added_to_a_file(path: Path) -> None:
         assert server.engine.joins() == []
 
 
+async def test_a_home_refuses_joins_of_a_file_as_computes_do(path: Path) -> None:
+    path.write_text(path.read_text().replace('roles = ["compute"]', 'roles = ["home"]\ngroup = "a"', 1))
+    async with serving(path) as (server, address), AsyncClient(address) as client:
+        with pytest.raises(MapFixedError):
+            await client.add_join(JOIN)
+        assert server.engine.joins() == []
+
+
 async def test_a_client_hears_that_a_server_drains_before_it_is_refused(path: Path) -> None:
     server = PequodServer(config(path))
     port = await server.start()

@@ -83,9 +83,11 @@ class ClusterJoins:
         try:
             version = await self._change(lambda present: [*present, *(one for one in specs if one not in present)])
         except BaseException:
-            fresh = [info for info in infos if info.spec not in before and info.spec not in specs_of(self._member.map)]
-            for info in reversed(fresh):
-                self._engine.drop_join(info.name)
+            known = {*before, *specs_of(self._member.map)}
+            # Where clients do not read, nothing was installed.
+            fresh = [join for join in self._engine.joins() if join.spec in specs and join.spec not in known]
+            for join in reversed(fresh):
+                self._engine.drop_join(join.name)
             raise
         late = laggards(self._member.state, version)
         warning = (f"these servers do not have it yet: {', '.join(late)}",) if late else ()
