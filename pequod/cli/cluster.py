@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
@@ -34,7 +35,7 @@ A cluster begins like this:
     pequod serve --cluster etcd:10.0.0.7:2379/twip --listen 10.0.0.2:7744
     pequod cluster status etcd:10.0.0.7:2379/twip
 
-The variable PEQUOD_CLUSTER takes the place of PLACE; PEQUOD_CLUSTER_CA, _CERTIFICATE and _KEY are files for TLS with
+Without PLACE, the variable PEQUOD_CLUSTER says it; PEQUOD_CLUSTER_CA, _CERTIFICATE and _KEY are files for TLS with
 etcd, as for servers. docs/cluster.md tells the rest.
 """
 #: How long a change waits for the servers.
@@ -43,13 +44,29 @@ T = TypeVar("T")
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
+_VARIABLE: Final = "PEQUOD_CLUSTER"
+
+
+class PlaceCommand(TyperCommand):
+    """A command whose first argument is PLACE: the variable stands for it, also where other arguments follow."""
+
+    # typer passes its own private context class, so the types can only be loose here.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, with the variable in front if none of them is a place."""
+        place = os.environ.get(_VARIABLE)
+        if place and not any(one.startswith(("static:", "etcd:")) for one in args):
+            args = [place, *args]
+        return super().parse_args(ctx, args)
+
+
 Place = Annotated[
-    str, typer.Argument(metavar="PLACE", envvar="PEQUOD_CLUSTER", help="static:FILE or etcd:HOST:PORT,HOST:PORT/NAME.")
+    str, typer.Argument(metavar="PLACE", envvar=_VARIABLE, help="static:FILE or etcd:HOST:PORT,HOST:PORT/NAME.")
 ]
 
 
 @app.command(
     "init",
+    cls=PlaceCommand,
     epilog=examples(
         "pequod cluster init static:cluster.toml                    (a file with comments, to be edited)",
         "pequod cluster init etcd:10.0.0.7:2379,10.0.0.8:2379/twip",
@@ -87,6 +104,7 @@ def _map_of(path: Path) -> ClusterMap:
 
 @app.command(
     "add-home",
+    cls=PlaceCommand,
     epilog=examples(
         "pequod cluster add-home static:cluster.toml a p s             (tables p and s)",
         "pequod cluster add-home etcd:10.0.0.7:2379/twip b --first 'v|' --last 'v|m'",
@@ -120,6 +138,7 @@ def home(
 
 @app.command(
     "placement",
+    cls=PlaceCommand,
     epilog=examples(
         "pequod cluster placement static:cluster.toml 'top|' --level 0     (one server has the whole table)",
         "pequod cluster placement etcd:10.0.0.7:2379/twip 't|ann|' --read-spread 3",
@@ -154,6 +173,7 @@ def placement(
 
 @app.command(
     "drain",
+    cls=PlaceCommand,
     epilog=examples(
         "pequod cluster drain etcd:10.0.0.7:2379/twip c2",
         "pequod cluster drain etcd:10.0.0.7:2379/twip c2 --undo",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from pequod.cli.cluster import Place, operated
+from pequod.cli.cluster import Place, PlaceCommand, operated
 from pequod.cli.connection import connection_settings
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
@@ -45,6 +45,7 @@ class _Page(NamedTuple):
 
 @app.command(
     "move",
+    cls=PlaceCommand,
     epilog=examples(
         "pequod cluster move etcd:10.0.0.7:2379/twip 'p|m' 'p}' --to b",
         "pequod cluster move etcd:10.0.0.7:2379/twip 'p|m' 'p}' --to b --copied",

@@ -156,6 +156,30 @@ def test_what_is_wrong_with_a_place_is_said_with_a_hint(tmp_path: Path) -> None:
     assert f"{path}: the map, colour: there is no such member" in servers.run("status", f"static:{path}", code=3)
 
 
+def test_the_variable_stands_for_the_place_where_other_arguments_follow(tmp_path: Path) -> None:
+    path, other = tmp_path / "cluster.toml", tmp_path / "other.toml"
+
+    def run(*command: str) -> str:
+        done = CliRunner().invoke(app, ["cluster", *command], env={"PEQUOD_CLUSTER": f"static:{path}"})
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    run("init")
+    path.write_text(TEMPLATE.replace('first = ""', 'first = "v|"'))
+    run("placement", "--level", "0", "top|")
+    run("add-home", "a", "p", "s")
+    run("drain", "s1")
+    state = read(path.read_text())
+    assert [one.prefix for one in state.map.placements] == [b"top|"]
+    assert [one.group for one in state.map.home_ranges] == ["a", "a", "a"]
+    assert state.servers[0].state == "draining"
+    run("init", f"static:{other}")
+    run("placement", f"static:{other}", "top|")
+    assert read(other.read_text()).map.version == 2
+    moved = CliRunner().invoke(app, ["cluster", "move", "p|", "p}"], env={"PEQUOD_CLUSTER": "etcd:127.0.0.1:1/twip"})
+    assert "give --to GROUP, or --undo" in moved.output
+
+
 def test_a_cluster_in_etcd_from_its_first_map_to_its_last_server(servers: Servers) -> None:
     place = servers.place
     assert "there is no map; `pequod cluster init` makes one" in servers.run("status", place, code=3)
