@@ -31,7 +31,7 @@ joins = "{joins}"
 [[servers]]
 id = "c1"
 address = "127.0.0.1:1"
-roles = ["compute"]
+{first}
 zone = "north"
 [[servers]]
 id = "c2"
@@ -40,9 +40,9 @@ roles = ["compute"]
 """
 
 
-def write(path: Path, version: int, joins: str = "") -> None:
+def write(path: Path, version: int, joins: str = "", first: str = 'roles = ["compute"]') -> None:
     beside = path.with_suffix(".new")
-    beside.write_text(MAP.format(version=version, joins=joins))
+    beside.write_text(MAP.format(version=version, joins=joins, first=first))
     beside.replace(path)
 
 
@@ -187,7 +187,7 @@ async def test_joins_are_not_added_to_a_file(path: Path) -> None:
 
 
 async def test_a_home_refuses_joins_of_a_file_as_computes_do(path: Path) -> None:
-    path.write_text(path.read_text().replace('roles = ["compute"]', 'roles = ["home"]\ngroup = "a"', 1))
+    write(path, 1, first='roles = ["home"]\ngroup = "a"')
     async with serving(path) as (server, address), AsyncClient(address) as client:
         with pytest.raises(MapFixedError):
             await client.add_join(JOIN)
