@@ -180,6 +180,15 @@ def test_the_variable_stands_for_the_place_where_other_arguments_follow(tmp_path
     assert "give --to GROUP, or --undo" in moved.output
 
 
+def test_keys_are_not_given_to_a_group_of_which_the_file_has_no_home(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(before := TEMPLATE.replace('first = ""', 'first = "v|"'))
+    done = CliRunner().invoke(app, ["cluster", "add-home", f"static:{path}", "b", "p"])
+    assert done.exit_code == 3
+    assert "no server is a home of its group 'b'; put one into the file first" in done.output
+    assert path.read_text() == before
+
+
 def test_a_cluster_in_etcd_from_its_first_map_to_its_last_server(servers: Servers) -> None:
     place = servers.place
     assert "there is no map; `pequod cluster init` makes one" in servers.run("status", place, code=3)

@@ -81,7 +81,12 @@ class ClusterEditor:
         if self.file is None:
             await self._coordinator.put_map(changed)
         else:
-            write_file(self.file, replace(state, map=changed))
+            state = replace(state, map=changed)
+            try:
+                state.check_groups()
+            except ClusterMapError as error:
+                raise ClusterMapError(error.place, f"{error.reason}; put one into the file first") from None
+            write_file(self.file, state)
         return changed
 
     async def set_state(self, server_id: str, state: ServerState) -> None:
