@@ -123,6 +123,31 @@ async def test_a_compute_goes_on_with_another_home_of_the_group(cluster: Mapped,
     assert len(await timeline(client)) == 2
 
 
+async def test_what_a_group_owns_since_the_start_of_a_compute_is_read_again_with_the_rest(
+    cluster: Mapped, tmp_path: Path
+) -> None:
+    await cluster.begin(HomeRange(b"s|", b"s}", "a"))
+    settings = await sqlite_settings(tmp_path)
+    address = f"127.0.0.1:{free_port()}"
+    home = await cluster.server("h1", address, cluster_roles="home", cluster_group="a", **settings)
+    compute = await cluster.server("c1")
+    client = await cluster.client(compute)
+    known = await cluster.coordinator.read()
+    await cluster.put(owned(known.map, [HomeRange(b"p|", b"p}", "a")]), home, compute)
+    await client.put("p|bob|0001", "Hi")
+    assert await client.count(prefix="p|bob|", freshness=LATEST) == 1
+    await home.stop()
+    # The next one does not have the changes of its database since then.
+    database = sqlite3.connect(tmp_path / "twip.db")
+    with database:
+        database.execute("INSERT INTO posts VALUES ('bob', '0002', 'Ha')")
+    database.close()
+    await cluster.server("h1", address, cluster_roles="home", cluster_group="a", **settings)
+    assert await client.count(prefix="p|bob|", freshness=LATEST) == 2
+    await client.put("p|bob|0003", "Ho")
+    assert await client.count(prefix="p|bob|", freshness=LATEST) == 3
+
+
 async def test_a_compute_that_starts_before_its_homes_waits_for_them(cluster: Mapped) -> None:
     await cluster.begin(P)
     starting = asyncio.create_task(cluster.server("c1"))
@@ -204,25 +229,6 @@ async def test_a_range_moves_to_another_group_without_a_lost_write(cluster: Mapp
     assert new.engine.get(b"p|zoe|0002") == b"Eh"
     assert old.engine.get(b"p|zoe|0002") is None
     compute.databases._check()
-
-
-async def test_what_a_group_owns_since_the_compute_began_is_read_again_when_its_home_is_another(
-    cluster: Mapped,
-) -> None:
-    await cluster.begin(P)
-    home = await cluster.home("h1", "a")
-    compute = await cluster.server("c1")
-    client = await cluster.client(compute)
-    await client.put("p|bob|0001", "Hi")
-    await cluster.put(owned((await cluster.coordinator.read()).map, [HomeRange(b"s|", b"s}", "a")]), home, compute)
-    await client.put("s|ann|bob", "1")
-    assert await timeline(client) == [ROW]
-    # The base data of this home die with it.
-    await home.close()
-    await cluster.home("h2", "a")
-    await eventually(partial(_stands, compute))
-    await client.put("p|bob|0001", "Hi")
-    assert await timeline(client) == []
 
 
 async def test_ranges_that_a_compute_cannot_have_are_refused_with_the_reason(cluster: Mapped) -> None:
