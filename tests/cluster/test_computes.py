@@ -148,6 +148,14 @@ async def test_what_a_group_owns_since_the_start_of_a_compute_is_read_again_with
     assert await client.count(prefix="p|bob|", freshness=LATEST) == 3
 
 
+async def test_a_home_before_a_database_keeps_nothing_in_its_memory_alone(cluster: Mapped, tmp_path: Path) -> None:
+    await cluster.begin(S, HomeRange(b"v|", b"v}", "b"))
+    home = await cluster.home("h1", "a", **await sqlite_settings(tmp_path))
+    await cluster.put(moving((await cluster.coordinator.read()).map, b"v|", b"v}", "a"), home)
+    with pytest.raises(NotHomeError):
+        await (await cluster.client(home)).put("v|1", "")
+
+
 async def test_a_compute_that_starts_before_its_homes_waits_for_them(cluster: Mapped) -> None:
     await cluster.begin(P)
     starting = asyncio.create_task(cluster.server("c1"))

@@ -59,6 +59,20 @@ async def test_a_home_takes_the_keys_of_its_group_and_a_compute_passes_on_those_
     assert taken(await rules_of(HOME, ClusterMap("twip", 1)), *keys) == [True] * 5
 
 
+async def test_a_home_refuses_a_table_that_its_database_does_not_have(caplog: pytest.LogCaptureFixture) -> None:
+    given = owned(KNOWN, [HomeRange(b"q|a", b"q|b", "a")])
+    for known in (given, moving(KNOWN, b"s|", b"s}", "a")):
+        rules = HomeRules(HOME, tables=[b"p"])
+        await rules.take_in(known)
+        rules._check()
+        assert "lacks tables that the map gives it" in caplog.text
+        assert taken(rules, b"p|bob|1", b"q|a1", b"s|ann|bob") == [True, False, False]
+        caplog.clear()
+    # What is not of one table alone is for servers that clients read.
+    await HomeRules(HOME, tables=[b"p"]).take_in(ClusterMap("twip", 1, home_ranges=(HomeRange(b"", None, "a"),)))
+    assert not caplog.text
+
+
 async def test_while_a_range_moves_no_home_takes_it_and_the_new_one_takes_copies_alone() -> None:
     other = replace(HOME, id="h2", group="b")
     steps = [

@@ -11,8 +11,9 @@ A map without home ranges says nothing of keys: then each server takes what it t
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -20,16 +21,21 @@ from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, NotHomeError
+from pequod.language.ranges import within
+from pequod.language.spec import DELIMITER
 from pequod_server.backing import Change
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
 from pequod_server.wire.publishing import DATABASE
+
+log = logging.getLogger("pequod.server")
 
 #: Where ranges start, and where they end.
 Bounds = tuple[list[bytes], list[bytes | None]]
 _NO_KEYS: Final[Bounds] = ([], [])
 #: A process that did not run for this long was paused: others may have found its lease ended after 4 s.
 PAUSE_S: Final = 3.0
+_LACKING_HINT: Final = "name them in backing_tables or in the mapping of all homes of the group, or move them elsewhere"
 _PAUSED: Final = "this home was paused, and asks for the map of the cluster before it takes writes"
 
 
@@ -41,6 +47,9 @@ def _clock() -> float:
 class HomeRules:
     """Refuses writes of keys that belong elsewhere, and knows which writes are under way.
 
+    Args:
+        tables: What the database behind a home has, and what the home exports; None: it takes keys of any table.
+
     Before the first map everything is taken. A home that was paused may go by an old map: its lease has ended, and a
     range may have moved without it. So it refuses writes until it has asked for the map.
 
@@ -48,8 +57,11 @@ class HomeRules:
         1. ``_bounds`` are the keys that are taken, by the map ``_known``; None: the map says nothing of keys.
     """
 
-    def __init__(self, entry: ServerEntry, clock: Callable[[], float] = _clock) -> None:
+    def __init__(
+        self, entry: ServerEntry, clock: Callable[[], float] = _clock, *, tables: Collection[bytes] | None = None
+    ) -> None:
         self._entry = entry
+        self._tables = tables
         self._clock = clock
         #: When the process last ran for certain; None: it does not say.
         self._ran_s: float | None = None
@@ -77,12 +89,17 @@ class HomeRules:
 
     def confirm(self, cluster_map: ClusterMap) -> None:
         """Go by a map that was asked for after the pause."""
-        self._known, self._bounds = cluster_map, _bounds(cluster_map, self._entry)
+        self._known, self._bounds = cluster_map, self._bounds_by(cluster_map)
         self._ran_s, self._was_paused = self._clock(), False
 
     async def take_in(self, cluster_map: ClusterMap) -> None:
         """Go by a map from now on; return when writes are done that were let in by the one before."""
-        self._known, self._bounds = cluster_map, _bounds(cluster_map, self._entry)
+        if cluster_map != self._known and (lacking := self._lacking(cluster_map)):
+            log.error(
+                "the database of this home lacks tables that the map gives it; writes of their keys are refused",
+                extra={"ranges": ", ".join(map(str, lacking)), "hint": _LACKING_HINT},
+            )
+        self._known, self._bounds = cluster_map, self._bounds_by(cluster_map)
         for done in tuple(self._under_way):
             await done.wait()
 
@@ -106,7 +123,7 @@ class HomeRules:
         if self.must_confirm():
             return BackingUnavailableError(DATABASE, _PAUSED)
         home = known.home_range_of(key)
-        if home is not None and _is_taken(home, self._entry):
+        if home is not None and self._takes(home):
             return None
         return NotHomeError(key, known.version)
 
@@ -122,7 +139,7 @@ class HomeRules:
             raise BackingUnavailableError(DATABASE, _PAUSED)
         for key in keys:
             home = None if known is None else known.home_range_of(key)
-            if home is None or home.moves_to in ("", home.group) or home.moves_to != self._entry.group:
+            if home is None or not self._comes(home):
                 raise NotHomeError(key, 0 if known is None else known.version)
 
     def refuse_range(self, first: bytes, last: bytes | None) -> None:
@@ -167,8 +184,44 @@ class HomeRules:
             done.set()
             self._under_way.discard(done)
 
+    def _bounds_by(self, known: ClusterMap) -> Bounds | None:
+        if not known.home_ranges:
+            return None
+        starts: list[bytes] = []
+        ends: list[bytes | None] = []
+        for home in known.home_ranges:
+            if not self._takes(home):
+                continue
+            if ends and ends[-1] == home.first:
+                ends[-1] = home.last
+            else:
+                starts.append(home.first)
+                ends.append(home.last)
+        return starts, ends
+
+    def _takes(self, home: HomeRange) -> bool:
+        """Return whether the server takes writes of a range: its own, or those that it passes on, unless it moves."""
+        if home.moves_to or self._lacks(home):
+            return False
+        return home.group == self._entry.group or ServerRole.COMPUTE in self._entry.roles
+
+    def _comes(self, home: HomeRange) -> bool:
+        """Return whether a range moves here, and has not come."""
+        return home.group != home.moves_to == self._entry.group != "" and not self._lacks(home)
+
+    def _lacking(self, known: ClusterMap) -> list[HomeRange]:
+        mine = self._entry.group
+        return [home for home in known.home_ranges if mine in (home.group, home.moves_to) and self._lacks(home)]
+
+    def _lacks(self, home: HomeRange) -> bool:
+        """Return whether a range is of a table that the database behind a home does not have."""
+        if self._tables is None:
+            return False
+        table = home.first.partition(DELIMITER)[0]
+        return within(table + DELIMITER, home.first, home.last) == (home.first, home.last) and table not in self._tables
+
     def _check(self) -> None:
-        assert self._known is None or self._bounds == _bounds(self._known, self._entry), "1"
+        assert self._known is None or self._bounds == self._bounds_by(self._known), "1"
 
 
 class HeldWrites(WriteThrough):
@@ -209,24 +262,3 @@ class HeldWrites(WriteThrough):
         self._rules.refuse_range(first, last)
         async with self._rules.writing():
             return await super().remove_range(first, last)
-
-
-def _bounds(known: ClusterMap, entry: ServerEntry) -> Bounds | None:
-    if not known.home_ranges:
-        return None
-    starts: list[bytes] = []
-    ends: list[bytes | None] = []
-    for home in known.home_ranges:
-        if not _is_taken(home, entry):
-            continue
-        if ends and ends[-1] == home.first:
-            ends[-1] = home.last
-        else:
-            starts.append(home.first)
-            ends.append(home.last)
-    return starts, ends
-
-
-def _is_taken(home: HomeRange, entry: ServerEntry) -> bool:
-    """Return whether a server takes writes of a range: its own, or those that it passes on. One that moves has none."""
-    return not home.moves_to and (home.group == entry.group or ServerRole.COMPUTE in entry.roles)

@@ -28,7 +28,7 @@ from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
-from pequod_server.database.from_config import peer_credentials
+from pequod_server.database.from_config import backed_tables, exported_tables, peer_credentials
 
 _STATIC: Final = "static:"
 _ETCD: Final = "etcd:"
@@ -101,7 +101,12 @@ def make_member(
             raise ClusterMapError(f"the joins of the map's version {state.map.version}", str(error)) from None
 
     takes_port = not config.cluster.startswith(_STATIC) and (config.cluster_address or config.listen).endswith(":0")
-    return Member(coordinator, entry, take_in, rules=HomeRules(entry), takes_port=takes_port)
+    tables: list[bytes] | None = None
+    if groups and ServerRole.COMPUTE not in entry.roles:
+        # Clients of such a home read and write nothing else; other keys would be in its memory alone.
+        tables = [*backed_tables(groups[0].store), *exported_tables(config)]
+    rules = HomeRules(entry, tables=tables)
+    return Member(coordinator, entry, take_in, rules=rules, takes_port=takes_port)
 
 
 def first_entry(config: ServerConfig) -> ServerEntry:

@@ -78,6 +78,11 @@ def backed_tables(store: BackingStore) -> list[bytes]:
     return [name for mapping in store.mappings for name in mapping.tables]
 
 
+def exported_tables(config: ServerConfig) -> list[bytes]:
+    """Return the names of the tables that a home computes for others."""
+    return [name.strip().encode() for name in config.peer_exports.split(",") if name.strip()]
+
+
 def searching(groups: Sequence[HomeGroup]) -> Callable[[Search], bool]:
     """Return what tells an engine whether its databases can be asked by fields; see `can_search`.
 

@@ -31,6 +31,7 @@ from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
+from pequod_server.database.from_config import exported_tables
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.peer.ahead import ahead_of
@@ -67,7 +68,7 @@ def make_peer_service(
     """Return what computes ask of a server: of its database, or of what its clients write."""
     keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
     relay = Relay(keep_bytes, engine.ledger.change_watches)
-    exported = [name.strip().encode() for name in config.peer_exports.split(",") if name.strip()]
+    exported = exported_tables(config)
     if exported and not tables:
         raise SettingError("peer_exports", "only a home beside one database exports what it computes")
     if shared := set(exported) & set(tables):
