@@ -83,13 +83,17 @@ def move(
 
 
 async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
-    from pequod.cluster.edits import opened
+    from pequod.cluster.edits import moves_within, opened
 
+    known = (await editor.state()).map
+    moving = moves_within(known, *bounds)
+    if not moving:
+        others = ", ".join(str(home) for home in known.home_ranges if home.moves_to) or "nothing"
+        fail(ExitCode.ABSENT, f"no range moves within these bounds; what moves is {others}")
     # A range that has come to its new group takes writes once no server reads it at the old one.
-    await _spread(editor, (await editor.state()).map)
-    done = await editor.change(lambda known: opened(known, *bounds))
-    await _spread(editor, done)
-    for home in done.home_ranges:
+    await _spread(editor, known)
+    await _spread(editor, await editor.change(lambda known: opened(known, *bounds)))
+    for home in moving:
         print(f"{home}: group {home.group}")
 
 

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+import typer
 from pequod_server import PequodServer
 from pequod_server.backing.peer_channel import GrpcPeerChannel
 from pequod_server.cluster import etcd as etcd_module
@@ -15,6 +16,7 @@ from pequod_server.cluster.operating import ClusterEditor
 
 from pequod.cli import cluster_move
 from pequod.client import AsyncClient
+from pequod.cluster.edits import moving
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import NotHomeError
 from tests.cluster.conftest import Etcd
@@ -113,7 +115,7 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
                 for one in (old, new):
                     with pytest.raises(NotHomeError):
                         await one.put(f"{table}0", "meanwhile")
-            if is_undone and not is_over:
+            if is_undone and home.moves_to:
                 await cluster_move._undo(editor, bounds)
                 await taken_in(servers, (await editor.state()).map)
                 # What the earlier try has left at the new home is old, or gone, by the next one.
@@ -129,6 +131,19 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
             await new.put(f"{table}9", "new")
             with pytest.raises(NotHomeError):
                 await old.put(f"{table}9", "old")
+
+
+async def test_what_does_not_move_is_not_said_to_stay(
+    homes: tuple[Cluster, PequodServer, PequodServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, *_ = homes
+    editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+    await editor.change(lambda known: moving(known, b"p01|", b"p01}", "b"))
+    with pytest.raises(typer.Exit):
+        await cluster_move._undo(editor, (b"p01|m", b"p01}"))
+    assert "what moves is home range ['p01|', 'p01}')" in capsys.readouterr().err
+    assert (await editor.state()).map.version == 2
+    await editor.close()
 
 
 async def test_rows_that_were_copied_by_other_means_are_compared(
