@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,35 @@ async def test_a_home_before_a_database_keeps_nothing_in_its_memory_alone(cluste
     await cluster.put(moving((await cluster.coordinator.read()).map, b"v|", b"v}", "a"), home)
     with pytest.raises(NotHomeError):
         await (await cluster.client(home)).put("v|1", "")
+
+
+ROLES = """
+[roles.compute]
+{rights} = ["p|"]
+[tokens.compute]
+role = "compute"
+sha256 = "{digest}"
+"""
+
+
+async def test_a_compute_that_its_home_refuses_says_why_and_follows_it_once_it_may(
+    cluster: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pequod_server.cluster.sources._STAND_S", 0.1)
+    await cluster.begin(P)
+    access, token = tmp_path / "access.toml", tmp_path / "token"
+    token.write_text("pqd_word")
+    digest = sha256(b"pqd_word").hexdigest()
+    access.write_text(ROLES.format(rights="read", digest=digest))
+    await cluster.home("h1", "a", access_file=str(access))
+    compute = await cluster.server("c1", backing_token=str(token))
+    client = await cluster.client(compute)
+    await eventually(lambda: any("lacks the right 'feed'" in str(one.__dict__) for one in caplog.records))
+    with pytest.raises(BackingUnavailableError):
+        await client.get("p|bob|0001")
+    access.write_text(ROLES.format(rights="feed", digest=digest))
+    await eventually(lambda: _stands(compute))
+    assert await client.get("p|bob|0001") is None
 
 
 async def test_a_compute_that_starts_before_its_homes_waits_for_them(cluster: Mapped) -> None:

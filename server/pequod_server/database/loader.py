@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, Lacking, NextGroups, Range, SearchRange
+from pequod.engine import Engine, Lacking, NextGroups, PequodError, Range, SearchRange
 from pequod.language.ranges import united
 from pequod_server.backing import (
     BackingStaleError,
@@ -29,7 +29,6 @@ from pequod_server.backing import (
     Loaded,
     Place,
     Releasing,
-    SchemaError,
     Status,
 )
 from pequod_server.backing.rows import Clip
@@ -205,7 +204,8 @@ class Loader:
                 for advice in await self.store.check():
                     log.warning("advice about the database", extra={"advice": advice, "database": self.name})
                 break
-            except (BackingUnavailableError, SchemaError) as error:
+            except PequodError as error:
+                # A home may also refuse this server, until its operator has granted what is missing.
                 if str(error) != self._unanswered:
                     log.error("the database cannot be followed yet", extra={"error": str(error)})  # noqa: TRY400 - the world's
                 self._unanswered = str(error)
