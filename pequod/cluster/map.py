@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from pequod.cluster.faults import check_name
 from pequod.cluster.grouping import READ_SPREAD, Placement, grouping
@@ -23,6 +24,10 @@ from pequod.errors import ClusterMapError
 from pequod.escapes import shown
 
 __all__ = ["READ_SPREAD", "ClusterMap", "ClusterState", "HomeRange", "Placement"]
+
+
+#: The greatest version: messages and files take it.
+VERSION_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,8 @@ class ClusterMap:
 
     def __post_init__(self) -> None:
         check_name("cluster", self.cluster)
-        if self.version < 0:
-            raise ClusterMapError("version", f"{self.version} is negative")
+        if not 0 <= self.version <= VERSION_MAX:
+            raise ClusterMapError("version", f"{self.version} is not from 0 to {VERSION_MAX}")
         for one, other in pairwise(self.placements):
             if one.prefix >= other.prefix:
                 raise ClusterMapError(
@@ -142,3 +147,15 @@ class ClusterState:
             for group in filter(None, (home.group, home.moves_to)):
                 if not self.homes_of(group):
                     raise ClusterMapError(str(home), f"no server is a home of its group {group!r}")
+
+    def check_addresses(self) -> None:
+        """Check that each server has an address of its own: where no entry can be of a server that is gone.
+
+        Raises:
+            ClusterMapError: Two servers have one address.
+        """
+        known: dict[str, str] = {}
+        for server in self.servers:
+            other = known.setdefault(server.address, server.id)
+            if other != server.id:
+                raise ClusterMapError(f"server {server.id}, address", f"server {other} has {server.address} already")

@@ -63,7 +63,7 @@ def test_commands_keep_the_remarks_and_the_order_of_a_file(tmp_path: Path) -> No
     place = f"static:{file}"
     file.write_text(MINE)
     command("placement", place, "top|", "--level", "0")
-    command("add-home", place, "b", "u")
+    command("add-home", place, "a", "u")
     text = file.read_text()
     for remark in (*REMARKS, "# who owns what", "# posts", "# subscriptions"):
         assert remark in text, remark
@@ -71,7 +71,7 @@ def test_commands_keep_the_remarks_and_the_order_of_a_file(tmp_path: Path) -> No
     assert "version = 9\n" in text
     state = read(text)
     assert state.map.placements == (Placement(b"top|", 0),)
-    assert [(one.first, one.group) for one in state.map.home_ranges] == [(b"p|", "a"), (b"s|", "a"), (b"u|", "b")]
+    assert [(one.first, one.group) for one in state.map.home_ranges] == [(b"p|", "a"), (b"s|", "a"), (b"u|", "a")]
     # What is not touched is the same to the byte.
     kept = MINE[MINE.index("joins") : MINE.index("# who owns what")]
     assert kept in text

@@ -31,7 +31,7 @@ def test_the_examples_are_true(name: str) -> None:
 WRONG: dict[str, Callable[[], object]] = {
     "cluster: '' is no name": lambda: ClusterMap("", 1),
     "cluster: 'a/b' is no name": lambda: ClusterMap("a/b", 1),
-    "version: -1 is negative": lambda: ClusterMap("twip", -1),
+    "version: -1 is not from 0 to 9223372036854775807": lambda: ClusterMap("twip", -1),
     "placement 't': its prefix does not end with '|'": lambda: Placement(b"t"),
     "placement 't|', level: 17 is not from 0 to 16": lambda: Placement(b"t|", level=17),
     "placement 't|', read_spread: 0 is not from 1": lambda: Placement(b"t|", read_spread=0),
@@ -63,6 +63,10 @@ WRONG: dict[str, Callable[[], object]] = {
     "home range ['', end): no server is a home of its group 'b'": lambda: ClusterState.of(
         ClusterMap("twip", 1, home_ranges=(HomeRange(b"", None, "a", "b"),)), [ServerEntry("s1", "there:1", group="a")]
     ).check_groups(),
+    "server s2, address: server s1 has there:1 already": lambda: ClusterState.of(
+        ClusterMap("twip", 1), [ServerEntry(name, "there:1", group="a") for name in ("s1", "s2")]
+    ).check_addresses(),
+    "version: 18446744073709551616 is not from 0 to": lambda: read('cluster = "a"\nversion = 18446744073709551616'),
     "the map: it is no TOML": lambda: read("cluster ="),
     "the map, cluster: it is missing": lambda: read(""),
     "the map, version: it has to be a whole number": lambda: read('cluster = "a"\nversion = true'),

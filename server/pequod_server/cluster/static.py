@@ -114,6 +114,7 @@ def read_file(path: Path) -> ClusterState:
     try:
         state = read(path.read_text("utf-8"))
         state.check_groups()
+        state.check_addresses()
     except OSError as error:
         raise ClusterMapError(
             str(path), f"it cannot be read: {error.strerror}; `pequod cluster init` writes one"
