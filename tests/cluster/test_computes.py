@@ -21,7 +21,7 @@ from pequod_server.cluster.member import Member
 from pequod.client import AsyncClient
 from pequod.cluster.edits import moved, moving, opened, owned
 from pequod.cluster.map import ClusterMap, HomeRange
-from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
+from pequod.errors import BackingUnavailableError, BadRequestError, ClusterMapError, NotHomeError
 from pequod.freshness import Latest
 from tests.cluster.conftest import Etcd
 from tests.cluster.copies import copied
@@ -147,6 +147,18 @@ async def test_what_a_group_owns_since_the_start_of_a_compute_is_read_again_with
     assert await client.count(prefix="p|bob|", freshness=LATEST) == 2
     await client.put("p|bob|0003", "Ho")
     assert await client.count(prefix="p|bob|", freshness=LATEST) == 3
+
+
+async def test_a_table_that_the_homes_of_a_group_lack_is_missing_alone(cluster: Mapped, tmp_path: Path) -> None:
+    await cluster.begin(HomeRange(b"p|", b"p}", "a"), HomeRange(b"q|", b"q}", "a"))
+    await cluster.home("h1", "a", **await sqlite_settings(tmp_path))
+    client = await cluster.client(await cluster.server("c1"))
+    await client.put("p|bob|0001", "Hi")
+    assert await client.get("p|bob|0001", freshness=LATEST) == b"Hi"
+    with pytest.raises(BadRequestError, match="are not of a table of the home's database"):
+        await client.get("q|1")
+    with pytest.raises(NotHomeError):
+        await client.put("q|1", "")
 
 
 async def test_a_home_before_a_database_keeps_nothing_in_its_memory_alone(cluster: Mapped, tmp_path: Path) -> None:

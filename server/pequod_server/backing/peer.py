@@ -73,6 +73,7 @@ class PequodStore:
         tables: The names of the tables whose keys they own.
         connect: Opens a channel to an address.
         own_id: The compute's id in its cluster, for people at the homes.
+        may_lack: Whether homes may lack some of the tables, whose loads they refuse: a map changes while servers run.
 
     Invariants:
         1. ``_held`` has all ranges that the engine has loaded, or is about to load.
@@ -89,8 +90,10 @@ class PequodStore:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         own_id: str = "",
+        may_lack: bool = False,
     ) -> None:
         assert addresses, "a group has a home"
+        self._may_lack = may_lack
         self.mappings: tuple[Mapping, ...] = ()
         self.tables = tuple(tables)
         self._addresses = list(addresses)
@@ -150,7 +153,7 @@ class PequodStore:
         self.tables = tuple(dict.fromkeys((*self.tables, *tables)))
 
     async def check(self) -> list[str]:
-        """Ask the homes for their version and tables; return no advice.
+        """Ask the homes for their version and tables; return which tables they lack, if they may.
 
         Raises:
             SchemaError: A home does not own the tables, or speaks another version.
@@ -172,11 +175,10 @@ class PequodStore:
                 raise SchemaError(self.name, [f"{address}: {error}"]) from error
             finally:
                 await channel.close()
-            self._compare(address, found)
-            return []
+            return self._compare(address, found)
         raise BackingUnavailableError(self.name, "; ".join(reasons))
 
-    def _compare(self, address: str, found: pb.PeerPositionReply) -> None:
+    def _compare(self, address: str, found: pb.PeerPositionReply) -> list[str]:
         problems = []
         if found.version_min > VERSION_MAX or found.version_max < VERSION_MIN:
             problems.append(
@@ -184,9 +186,10 @@ class PequodStore:
                 f"servers, this one versions {VERSION_MIN} to {VERSION_MAX}; bring the older one up to date"
             )
         lacking = sorted(set(self.tables) - set(found.tables)) if found.tables else []
-        problems += [f"{address} does not own the table {table.decode('utf-8', 'replace')}" for table in lacking]
-        if problems:
-            raise SchemaError(self.name, problems)
+        advice = [f"{address} does not own the table {table.decode('utf-8', 'replace')}" for table in lacking]
+        if problems or (advice and not self._may_lack):
+            raise SchemaError(self.name, problems + advice)
+        return advice
 
     # Loads and other calls.
 

@@ -87,7 +87,7 @@ def make_member(
     credentials_of_peers = peer_credentials(config)
 
     def make_store(addresses: Sequence[str], tables: Sequence[bytes]) -> PequodStore:
-        return PequodStore(addresses, tables, connect=credentials_of_peers.connect, own_id=entry.id)
+        return PequodStore(addresses, tables, connect=credentials_of_peers.connect, own_id=entry.id, may_lack=True)
 
     sources = MapSources(entry, databases, local, make_store)
 
