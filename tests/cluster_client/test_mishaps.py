@@ -1,16 +1,22 @@
 """Servers of a cluster die, hang and come back: reads go elsewhere, writes are applied once or said to be unknown."""
 
 import asyncio
+import gc
 import random
 import signal
 import sqlite3
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pequod_proto import pequod_pb2 as pb
 
 from pequod import LATEST, AsyncClient
 from pequod.calls import Result, Results, WatchEvent
+from pequod.client.cluster import watching
 from pequod.client.cluster.connection import ClusterConnection
 from pequod.client.cluster.node import Node
 from pequod.errors import PequodError, UnavailableError, WatchCompactedError
@@ -262,3 +268,31 @@ async def test_without_the_server_that_told_the_map_all_goes_on(site: Site, clie
     assert await client.get("p|u1|1", freshness=LATEST) == b"x"
     await client.put("p|u1|1", "y")
     assert await client.get("p|u1|1", freshness=LATEST) == b"y"
+
+
+async def test_a_watch_that_fails_while_its_server_is_asked_for_a_sign_of_life_is_no_error_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failing = asyncio.Event()
+
+    async def follow(*_: object) -> AsyncGenerator[WatchEvent]:
+        await failing.wait()
+        if failing.is_set():
+            raise UnavailableError("c1", "its connection broke")
+        yield WatchEvent(0, [])
+
+    async def see_alive(_: object) -> None:
+        failing.set()
+        await asyncio.sleep(0.01)
+        raise UnavailableError("c1", "it gives no sign of life")
+
+    monkeypatch.setattr(watching, "follow", follow)
+    monkeypatch.setattr(watching, "_see_alive", see_alive)
+    monkeypatch.setattr(watching, "_QUIET_S", 0.01)
+    errors = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    node: Any = SimpleNamespace(connection=None)
+    with pytest.raises(UnavailableError):
+        await anext(watching._at(node, pb.WatchRequest(), lambda _: None))
+    gc.collect()
+    assert errors == []

@@ -157,7 +157,8 @@ async def _at(node: Node, request: pb.WatchRequest, note: Callable[[pb.Header], 
                 return
             yield event
     finally:
-        if pending is not None and not pending.done():
+        if pending is not None:
+            # It may also have failed while the server was asked; asyncio wants that to be looked at.
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
         await events.aclose()
