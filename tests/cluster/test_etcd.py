@@ -245,6 +245,9 @@ async def test_a_map_that_becomes_unreadable_is_waited_for(
         await put(server, b"map", b"{")
         await eventually(lambda: "the map is not right" in caplog.text)
         assert follower.version == 1
+        for asked in (server.read(), server.put_map(ClusterMap(name, 2))):
+            with pytest.raises(ClusterMapError, match=f"/pequod/{name}/map at etcd .*; put a right map there"):
+                await asked
         # What a newer version adds is left out.
         await put(server, b"map", json.dumps({"cluster": name, "version": "2", "colour": "red"}).encode())
         await eventually(lambda: follower.version == 2)

@@ -128,7 +128,16 @@ class EtcdCoordinator:
                     log.warning(
                         "a server of the cluster is not known", extra={"key": key.decode(), "reason": str(error)}
                     )
-        return ClusterState.of(_map(pairs[self._map_key]), servers)
+        return ClusterState.of(self._map_of(pairs[self._map_key]), servers)
+
+    def _map_of(self, value: bytes) -> ClusterMap:
+        message = pb.ClusterMap()
+        try:
+            _parse(value, message)
+            return map_of(message)
+        except ClusterMapError as error:
+            place = f"{self._map_key.decode()} at {self._calls.place}"
+            raise ClusterMapError(place, f"{error}; put a right map there, with a greater version") from None
 
     async def put_map(self, changed: ClusterMap) -> None:
         """Put a map in the place of the one whose version is lower by one; version 1 is the first map.
@@ -138,8 +147,8 @@ class EtcdCoordinator:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
         found = (await self._calls.read(self._map_key)).kvs
-        if (_map(found[0].value).version if found else 0) != changed.version - 1:
-            raise MapChangedError(_map(found[0].value).version if found else 0)
+        if (self._map_of(found[0].value).version if found else 0) != changed.version - 1:
+            raise MapChangedError(self._map_of(found[0].value).version if found else 0)
         seen = found[0].mod_revision if found else 0
         unchanged = etcd.Compare(target=etcd.Compare.MOD, key=self._map_key, mod_revision=seen)
         put = etcd.PutRequest(key=self._map_key, value=_written(message_of_map(changed)))
@@ -157,7 +166,7 @@ class EtcdCoordinator:
         present = reply.replies[0].range.kvs
         # The answer to an earlier try of this transaction may have been lost.
         if not (present and present[0].value == put.value):
-            raise MapChangedError(_map(present[0].value).version if present else 0)
+            raise MapChangedError(self._map_of(present[0].value).version if present else 0)
 
     async def register(self, entry: ServerEntry) -> None:
         """Show a server to the others, from now on and until `unregister`; again with what has changed of it.
@@ -288,12 +297,6 @@ def _written(message: pb.ClusterMap | pb.ClusterServer) -> bytes:
     return text.encode()
 
 
-def _map(value: bytes) -> ClusterMap:
-    message = pb.ClusterMap()
-    _parse(value, message)
-    return map_of(message)
-
-
 def _server(value: bytes) -> ServerEntry:
     message = pb.ClusterServer()
     _parse(value, message)
@@ -312,4 +315,4 @@ def _parse(value: bytes, message: pb.ClusterMap | pb.ClusterServer) -> None:
     try:
         json_format.Parse(value.decode(), message, ignore_unknown_fields=True)
     except (json_format.ParseError, UnicodeDecodeError) as error:
-        raise ClusterMapError("what the coordinator has", f"it is not readable: {error}") from None
+        raise ClusterMapError("its value", f"it is not readable: {error}") from None

@@ -267,7 +267,7 @@ class Member:
         if known is None or state.map.version > known.version:
             self._map, self._fault = state.map, ""
         elif state.map != known:
-            hint = "give a changed map a greater version" if state.map.version == known.version else "it is older"
+            hint = f"give a map that is to replace version {known.version} a greater version"
             extra = {"at": self.place, "version": state.map.version, "hint": hint}
             log.error("the map is not taken; the one before stays in use", extra=extra)
         self._is_behind.set()
