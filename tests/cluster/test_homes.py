@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.homes import HomeRules
 
@@ -24,6 +25,7 @@ from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
 from tests.cluster.conftest import Etcd
 from tests.cluster.test_joins import Cluster
 from tests.cluster.waiting import eventually
+from tests.peer.homes import running
 from tests.server.serving import connect
 
 KNOWN = ClusterMap("twip", 4, home_ranges=(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b")))
@@ -236,3 +238,13 @@ async def test_a_home_wakes_after_a_range_has_moved_without_it(cluster: Cluster,
             await client.put("p|zoe|1", "lost")
         await client.put("p|bob|1", "again")
     await coordinator.close()
+
+
+async def test_a_read_at_a_compute_that_does_not_know_the_newest_map_is_unavailable(cluster: Cluster) -> None:
+    home = await cluster.server("h1", cluster_roles="home", cluster_group="a")
+    assert home.member is not None
+    store = PequodStore([home.member.entry.address], [b"p", b"s"])
+    async with running(store) as compute:
+        assert await compute.client.get("p|bob|1") is None
+        with pytest.raises(BackingUnavailableError):
+            await compute.client.get("s|ann|bob")

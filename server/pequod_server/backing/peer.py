@@ -206,7 +206,11 @@ class PequodStore:
                 self._held.add(one.first, one.last, _HELD)
             return await load_from(session, clip.ranges, next_groups)
 
-        loaded = await self._call(load)
+        try:
+            loaded = await self._call(load)
+        except NotHomeError as error:
+            # This server was paused, or hears of the map later: it is no fault of the reader.
+            raise BackingUnavailableError(self.name, f"the home goes by another map: {error}") from error
         # In the turn in which the connection was seen to stand: the next one tells of these, too.
         for one in loaded.more:
             self._held.add(one.first, one.last, _HELD)
