@@ -90,9 +90,6 @@ class Ends:
         self._by_last.pop(last, None)
 
 
-#: The class in Python, whether or not the engine is native.
-PythonEnds: Final = Ends
-
 if not TYPE_CHECKING and core is not None:
     Ends = core.Ends
 

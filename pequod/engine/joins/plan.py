@@ -111,7 +111,6 @@ class Plan:
     """A join compiled for one level."""
 
     __slots__ = (
-        "build",
         "env_size",
         "fixed",
         "is_point",

@@ -117,8 +117,6 @@ class PequodStore:
         #: Why everything has to be read again; empty if it has not.
         self._lost = ""
         self._standby: asyncio.Task[None] | None = None
-        #: Times that the feed went to another home.
-        self.move_count = 0
 
     @property
     def name(self) -> str:
@@ -328,7 +326,6 @@ class PequodStore:
             except PequodError as error:
                 reason = str(error)
             self._turn += 1
-            self.move_count += 1
             failures += 1
             self._health.down(reason)
             # All homes are tried before the first pause that is longer than a moment.

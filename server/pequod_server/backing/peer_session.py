@@ -87,8 +87,6 @@ class PeerSession:
         self._asked = 0
         #: When each question was sent.
         self._asked_s: dict[int, float] = {}
-        #: Bytes of keys and values that came.
-        self.received_bytes = 0
 
     # What the compute says.
 
@@ -168,7 +166,6 @@ class PeerSession:
                     ) from None
                 if reply is None or self._is_given_up:
                     return
-                self.received_bytes += reply.ByteSize()
                 yield reply
 
     def fresh_s(self, reply: pb.PeerFeedReply) -> float | None:

@@ -22,10 +22,8 @@ from pequod_server.backing.sql import quoted
 #: How often the database is told the position of the feed, and asked for a sign of life.
 _CONFIRM_S: Final = 0.05
 _PING_S: Final = 1.0
-#: The same, while the feed may not have passed the last known position of the log; and while it is waited for.
+#: The same, while the feed may not have passed the last known position of the log.
 _PING_AGAIN_S: Final = 0.1
-_PING_SOON_S: Final = 0.01
-
 
 #: Classes of errors that do not concern the commit: the connection, resources, an operator, the state of the server.
 _AWAY: Final = frozenset(["08", "53", "55", "57"])
