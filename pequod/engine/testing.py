@@ -124,7 +124,7 @@ def evaluate_join(spec: JoinSpec, rows: dict[bytes, bytes]) -> dict[bytes, bytes
     for slots, source_key, value in tuples_of(spec, rows):
         output = b"".join(part if isinstance(part, bytes) else slots[part.name] for part in spec.output.parts)
         contributions.setdefault(output, []).append((source_key, value))
-    operator = next(source.operator for source in spec.sources if source.operator is not Operator.CHECK)
+    operator = spec.value_source.operator
     combined = {key: _combine(operator, found) for key, found in contributions.items()}
     return {key: value for key, value in combined.items() if value is not None}
 

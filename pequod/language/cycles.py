@@ -9,7 +9,7 @@ from pequod.language.spec import JoinSpec, Operator
 
 def warnings_of(spec: JoinSpec) -> tuple[str, ...]:
     """Return what the author of a join should know: which of several values a key shows."""
-    value = next(source for source in spec.sources if source.operator is not Operator.CHECK)
+    value = spec.value_source
     shown = {slot.name for slot in spec.output.slots()}
     missing = list(dict.fromkeys(slot.name for slot in value.slots() if slot.name not in shown))
     if value.operator is not Operator.COPY or not missing:

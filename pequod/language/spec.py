@@ -279,6 +279,20 @@ class JoinSpec:
         return (self.output, *self.sources)
 
     @property
+    def value_depth(self) -> int:
+        """The number of the value source: the one whose operator is not `check`.
+
+        Requires:
+            There is one; `check_spec` refuses other joins.
+        """
+        return next(depth for depth, source in enumerate(self.sources) if source.operator is not Operator.CHECK)
+
+    @property
+    def value_source(self) -> Source:
+        """The source that gives the value; requires the same."""
+        return self.sources[self.value_depth]
+
+    @property
     def is_unique(self) -> bool:
         """Whether each output key has at most one contribution, a copy: the output has every slot of the sources."""
         shown = {slot.name for slot in self.output.slots()}

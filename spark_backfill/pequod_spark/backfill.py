@@ -38,7 +38,7 @@ from pequod_spark.cutting import FEW_SOURCES, PART_ROWS, Contexts, survey
 from pequod_spark.leases import Lease
 from pequod_spark.loads import PartitionRange, Requests
 from pequod_spark.pieces import compile_pieces, with_contexts
-from pequod_spark.plan import Read, is_unique
+from pequod_spark.plan import Read, contributes_once
 from pequod_spark.ranges import clip, sorted_ranges
 from pequod_spark.reading import cut_ranges, fetched
 from pequod_spark.tasks import freeze_imports
@@ -291,7 +291,7 @@ class _Run:
             return compile_pieces(self._spec, status.level, read, *within, prefixes, one_of=one_of)
 
         self._lease.stage = "computing"
-        found = survey(pieces, part_rows, can_sample=is_unique(self._spec) and source_count > FEW_SOURCES)
+        found = survey(pieces, part_rows, can_sample=contributes_once(self._spec) and source_count > FEW_SOURCES)
         self._lease.rows_expected = found.row_count
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._lease.stage = "sorting and loading"

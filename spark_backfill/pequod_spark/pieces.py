@@ -25,7 +25,7 @@ from pequod.language.slots import known_run
 from pequod.language.spec import JoinSpec, Operator, Slot
 from pequod.language.views import plain_join
 from pequod_spark.keys import put_together, take_apart
-from pequod_spark.plan import Read, SparkPlan, is_unique, value_source
+from pequod_spark.plan import Read, SparkPlan, contributes_once
 from pequod_spark.ranges import clip
 from pequod_spark.records import plain_rows
 
@@ -97,14 +97,14 @@ def _count(spec: JoinSpec, contributions: DataFrame) -> DataFrame:
     """Count equal contributions, and leave out columns that the server does not need."""
     if spec.is_unique:
         return contributions.select("key", "value")
-    match value_source(spec).operator:
+    match spec.value_source.operator:
         case Operator.COUNT:
             told = ["key"]
         case Operator.COPY:
             told = ["key", "value", "source_key"]
         case _:
             told = ["key", "value"]
-    if is_unique(spec):
+    if contributes_once(spec):
         # No two are equal.
         return contributions.select(*told, f.lit(1).cast("bigint").alias("times"))
     return contributions.groupBy(*told).agg(f.count("*").alias("times"))

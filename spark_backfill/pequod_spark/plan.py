@@ -31,7 +31,7 @@ from pequod.engine import Engine
 from pequod.language.containing import fixed_slots, keys_of, meet
 from pequod.language.patterns import may_overlap
 from pequod.language.slots import number_slots
-from pequod.language.spec import JoinSpec, Operator, Source
+from pequod.language.spec import JoinSpec, Operator
 from pequod.language.views import RecordView, plain_join
 from pequod_spark.contributions import combine
 from pequod_spark.keys import put_together, take_apart
@@ -110,7 +110,7 @@ class SparkPlan:
     def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
         """Return the rows that one join computes in a range."""
         contributions = self.contributions(spec, first, last)
-        return combine(value_source(spec).operator, contributions, is_unique=is_unique(spec))
+        return combine(spec.value_source.operator, contributions, is_unique=contributes_once(spec))
 
     def contributions(self, spec: JoinSpec, first: bytes, last: bytes | None, *, one_of: int = 1) -> DataFrame:
         """Return a row for each tuple of source keys that gives an output in a range: key, source_key and value.
@@ -205,12 +205,10 @@ def is_sampled(one_of: int) -> Column:
     return f.pmod(f.xxhash64("key"), f.lit(one_of)) == 0
 
 
-def value_source(spec: JoinSpec) -> Source:
-    """Return the source that gives the value."""
-    return next(source for source in spec.sources if source.operator is not Operator.CHECK)
+def contributes_once(spec: JoinSpec) -> bool:
+    """Return whether each output key has one contribution: then the key has all slots that distinguish source keys.
 
-
-def is_unique(spec: JoinSpec) -> bool:
-    """Return whether each output key has one contribution: then the key has all slots that distinguish source keys."""
+    `JoinSpec.is_unique` says so of copies alone, whose rows the server takes as they are.
+    """
     bound = {slot.name for source in spec.sources for slot in source.slots()}
     return bound == {slot.name for slot in spec.output.slots()}

@@ -8,7 +8,7 @@ from pequod_grammar import parse
 from pequod_spark import cutting
 from pequod_spark.cutting import Contexts, survey
 from pequod_spark.pieces import compile_pieces
-from pequod_spark.plan import is_unique, read_from
+from pequod_spark.plan import contributes_once, read_from
 from pyspark.sql import DataFrame, SparkSession
 
 USERS, POSTS = 40, 600
@@ -31,7 +31,7 @@ def test_a_part_of_the_posts_tells_how_much_there_is_and_where_to_cut(
         asked.append(one_of)
         return compile_pieces(timeline, 1, read_from(frame), b"t|", b"t}", one_of=one_of)
 
-    found = survey(pieces, 1000, can_sample=is_unique(timeline))
+    found = survey(pieces, 1000, can_sample=contributes_once(timeline))
     assert asked == ([16] if is_sample else [16, 1])
     assert found.piece_count - found.row_count == USERS, "contexts are counted one by one"
     assert found.row_count == pytest.approx(ROWS, rel=0.5 if is_sample else 0)

@@ -15,7 +15,7 @@ from pequod.engine.memory.ledger import Ledger
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import number_slots
-from pequod.language.spec import JoinSpec, Operator, Snapshot
+from pequod.language.spec import JoinSpec, Snapshot
 from pequod.language.views import RecordView, plain_join
 from pequod.native import core
 
@@ -107,10 +107,8 @@ class CompiledJoin:
         self.numbers = number_slots(self.plain)
         self.matchers = compile_matchers(self.plain)
         self.match_output: Callable[[bytes], re.Match[bytes] | None] = compile_matcher(spec.output).match
-        self.value_depth = next(
-            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
-        )
-        self.aggregate = make_aggregate(spec.sources[self.value_depth].operator)
+        self.value_depth = spec.value_depth
+        self.aggregate = make_aggregate(spec.value_source.operator)
         #: Whether every output key has at most one contribution, a copy: then no aggregate state is needed.
         self.is_unique = spec.is_unique
 

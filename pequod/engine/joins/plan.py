@@ -150,12 +150,10 @@ class Plan:
         self.tail: Builder = compile_builder(self.tail_parts, numbers)
         #: The slots in that rest.
         self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
-        self.value_depth = next(
-            depth for depth, source in enumerate(spec.sources) if source.operator is not Operator.CHECK
-        )
+        self.value_depth = spec.value_depth
         #: Environment -> the key of the value source.
-        self.value_key: Builder = compile_builder(spec.sources[self.value_depth].pattern.parts, numbers)
-        source = (declared or spec).sources[self.value_depth]
+        self.value_key: Builder = compile_builder(spec.value_source.pattern.parts, numbers)
+        source = (declared or spec).value_source
         #: The same for the table's own key, if the source sees its records: it decides which value a copy shows.
         self.own_key = compile_builder(source.pattern.parts, numbers) if source.has_records else None
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]

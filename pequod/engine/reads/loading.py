@@ -291,7 +291,7 @@ def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
     prefix = plan.prefix(environment)
     if not prefix <= piece.first < piece.last <= plan.end_of(prefix):
         raise refuse(f"they are not all of the prefix {shown(prefix)}")
-    tails, operator = piece.tails, join.spec.sources[join.value_depth].operator
+    tails, operator = piece.tails, join.spec.value_source.operator
     lengths = {
         "values": (piece.values, operator is not Operator.COUNT),
         "times": (piece.times, not join.is_unique),
@@ -372,9 +372,7 @@ def _refuse_unfit(join: InstalledJoin) -> None:
     if join.spec.has_records and any(table.presence is not None for table in join.source_tables):
         raise refuse("it looks at the fields of values that a database owns; a scan of it computes it")
     if join.value_depth != len(join.spec.sources) - 1:
-        raise refuse(
-            f"its value source is not the last one; declare it with `{join.spec.sources[join.value_depth]}` last"
-        )
+        raise refuse(f"its value source is not the last one; declare it with `{join.spec.value_source}` last")
 
 
 def _not_loaded(join: InstalledJoin, sources: Sequence[Range], read_number: int) -> list[Range]:
