@@ -31,7 +31,7 @@ def _kind(join: InstalledJoin) -> tuple[bool, bool, bool, bool]:
     return (
         plan.steps[-1].splice is not None,
         kernel is not None,
-        kernel is not None and kernel.is_whole,
+        kernel is not None and kernel.applies_logs,
         join.sites_of(plan)[join.value_depth].is_alike,
     )
 

@@ -1,10 +1,10 @@
 """What a timeline gets from those it selects, natively: all of it at a first check, or what its log brings.
 
     collect     s|ann|bob, s|ann|liz selected     rows of p|bob|, p|liz| as tails, sorted; waits at p|bob|, p|liz|
-    bring_up    s|ann|eve came                    rows of p|eve| are put in; waits at p|eve|
+    apply_log   s|ann|eve came                    rows of p|eve| are put in; waits at p|eve|
 
-Each does in one call what `Execution` and `Timeline.apply_log` do with lists, where the case is plain; else it changes
-nothing, and they do it. So there is no twin in Python.
+`collect` does in one call what `Execution` does with lists; if the case is not plain, it changes nothing, and the
+execution has to do it. `apply_log` does the work of `Timeline.apply_log`, or calls it. So there is no twin in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pequod.native import NativeKernel, core
 def make_kernel(
     kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames[Context]], ledger: Ledger
 ) -> NativeKernel | None:
-    """Return the native form of a kernel that is whole; None if there is none.
+    """Return the native form of a kernel that applies logs; None if there is none.
 
     Args:
         kernel: The plan's.
@@ -117,7 +117,7 @@ def lacked_by_log(kernel: Timeline, context: Context, read_number: int) -> list[
     ]
 
 
-def bring_up(kernel: Timeline, context: Context) -> None:
+def apply_log(kernel: Timeline, context: Context) -> None:
     """Bring the rows and the frames of a context up to date with its log.
 
     Requires:

@@ -60,7 +60,7 @@ class Awaiting(Materialised):
         self.ledger.change_updaters(self.let_go())
 
     def lose_updaters(self) -> None:
-        """Note that some updaters of this context were released; drop them from the list when they are many.
+        """Note that some updaters of this context were released; remove them from the list when they are many.
 
         Cost:
             O(1) amortised.
@@ -101,7 +101,7 @@ class Updaters(Generic[W]):
         ledger.change_updaters(-HOLD if extras is None else -HOLD - len(extras) * EXTRAS)
         if not self.contexts:
             ledger.change_updaters(-UPDATERS - self.tail_bytes)
-            self._frames.discard(self.key)
+            self._frames.remove_empty(self.key)
 
     def hand_over(self, context: W, other: W) -> None:
         """Let ``other`` wait at all frames here at which ``context`` waits, if it does."""
@@ -239,8 +239,8 @@ class Frames(Generic[W]):
         updaters.release(context)
         context.lose_updaters()
 
-    def discard(self, frame_key: FrameKey) -> None:
-        """Drop an entry that has become empty."""
+    def remove_empty(self, frame_key: FrameKey) -> None:
+        """Remove an entry that has become empty."""
         del self._by_key[frame_key]
         if self._order is not None:
             self._order.remove(frame_key)

@@ -116,7 +116,7 @@ class InstalledJoin(CompiledJoin):
         1. ``contexts`` holds the live contexts of a push join by prefix, ``coverage`` the status ranges of all.
         2. ``sites[i]`` holds one site per plan in use, for source i; ``_sites_at`` the same by level.
         3. ``is_followed`` is true if and only if its table is watched or other joins read its outputs; ``is_quiet`` if
-           it is not followed, and ``reads_tables``.
+           and only if ``reads_unbacked`` is true and ``is_followed`` is not.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class InstalledJoin(CompiledJoin):
         "outputs",
         "plans",
         "reads_base",
-        "reads_tables",
+        "reads_unbacked",
         "rivals",
         "sites",
         "upstreams",
@@ -172,9 +172,9 @@ class InstalledJoin(CompiledJoin):
         self.upstreams: list[list[InstalledJoin]] = [[] for _ in spec.sources]
         #: Whether all sources are base data, of which it looks at keys alone: no join computes them.
         self.reads_base = False
-        #: Whether clients write all of it: no database owns any of it.
-        self.reads_tables = False
-        #: What reads this join's outputs: sites, or projections (`Reader`).
+        #: Whether clients write all of this base data: no database owns any of it.
+        self.reads_unbacked = False
+        #: What reads this join's outputs: sites, or projections (`TableReader`).
         self.downstreams: list[Iterable[Site]] = []
         #: Joins that may compute the same keys.
         self.rivals: list[InstalledJoin] = []
@@ -195,7 +195,7 @@ class InstalledJoin(CompiledJoin):
     def follow(self, *, is_followed: bool) -> None:
         """Set whether changes of rows go to watches or to other joins."""
         self.is_followed = is_followed
-        self.is_quiet = self.reads_tables and not is_followed
+        self.is_quiet = self.reads_unbacked and not is_followed
         for kernel in self._kernels.values():
             kernel.is_quiet = self._is_kernel_quiet
         for sites in self.sites:

@@ -160,7 +160,7 @@ class Plan:
         #: The kernel for timelines and similar joins; None for other joins.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
         #: The same if it can apply logs, else None.
-        self.log_kernel = self.timeline if self.timeline is not None and self.timeline.is_whole else None
+        self.log_kernel = self.timeline if self.timeline is not None and self.timeline.applies_logs else None
 
     def environment(self, values: Sequence[bytes]) -> list[bytes]:
         """Return an environment with the values of the slots that reads fix, in output order."""

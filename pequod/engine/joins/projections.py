@@ -41,9 +41,9 @@ class Projection:
 
 
 #: A reader of a table: the sites of one source that reads its keys alone, or those that look at its values.
-Reader = list[Site] | Projection
+TableReader = list[Site] | Projection
 
 
-def is_waiting(reader: Reader) -> bool:
+def is_waiting(reader: TableReader) -> bool:
     """Return whether changes of the table have any effect on a reader."""
     return reader.is_waiting if isinstance(reader, Projection) else any(reader)

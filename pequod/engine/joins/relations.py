@@ -14,7 +14,7 @@ from pequod.engine.base.presence import Presence
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
 from pequod.engine.joins.installed import InstalledJoin
-from pequod.engine.joins.projections import Projection, Reader
+from pequod.engine.joins.projections import Projection, TableReader
 from pequod.engine.joins.searched import Searched
 from pequod.engine.joins.watches import Watch, WatchIndex
 from pequod.native import core
@@ -46,7 +46,7 @@ class Relations(HotRelations):
         #: Joins that compute keys of this table, in the order of their installation.
         self.outputs: list[InstalledJoin] = []
         #: What reads this table: the sites of each join and source, those that look at values in projections.
-        self.readers: list[Reader] = []
+        self.readers: list[TableReader] = []
         #: The searched ranges of the indexes among them that a database can be asked for.
         self.searched: list[Searched] = []
         #: The watches over the table's keys, stored or computed.
@@ -70,7 +70,7 @@ class Relations(HotRelations):
         assert self.table.presence is None or not self.outputs, "invariant 2"
         for join in self.outputs:
             assert join.is_followed == (self.watches.count > 0 or bool(join.downstreams)), "invariant 3 of the join"
-            assert join.is_quiet == (join.reads_tables and not join.is_followed), "invariant 3 of the join"
+            assert join.is_quiet == (join.reads_unbacked and not join.is_followed), "invariant 3 of the join"
 
 
 class Directory:

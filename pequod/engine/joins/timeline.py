@@ -144,10 +144,10 @@ class Around(NamedTuple):
 class Timeline:
     """The last two sources of a join: a check whose keys bind one slot each, and a copy of the rows under that slot."""
 
-    __slots__ = ("around", "depth", "fixed_ending", "is_whole", "number", "selecting", "splice")
+    __slots__ = ("applies_logs", "around", "depth", "fixed_ending", "number", "selecting", "splice")
 
     def __init__(
-        self, depth: int, number: int, selecting: Builder, around: Around, splice: Splice, *, is_whole: bool
+        self, depth: int, number: int, selecting: Builder, around: Around, splice: Splice, *, applies_logs: bool
     ) -> None:
         #: The number of the check.
         self.depth = depth
@@ -158,8 +158,8 @@ class Timeline:
         #: The known prefix of the keys that are copied.
         self.around = around
         self.splice = splice
-        #: Whether there are no other sources, and tails begin with the part of the key: then logs can be applied.
-        self.is_whole = is_whole
+        #: Whether `apply_log` fits: there are no other sources, and tails begin with the part of the key.
+        self.applies_logs = applies_logs
         parts = tuple([part if isinstance(part, bytes) else None for part in splice.tail_parts])
         #: The ending of tails as a template, as `ending` returns it, if no slot is in it that reads fix.
         self.fixed_ending = parts if set(splice.tail_parts) <= {*parts, number} else None
@@ -282,7 +282,7 @@ class Timeline:
             The frame keys at which the context has to wait from now on, and those at which it has to be released.
 
         Requires:
-            ``is_whole``.
+            ``applies_logs``.
 
         Cost:
             O(log + rows added or removed).
@@ -336,9 +336,9 @@ def compile_timeline(
     if any(slot not in shown for slot in known[-1] - fixed):
         # Frames would have extras.
         return None
-    is_whole = depth == 0 and splice.is_headless
+    applies_logs = depth == 0 and splice.is_headless
     selected = compile_builder(check.parts[:run], numbers)
-    return Timeline(depth, numbers[name], selected, Around(before, width, after), splice, is_whole=is_whole)
+    return Timeline(depth, numbers[name], selected, Around(before, width, after), splice, applies_logs=applies_logs)
 
 
 def _change_rows(context: Materialised, tails: list[bytes | None], values: list[bytes] | None) -> None:

@@ -59,5 +59,5 @@ def _selecting(relations: Relations | None) -> Iterator[_Selecting]:
     for reader in () if relations is None else relations.readers:
         for site in () if isinstance(reader, Projection) else reader:
             kernel, join = site.plan.log_kernel, site.join
-            if kernel is not None and not site.step.is_value and join.reads_base and not join.reads_tables:
+            if kernel is not None and not site.step.is_value and join.reads_base and not join.reads_unbacked:
                 yield _Selecting(site, kernel)

@@ -153,7 +153,7 @@ class Loading:
     def end(self, backfill: Backfill, reason: str) -> None:
         """End a backfill; the rows that were loaded stay."""
         backfill.end(reason)
-        self.discard_ended()
+        self.remove_ended()
 
     def review(self) -> None:
         """End the backfills whose join was dropped, or cannot be backfilled any more."""
@@ -171,9 +171,9 @@ class Loading:
                 backfill.end(str(error))
             if _not_loaded(backfill.join, backfill.sources, self._memory.reads.number):
                 backfill.end("a database owns some of its sources now")
-        self.discard_ended()
+        self.remove_ended()
 
-    def discard_ended(self) -> None:
+    def remove_ended(self) -> None:
         """Stop recording for backfills that have ended."""
         self._writer.backfills = [backfill for backfill in self if backfill.ended is None]
 

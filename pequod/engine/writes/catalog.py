@@ -10,7 +10,7 @@ from pequod.engine.joins.below import filled_from, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.indexes import Index, RecordParser
 from pequod.engine.joins.installed import InstalledJoin, Site
-from pequod.engine.joins.projections import Projection, Reader
+from pequod.engine.joins.projections import Projection, TableReader
 from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.joins.searched import Searched
 from pequod.engine.memory.eviction import Evictor
@@ -108,7 +108,7 @@ class Catalog:
             present[spec] = self._install(spec)
         if fresh:
             self._relate()
-            self._forget([present[spec] for spec in fresh])
+            self._drop_contexts([present[spec] for spec in fresh])
         return [present[spec].info for spec in specs], bool(fresh)
 
     def drop(self, name: str) -> None:
@@ -118,7 +118,7 @@ class Catalog:
             UnknownJoinError: No join has this name.
         """
         join = self.find(name)
-        self._forget([join])
+        self._drop_contexts([join])
         del self._installed[name]
         output = self._related_to(join.spec.output)
         output.outputs.remove(join)
@@ -217,7 +217,7 @@ class Catalog:
             projection.index.searched = searched
 
     def _remove_reader(self, related: Relations, sites: list[Site]) -> None:
-        left: list[Reader] = []
+        left: list[TableReader] = []
         for reader in related.readers:
             if isinstance(reader, Projection):
                 reader.readers = [others for others in reader.readers if others is not sites]
@@ -271,7 +271,7 @@ class Catalog:
     def source_backed(self, table: Table) -> None:
         """Note that a database owns a table from now on: drop what was computed from it."""
         reading = [join for join in self._installed.values() if table in join.source_tables]
-        self._forget(reading)
+        self._drop_contexts(reading)
         for join in reading:
             join.clear_plans()
             self._directory.end_watches_over(join)
@@ -287,7 +287,7 @@ class Catalog:
                 for source in join.spec.sources
             ]
             join.reads_base = not (any(join.upstreams) or join.spec.has_records)
-            join.reads_tables = join.reads_base and all(table.presence is None for table in join.source_tables)
+            join.reads_unbacked = join.reads_base and all(table.presence is None for table in join.source_tables)
             join.rivals = [
                 other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
             ]
@@ -300,7 +300,7 @@ class Catalog:
             inherited = any(upstream.is_pull for upstreams in join.upstreams for upstream in upstreams)
             is_pull = declared or (inherited and not isinstance(join.spec.maintenance, Snapshot))
             if is_pull != join.is_pull:
-                self._forget([join])
+                self._drop_contexts([join])
                 join.is_pull = is_pull
                 join.clear_plans()
 
@@ -323,7 +323,7 @@ class Catalog:
                     found[id(reader)] = reader
         return list(found.values())
 
-    def _forget(self, joins: list[InstalledJoin]) -> None:
+    def _drop_contexts(self, joins: list[InstalledJoin]) -> None:
         """Drop all contexts of joins and of the joins that read them, directly or not."""
         seen = dict.fromkeys(joins)
         todo = list(joins)

@@ -17,7 +17,7 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Updaters
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
-from pequod.engine.joins.projections import Projection, Reader, is_waiting
+from pequod.engine.joins.projections import Projection, TableReader, is_waiting
 from pequod.engine.joins.relations import Relations
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
@@ -71,7 +71,7 @@ class Writer:
             return sum([self.set_base(relations, key, value) for key, value in zip(keys, values, strict=True)])
         return relations.table.put_run(keys, values)
 
-    def base_changed(self, readers: list[Reader], key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def base_changed(self, readers: list[TableReader], key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Bring everything up to date with the change of a base key (None: absent).
 
         Cost:
