@@ -28,7 +28,7 @@ from pequod_bench.latency import Latencies, latencies
 from pequod_bench.process import loop_factory, started_server
 from pequod_bench.progress import ProgressBars
 
-#: As in the goal: a timeline has so many posters, each with some posts.
+#: As in the goal: the posters of a timeline, and the posts of each.
 _POSTERS: Final = 20
 _POSTS: Final = 5
 _TWEET_BYTES: Final = 140

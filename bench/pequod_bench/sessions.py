@@ -35,7 +35,7 @@ from pequod_bench.process import started_server
 from pequod_bench.progress import ProgressBars
 
 _FEED_NAMES: Final = ("pequod", "pequod_1")
-#: One write of so many is read without a token.
+#: One write of this many is read without a token.
 _PLAIN_EVERY: Final = 4
 _TWEET_BYTES: Final = 140
 

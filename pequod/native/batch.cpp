@@ -95,7 +95,7 @@ PyObject* are_within(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     return found < 0 ? nullptr : PyBool_FromLong(found);
 }
 
-// run(engine, now): tell whether there is a command that is not quick, before which it stopped.
+// run(engine, now): return whether it has stopped before a command that is not quick.
 PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     if (count != 2 || !PyObject_TypeCheck(arguments[0], engine_type) || !engine_of(arguments[0])->is_sound()) {
         PyErr_SetString(PyExc_TypeError, "run takes an engine and the time");

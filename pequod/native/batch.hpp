@@ -19,7 +19,7 @@ struct Buffer {
     size_t size;
     size_t room;
 
-    // A place for so many bytes more, of which `size` is to be told; null: an error is set.
+    // A place for `more` bytes; the caller adds to `size` what it writes there. Null: an error is set.
     char* reserve(size_t more) {
         if (room - size < more) {
             if (more > SIZE_MAX / 4 || size > SIZE_MAX / 4) return static_cast<char*>(nothing());

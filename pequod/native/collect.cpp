@@ -1,4 +1,4 @@
-// What a timeline gets from those it selects, in one call: all that is there (a first check), or what a log brings. Both
+// The rows of those whom a timeline selects, in one call: all of them (a first check), or those that a log brings. Both
 // find the group of each selected prefix, cut its rows into tails, and let the context wait at the prefix.
 //
 // They do the plain cases, and change nothing where a case is not: then Python's loops do all of it.

@@ -1,4 +1,4 @@
-// The kernel of a timeline, natively: what it gets from those it selects, at a first check and by its log.
+// The kernel of a timeline, natively: it takes the rows of those whom it selects, at a first check and by its log.
 #pragma once
 
 #include "frames.hpp"

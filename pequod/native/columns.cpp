@@ -139,7 +139,7 @@ bool read_counts(Reader* reader, Array<uint64_t>* counts) {
     return true;
 }
 
-// Whether there is memory; `is_right` tells whether the message is as expected.
+// Return whether there is memory; `is_right` becomes true if the message is as expected.
 bool read_columns(Piece message, ReplyColumns* reply, bool* is_right) {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
     Reader reader = {start, start + message.size};

@@ -163,7 +163,7 @@ bool fan_out(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
-// What Python tells counts as so many rows that follow.
+// A change of whose readers Python has to bring some up to date counts as this many rows that follow.
 constexpr size_t TOLD_BY_PYTHON = 64;
 
 // Bring up to date what depends on a key, and count it. An error is set on failure.

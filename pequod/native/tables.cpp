@@ -67,7 +67,7 @@ SortedRows* rows_for(const HotTable* table, Piece key) {
     HotGroups* groups = groups_of(table->groups);
     const size_t hash = hash_of(prefix);
     if (SortedRows* rows = find_group(groups, hash, prefix)) return rows;
-    // So many prefixes get their places in the order first.
+    // Otherwise Python gives the new prefixes their places in the order first.
     return PyList_GET_SIZE(groups->fresh) < FRESH_MAX ? make_group(groups, hash, prefix) : nullptr;
 }
 

@@ -22,8 +22,8 @@ from pequod_bench.compare.ycsb import INSERT, READ_THEN_WRITE, SCAN, UPDATE, Ope
 from pequod_bench.verify import Differs, Same, Verdict
 
 _LOAD_BATCH: Final = 500
-#: So many scans of 100 records are 1.6 MB. Replies above 3 MiB come in pieces, and the later ones are read later, with
-#: what was inserted meanwhile: no rows to count on.
+#: How many scans are in a batch; of 100 records each, their reply has 1.6 MB. Replies above 3 MiB come in pieces, and
+#: the later ones are read later, with what was inserted meanwhile: no rows to count on.
 _SCAN_BATCH: Final = 16
 
 

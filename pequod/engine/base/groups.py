@@ -16,7 +16,7 @@ from sortedcontainers import SortedList
 from pequod.engine.base.rows import SortedRows
 from pequod.native import core
 
-#: So many new prefixes get their places at the latest: a millisecond and a half.
+#: How many new prefixes may wait for their places; to give them these takes a millisecond and a half.
 FRESH_MAX: Final = 1024
 
 

@@ -31,7 +31,7 @@ class Stretch:
         self.last = last
 
 
-#: So many stretches are looked up at a time where they are asked for one by one.
+#: How many stretches are looked up at a time where they are asked for one by one.
 _AT_A_TIME: Final = 64
 
 StretchT = TypeVar("StretchT", bound=Stretch)

@@ -105,7 +105,7 @@ class Forgetter(Parts):
         return True
 
     def _drop_some(self, parts: Forgetter | Searched, first: bytes, last: bytes) -> bool:
-        """Drop dependants of a range with FORGOTTEN_MAX frames or so; return whether there were so many."""
+        """Drop dependants of a range up to FORGOTTEN_MAX frames or so; return whether that many were reached."""
         frame_count = 0
         for context in list(islice(parts.waiting(first, last), FORGOTTEN_MAX)):
             frame_count += context.updaters_count
