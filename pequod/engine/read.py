@@ -33,7 +33,8 @@ class Read:
         self.missing: dict[Lacking, None] = {}
         #: What it will need when it has them.
         self.next_groups: list[NextGroups] = []
-        #: `Writer.serial` at the beginning of the call or of its last attempt; see `Writer.is_steady`.
+        #: `Writer.serial` at the beginning of the call or of its last attempt. If it has grown since, what was read may
+        #: be of several moments.
         self.serial = 0
 
     def begin_again(self, serial: int) -> None:
@@ -48,7 +49,7 @@ class Read:
 
 
 class Numbers:
-    """The number of the latest call, which batches that run natively count on."""
+    """The number of the latest call; batches that run natively go on counting from it."""
 
     __slots__ = ("number",)
 

@@ -66,7 +66,7 @@ class Added(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The result of discarding a range: the parts that are gone, and new parts for what is left of them."""
+    """The result of forgetting a range: the parts that are gone, and new parts for what is left of them."""
 
     gone: list[Part]
     left: list[Part]

@@ -2,7 +2,7 @@
 
 reads      Scans -> Reader -> Execution            rows for a range
 writes     PutAdmission -> Writer                  a changed key, and everything that depends on it
-Catalog, Backed, Loading                joins, databases, and what was computed elsewhere
+           Catalog, Backed, Loading                joins, databases, and what was computed elsewhere
 holds      Store, Directory, Hits, Story           rows, who reads them, what answered, what was dropped
 memory     Ledger, Evictor                         what is dropped when memory is short
 """

@@ -1,6 +1,6 @@
 """What the owner of a backed table's keys tells an engine, and asks of it.
 
-load     a range as the database has it      release   nobody waits for it any more
+load     a range as the database has it      release   no reader waits for it any more
 apply    a change of the database            forget    its reads ask for it again
 """
 
@@ -24,7 +24,7 @@ class Applied(NamedTuple):
 
     #: The place of the first change that is not applied yet.
     stop: int
-    #: How many of the others are of keys in loaded ranges.
+    #: How many of the changes before it are of keys in loaded ranges.
     applied: int
 
 
@@ -87,7 +87,7 @@ class DatabaseCalls(MemoryCalls):
         Args:
             changes: A tuple or a list.
             start: The place of the first change to apply.
-            work_max: After so many changes of loaded keys, and rows that follow from them, no further one is begun.
+            work_max: No further change is begun after this many changes of loaded keys, and rows that follow from them.
 
         Cost:
             Some 0.3 µs for a change in one timeline (bench row: feed: apply).

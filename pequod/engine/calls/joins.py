@@ -1,4 +1,4 @@
-"""Joins come and go."""
+"""Installs and drops joins."""
 
 from __future__ import annotations
 

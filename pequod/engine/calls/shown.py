@@ -58,7 +58,7 @@ class ShownCalls(Composed):
         """Return what is stored and materialised, and counts of events so far.
 
         Cost:
-            O(computed rows + contexts): 35 ns a row and 2 us a context.
+            O(computed rows + contexts): 35 ns a row and 2 µs a context.
         """
         steps = self.statistics_in_steps(now=now)
         while True:

@@ -1,4 +1,4 @@
-"""What a timeline gets from those it selects, natively: all of it at a first check, or what its log brings.
+"""The rows of those whom a timeline selects, natively: all of them at a first check, or those that its log brings.
 
     collect     s|ann|bob, s|ann|liz selected     rows of p|bob|, p|liz| as tails, sorted; waits at p|bob|, p|liz|
     apply_log   s|ann|eve came                    rows of p|eve| are put in; waits at p|eve|

@@ -48,7 +48,8 @@ class Context(Awaiting):
         made    no read finds it; its rows are being computed or loaded
         fresh   its rows are those of its sources; up to ``expires_s`` reads may return them
         stale   changes are logged here (`note`) or upstream: `Reader.refresh` applies them
-        dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed
+        dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed;
+                or it was made for a load that failed
 
     Other classes change a context by its methods alone, except ``last_used``, which reads write, ``view_last``, which
     is for `Hits`, and ``rows``, into which `Writer` writes eager changes.
@@ -86,7 +87,7 @@ class Context(Awaiting):
     ) -> None:
         super().__init__(join.ledger, prefix, plan.end_of(prefix))
         self.join = join
-        #: Those of the join, nearer.
+        #: The same object as the join's, which native reads find here.
         self.counters = join.counters
         self.plan = plan
         #: For each step of the plan, its frames; empty if the join keeps no updaters.

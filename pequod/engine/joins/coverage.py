@@ -56,7 +56,7 @@ class Coverage(RangeMap[StatusRange]):
                 yield found, count * weight
 
     def reach(self, first: bytes, last: bytes, row_count: int) -> bytes:
-        """Return the end of a range from ``first`` on that has ``count`` rows; ``last`` if there are fewer.
+        """Return the end of a range from ``first`` on that has ``row_count`` rows; ``last`` if there are fewer.
 
         Cost:
             O(log ranges + ranges up to that end).

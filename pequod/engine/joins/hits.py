@@ -86,7 +86,7 @@ class Ends:
         self._by_last[last] = context
 
     def remove(self, last: bytes) -> None:
-        """Take an end out; nothing changes if it is not there."""
+        """Remove an end; nothing changes if it is not there."""
         self._by_last.pop(last, None)
 
 

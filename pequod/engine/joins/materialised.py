@@ -55,7 +55,7 @@ class Hot:
     held_count = 0
 
     def __init__(self) -> None:
-        # Natively an empty one of these takes no memory until it is asked for, which `has_` does not do.
+        # Natively an empty one of these takes no memory until it is asked for; `has_dependants` and its like do not.
         self.aggregate_states: Sized = {}
         self.log: Sized = {}
         self.upstreams: Sized = {}
@@ -78,7 +78,7 @@ class Hot:
         return bool(self.updaters)
 
     def let_go(self) -> int:
-        """Let go of all native frames; return by how many bytes that changes what the ledger has of them."""
+        """Release all native frames; return by how many bytes that changes what the ledger has of them."""
         return 0
 
     def hand_over(self, _other: Hot) -> int:

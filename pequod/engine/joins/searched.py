@@ -44,7 +44,7 @@ class Searched(Parts):
         return dict.fromkeys(self.waiting(first, last))
 
     def waiting(self, first: bytes, last: bytes) -> Iterator[Context]:
-        """Yield the same one by one, some more than once."""
+        """Yield the contexts that `dependants` returns one by one, some more than once."""
         for site in self._projection:
             yield from site.within(first, last)
 

@@ -3,7 +3,7 @@
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>
 
     fill    [t|ann|100, t|ann})        for s|ann|bob, s|ann|liz: the groups p|bob|, p|liz| from 100 on, cut into tails
-    apply   the log of t|ann|          s|ann|eve was added: her posts are added; who was removed, loses theirs
+    apply   the log of t|ann|          s|ann|eve was added: her posts are added; s|ann|bob was removed: his go
             the write of p|bob|120     appended to every timeline that waits at p|bob|
 
 What it does is what `Execution` (fill), `differences` with `Writer.apply` (a log), and `Writer._update` (a
@@ -53,7 +53,7 @@ class HasContexts(Protocol):
 
     @property
     def contexts(self) -> Collection[Materialised]:
-        """Those who wait."""
+        """The waiting contexts."""
 
 
 class Splice(NamedTuple):

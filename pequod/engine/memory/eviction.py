@@ -252,7 +252,7 @@ class Evictor:
             ledger.weigh_again(revision + revisions, max(room, 0))
 
     def weigh_again(self, revision: int) -> None:
-        """Count them if they have changed, and by enough to be worth the time."""
+        """Count the client-written rows if they have changed, and by enough to be worth the time."""
         if revision - self._weighed_at > self._store.table_count // 4:
             self.weigh(revision)
 

@@ -1,7 +1,7 @@
 """Differences: the rows that the changes of a log add to a context or remove from it.
 
 log of t|ann|    s|ann|liz: absent before       loops resumed at the frame s|ann|, with liz: her posts are added
-s|ann|bob: present before      the same with bob: his posts are removed
+                 s|ann|bob: present before      the same with bob: his posts are removed
 """
 
 from __future__ import annotations

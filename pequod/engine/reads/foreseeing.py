@@ -1,4 +1,4 @@
-"""What reads will lack since the keys changed that they select by: it can be loaded before they come.
+"""What reads will lack because keys changed that they select by: it can be loaded before these reads come.
 
 feed     s|ann|bob is there now          noted in the log of t|ann|
 foresee  p|bob|0100 .. p|bob}            the read of t|ann| that applies the log would lack it

@@ -244,7 +244,7 @@ class SourcesAsOf:
         return as_they_were(rows, changed, self._backfill.record_of(source))
 
     def groups(self, source: int, _around: Around, prefixes: list[bytes], _narrowed: Narrowed) -> Groups:
-        """Return no group of the value source, whose rows somebody else has read."""
+        """Return no group of the value source, whose rows were read elsewhere."""
         assert source == self._value_source, "it is the last one"
         assert self._backfill.copies_alike, "as they are wherever the timeline's kernel asks"
         self.frame_prefixes += prefixes

@@ -69,7 +69,7 @@ class Scans:
             wanted *= 2
 
     def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
-        """Return how far to read for ``limit`` rows, estimated from the materialised rows."""
+        """Return how far to read for ``row_count`` rows, estimated from the materialised rows."""
         for join in self._catalog.over(first, last):
             start, stop = join.clip(first, last)
             if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:

@@ -52,7 +52,7 @@ def collect(
         Rows that do not change meanwhile are counted once. Others are counted as of some moment.
 
     Cost:
-        O(computed rows + contexts): 35 ns a row and 2 us a context.
+        O(computed rows + contexts): 35 ns a row and 2 µs a context.
     """
     joins = {}
     for join in tuple(catalog):

@@ -1,4 +1,4 @@
-"""Loaded rows that go without a change: nothing depends on them any more but the indexes of their table."""
+"""Removes loaded rows on which nothing depends any more but the indexes of their table; no change is told."""
 
 from __future__ import annotations
 

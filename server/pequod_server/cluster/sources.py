@@ -1,8 +1,8 @@
 """Where a compute has base data from: the homes of each group of the map.
 
-map      p| .. p}  a          s| .. s}  b
-servers  h1, h2: a  h3: b
-|                  |
+map        p| .. p}  a          s| .. s}  b
+servers    h1, h2: a            h3: b
+              |                    |
 databases  PequodStore(h1, h2)  PequodStore(h3)       each with its ranges; addresses follow the servers
 """
 
