@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from pequod_bench.micro_backfill import BACKFILLS
 from pequod_bench.micro_cluster import CLUSTER, subscription_size
 from pequod_bench.micro_engine import ENGINE
 from pequod_bench.micro_frame import MicroRatio, MicroRow, MicroScale, MicroSize, Result, measure
@@ -72,7 +73,7 @@ def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
 
 def workloads() -> Iterator[MicroRow]:
     """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
-    yield from (*ENGINE, *RECORDS, *HALVES, *CLUSTER)
+    yield from (*ENGINE, *BACKFILLS, *RECORDS, *HALVES, *CLUSTER)
     if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
         from pequod_bench.micro_feed import FEED  # noqa: PLC0415 -- optional
 

@@ -1,6 +1,6 @@
 """The micro benchmarks' frame: a workload is a generator that times itself, sample by sample.
 
-    def put_new(scale: Scale) -> Samples:
+    def put_new(scale: MicroScale) -> Samples:
         engine = Engine()                            # prepared once, not timed
         for start in count(0, RUN):
             new = [...]                              # prepared for the sample, not timed

@@ -9,6 +9,7 @@ from pathlib import Path
 import pequod_bench
 import pequod_server
 import pytest
+from pequod_bench.micro_backfill import BACKFILLS
 from pequod_bench.micro_cluster import CLUSTER
 from pequod_bench.micro_engine import ENGINE
 from pequod_bench.micro_feed import FEED
@@ -21,7 +22,7 @@ import pequod
 _CITED = re.compile(r"[Bb]ench rows?: ([^).]*)[).]")
 #: Of `os`, of named tuples and of Spark, which have no other names for them.
 _NOT_OURS = {"_exit", "_fields", "_jvm", "_replace"}
-ROWS = {workload.name for workload in (*ENGINE, *RECORDS, *HALVES, *CLUSTER, *FEED)}
+ROWS = {workload.name for workload in (*ENGINE, *BACKFILLS, *RECORDS, *HALVES, *CLUSTER, *FEED)}
 
 
 def _sources(package: object) -> list[Path]:
