@@ -167,7 +167,10 @@ class BatchStream:
                 sending = self._waiting[0]
                 reply = sending.take(message)
                 if reply is not None:
-                    assert reply.batch == sending.number, "replies come in the order of the batches"
+                    if reply.batch != sending.number:
+                        text = f"it replied to batch {reply.batch} of a stream before batch {sending.number}"
+                        self._break(UnavailableError(self._target, text))
+                        return
                     self._waiting.popleft()
                     sending.end(reply)
                 elif not sending.is_over:

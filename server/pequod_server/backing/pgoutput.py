@@ -115,9 +115,10 @@ def read_columns(data: bytes, at: int, count: int) -> tuple[list[Field], int]:
             row.append(data[start:at])
         elif kind == _NULL:
             row.append(None)
-        else:
-            assert kind == _SAME, f"{kind!r} was not asked for"
+        elif kind == _SAME:
             row.append(UNCHANGED)
+        else:
+            raise ValueError(f"a column of kind {kind!r} was not asked for")
     return row, at
 
 
