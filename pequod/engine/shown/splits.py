@@ -14,11 +14,10 @@ least once, so that a table of many small groups is cut as well as one of few la
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pequod.engine.base.store import Store
-    from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.base.store import Store
+from pequod.engine.joins.installed import InstalledJoin
 
 #: Groups of a table and status ranges of a join that are examined: about 1 µs each, so a few ms for each table.
 GROUPS_MAX: Final = 4096

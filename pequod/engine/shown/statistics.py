@@ -39,14 +39,14 @@ def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStati
 _STEP: Final = 16_384
 _CONTEXT_WEIGHT: Final = 64
 
-#: Yields between steps, and returns the statistics.
-Steps = Generator[None, None, Statistics]
-
 
 def collect(
     store: Store, catalog: Catalog, ledger: Ledger, revision: Callable[[], int], now: float, step: int = _STEP
-) -> Steps:
+) -> Generator[None, None, Statistics]:
     """Collect the statistics step by step; everything may change between steps.
+
+    Yields:
+        None, after each step. The statistics are what the generator returns.
 
     Ensures:
         Rows that do not change meanwhile are counted once. Others are counted as of some moment.

@@ -24,7 +24,8 @@ from typing import Final
 from pequod_server.backing.rows import Clip, result_of, sorted_in_steps
 from pequod_server.backing.store import Change, Changes, Horizon, KeyRange, Loaded
 
-Rows = list[tuple[bytes, bytes]]
+#: Keys with their values, in the order of the keys.
+RowList = list[tuple[bytes, bytes]]
 #: Rows and changes that are examined in one step: about a millisecond.
 _STEP: Final = 1024
 
@@ -100,7 +101,7 @@ class Landing:
         """Return whether a load of the key is under way."""
         return bool(self._flights) and any(flight.ranges.holds(key) for flight in self._flights.values())
 
-    def land(self, token: int, loaded: Loaded) -> Rows | None:
+    def land(self, token: int, loaded: Loaded) -> RowList | None:
         """Return the rows of a load with the changes that it does not hold; None if the load was abandoned.
 
         Cost:
@@ -108,7 +109,7 @@ class Landing:
         """
         return result_of(self.land_in_steps(token, loaded))
 
-    def land_in_steps(self, token: int, loaded: Loaded) -> Generator[None, None, Rows | None]:
+    def land_in_steps(self, token: int, loaded: Loaded) -> Generator[None, None, RowList | None]:
         """Do the same in steps of a millisecond or so.
 
         Requires:
@@ -206,11 +207,11 @@ class Landing:
 
 def with_changes(
     rows: tuple[tuple[bytes, bytes], ...], changes: dict[bytes, bytes | None]
-) -> Generator[None, None, Rows]:
+) -> Generator[None, None, RowList]:
     """Return the rows with changes applied, in order; rows between two changed keys are copied in one slice."""
     if not changes:
         return list(rows)
-    merged: Rows = []
+    merged: RowList = []
     at = 0
     for number, key in enumerate((yield from sorted_in_steps(changes))):
         stop = bisect_left(rows, (key,), at)

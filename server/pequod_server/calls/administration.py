@@ -51,7 +51,7 @@ class AdministrationCalls:
         return pb.AddJoinReply(header=self._served.header(), joins=map(encode.join, joins))
 
     async def drop_join(self, request: pb.DropJoinRequest, _context: Context) -> pb.DropJoinReply:
-        """Take out a join."""
+        """Drop a join."""
         spec = None if self._cluster_joins is None else self._cluster_joins.find(request.name)
         if self._cluster_joins is None or spec is None:
             self._engine.drop_join(request.name)

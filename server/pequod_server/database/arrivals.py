@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from pequod.engine import Engine, Lacking, LimitExceededError, Range, RangeRows, SearchRange
+from pequod_server.backing.landing import RowList
 from pequod_server.backing.turns import SLICE_S, Turns
 from pequod_server.database.counters import LoaderCounters
 
 #: Ranges for which there was no memory.
 Refused = dict[Lacking, LimitExceededError]
-Rows = list[tuple[bytes, bytes]]
 
 #: Rows of a search that are examined between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128
@@ -44,7 +44,9 @@ class Arrivals:
         #: A read that lacks some of it waits for its load.
         self.partial: Range | None = None
 
-    async def take(self, ranges: Sequence[Range], searches: Sequence[SearchRange], rows: Rows, turns: Turns) -> Refused:
+    async def take(
+        self, ranges: Sequence[Range], searches: Sequence[SearchRange], rows: RowList, turns: Turns
+    ) -> Refused:
         """Take in the rows of ranges and searches, and free them; return those for which there is no memory.
 
         Args:
@@ -90,7 +92,7 @@ class Arrivals:
                     assert one.last is not None, "ranges that reads lack end"
                     refused[Range(one.first, one.last)] = error
 
-    async def _large(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns, refused: Refused) -> None:
+    async def _large(self, one: Range, rows: RowList, start: int, stop: int, turns: Turns, refused: Refused) -> None:
         engine, row_bytes = self._engine, 0
         try:
             for at in range(start, stop, _ROWS_MAX):
@@ -106,7 +108,7 @@ class Arrivals:
         finally:
             self.partial = None
 
-    async def _parts(self, one: Range, rows: Rows, start: int, stop: int, turns: Turns) -> None:
+    async def _parts(self, one: Range, rows: RowList, start: int, stop: int, turns: Turns) -> None:
         first, count = one.first, _ROWS_FIRST
         while first < one.last:
             upto = min(start + count, stop)
@@ -118,7 +120,7 @@ class Arrivals:
             start, first = upto, last
             await turns.give_if_due()
 
-    async def _searched(self, found: SearchRange, rows: Rows, turns: Turns, refused: Refused) -> None:
+    async def _searched(self, found: SearchRange, rows: RowList, turns: Turns, refused: Refused) -> None:
         start, stop = (bisect_left(rows, (key,)) for key in found.search.keys)
         try:
             for at in range(start, stop, _LOOKED_AT):

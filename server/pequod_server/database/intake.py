@@ -44,7 +44,7 @@ from pequod_server.database.gate import Gate, Gates
 log = logging.getLogger("pequod.backing")
 
 #: Reads ranges of the database.
-Read = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
+ReadRanges = Callable[[Sequence[KeyRange]], Awaitable[Loaded]]
 
 #: Of a commit that has more changes, those that matter are found first, while reads go on; those of a smaller one are
 #: found as they are applied. Tests make it small.
@@ -209,7 +209,9 @@ class Intake:
             self.landing.reload(everything)
             await self.forget(everything)
 
-    async def load(self, ranges: Sequence[Range], read: Read, searches: Sequence[SearchRange] = ()) -> Refused | None:
+    async def load(
+        self, ranges: Sequence[Range], read: ReadRanges, searches: Sequence[SearchRange] = ()
+    ) -> Refused | None:
         """Read ranges and searches, and take them in; None if changes of them may have been missed meanwhile.
 
         Ranges that are read beside those are taken in, too.
