@@ -33,7 +33,7 @@ Parse = Callable[[bytes], Record | None]
 
 
 class Quick(Protocol):
-    """The quick half of a lens, which is native: what is not as usual, and all that shows nothing, is left to the lens.
+    """The quick half of a lens, which is native; it leaves to the lens what is not usual, and what shows nothing.
 
     Usual are texts and integers in slots.
     """

@@ -28,7 +28,7 @@ KeyBounds = tuple[list[bytes], list[bytes | None]]
 class NativeKernel(Protocol):
     """How a timeline gets what is in its sources; see pequod/native/collect.hpp."""
 
-    #: Whether no joins compute rows of both sources, and nobody follows the timeline's.
+    #: Whether no join computes rows of the sources, and neither watches nor joins follow the timeline's rows.
     is_quiet: bool
 
 

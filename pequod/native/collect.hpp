@@ -28,7 +28,7 @@ struct Kernel {
     // What the ledger counts for an entry, and for a tail beside its bytes.
     long long entry_bytes;
     long long tail_bytes;
-    // Whether no joins compute rows of both tables, and nobody follows the timeline's.
+    // Whether no join computes rows of the tables, and neither watches nor joins follow the timeline's rows.
     char is_quiet;
 
     template <typename Function>

@@ -48,7 +48,7 @@ class HotGroups:
         return rows
 
     def take_out(self, prefix: bytes) -> None:
-        """Forget a group, whose place in the order is the caller's to change."""
+        """Remove a group, except for its place in the order, which the caller removes."""
         del self._by_prefix[prefix]
 
     def items(self) -> list[tuple[bytes, SortedRows]]:
@@ -93,7 +93,7 @@ class Groups(HotGroups):
         return rows
 
     def remove(self, prefix: bytes) -> None:
-        """Forget a group."""
+        """Remove a group."""
         self.order.remove(prefix)
         self.take_out(prefix)
 

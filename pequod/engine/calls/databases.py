@@ -112,7 +112,7 @@ class DatabaseCalls(MemoryCalls):
         return Applied(stop + 1, is_changed is not None)
 
     def foresee(self, keys: Iterable[bytes]) -> list[Range]:
-        """Return what is not loaded, and timelines that were read will lack since these keys changed.
+        """Return the ranges that are not loaded, and that timelines will lack because these keys have changed.
 
         A timeline that is not read for many changes is passed over. To load none of this is no mistake.
 

@@ -1,4 +1,4 @@
-"""Which contexts a read shows, directly or through others: what is wrong or old in them is wrong or old in its rows.
+"""Which contexts a read shows, directly or through others: if one of them is wrong or old, so are the read's rows.
 
 best|<author> = pull copy karma|<author>              nothing is kept: a read of best|ann shows karma|ann
 kept|<author> = snapshot 10 copy karma|<author>       a new snapshot shows karma|ann as well

@@ -86,7 +86,7 @@ def collect(context: Context, first: bytes, last: bytes, rows_max: int) -> int |
         return None
     within: tuple[bytes | None, ...]
     if last == context.end:
-        # As logs have it: nothing bounds what is selected, and tails begin with what is copied of keys.
+        # As for logs: all keys of the check count, and tails begin with the copied part of a key, which is so bounded.
         lower = first[len(context.prefix) :]
         within = prefix, None, lower, None, lower[: kernel.splice.width], None
     else:

@@ -25,7 +25,7 @@ from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_PLACE,
 from pequod.native import core
 
 #: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
-#: if `Site.is_steady` and the row has been looked for; None if there are no such slots.
+#: if `Site.gives_one_row` and the row has been looked for; None if there are no such slots.
 Extras = dict[tuple[bytes, ...], bytes | None] | None
 
 

@@ -27,7 +27,7 @@ from pequod.native import NativeKernel, Route, core
 class Site(Frames[Context]):
     """One step of a plan at its source: finds the updaters for a changed key, and the tail of their rows."""
 
-    __slots__ = ("_tail", "is_alike", "is_last", "is_steady", "join", "plan", "route", "step")
+    __slots__ = ("_tail", "gives_one_row", "is_alike", "is_last", "join", "plan", "route", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         super().__init__(
@@ -46,9 +46,9 @@ class Site(Frames[Context]):
         #: The slots of a matching key -> the tail of its row.
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Whether frames have extras and give one row each: the frame key is the whole source key.
-        self.is_steady = step.is_point and bool(step.extras) and join.is_unique
-        #: The way from a written key to those who wait for it, for writes that run natively; None: they are Python's,
-        #: as the rows that follow are not the same in all contexts, or the frames are not native.
+        self.gives_one_row = step.is_point and bool(step.extras) and join.is_unique
+        #: The way from a written key to the contexts that wait for it, for writes that run natively. None: Python has to
+        #: bring them up to date, since the rows are not the same in all of them, or the frames are not native.
         self.route = self._make_route()
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters[Context] | None:

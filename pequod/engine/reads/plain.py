@@ -29,7 +29,7 @@ def read_indexed(index: Index, prefix: bytes, first: bytes, last: bytes | None, 
 def read_shown(index: Index, prefix: bytes, first: bytes, last: bytes | None, read: ReadOwn) -> Rows:
     """Return the plain rows that start with ``prefix`` and continue in ``[first, last)``, from the table's own rows.
 
-    The own rows that are read are those with the same prefix, as far as it is one of own keys.
+    Of the table's rows, those are read whose keys begin with the prefix, or with the part of it that own keys have.
     """
     lens = index.lens
     start, stop = index.range

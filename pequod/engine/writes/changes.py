@@ -147,7 +147,7 @@ class Writer:
                 self._note(context, step.depth, key, old, grows_bytes)
         elif site.is_alike:
             self._fan_out(site.join, updaters, site.tail_of(match), old, new)
-        elif site.is_steady and new is not None and not site.join.is_followed:
+        elif site.gives_one_row and new is not None and not site.join.is_followed:
             self._replace(site, updaters, match.groups(), new)
         else:
             self._update(site, updaters, key, match.groups(), old, new)
