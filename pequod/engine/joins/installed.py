@@ -47,8 +47,8 @@ class Site(Frames[Context]):
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Whether frames have extras and give one row each: the frame key is the whole source key.
         self.gives_one_row = step.is_point and bool(step.extras) and join.is_unique
-        #: The way from a written key to the contexts that wait for it, for writes that run natively. None: Python has to
-        #: bring them up to date, since the rows are not the same in all of them, or the frames are not native.
+        #: The way from a written key to the contexts that wait for it, for writes that run natively. None:
+        #: Python brings them up to date, since the rows are not the same in all of them, or the frames are not native.
         self.route = self._make_route()
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters[Context] | None:
