@@ -1,6 +1,9 @@
 """The pages about the inside are true: their maps name every file, and the names in their text are in the code."""
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,8 @@ SOURCES = {".py", ".cpp", ".hpp"}
 #: Files that need no line of a map: what a package is, and how it is started.
 UNNAMED = {"__init__.py", "__main__.py"}
 PAGES = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs/architecture").glob("*.md"))]
+#: Where the classes are that texts name.
+CODE = ["pequod", "grammar", "server", "spark_backfill", "bench"]
 #: Words in backticks that are of the language, a library or a protocol, not names in the code.
 OTHER_WORDS = {"copy", "intervaltree", "malloc", "prometheus_client", "pull", "push", "snapshot"}
 
@@ -69,6 +74,59 @@ def test_the_names_of_a_page_are_in_the_code(page: Path, words_of_the_code: set[
     assert words - OTHER_WORDS - words_of_the_code == set()
     modules = {path.name for root in ("pequod", "server", "spark_backfill") for path in (ROOT / root).rglob("*.py")}
     assert {name for name in named if name.endswith(".py")} <= modules
+
+
+@pytest.fixture(scope="module")
+def members_of_the_code() -> dict[str, set[str]]:
+    """Return the names in each class: of its methods and attributes, and those of its bases."""
+    own, bases = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for root in CODE:
+        for path in (ROOT / root).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    own[node.name] |= set(_members(node))
+                    bases[node.name] |= {re.sub(r"\[.*", "", ast.unparse(base)).split(".")[-1] for base in node.bases}
+    return {name: _inherited(name, own, bases) for name in own}
+
+
+def _members(kind: ast.ClassDef) -> Iterator[str]:
+    for line in kind.body:
+        targets = (
+            line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
+        )
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+    for node in ast.walk(kind):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                yield name
+            case ast.Constant(value=str(name)):
+                # Of `__slots__`, for what is native.
+                yield name
+            case _:
+                continue
+
+
+def _inherited(name: str, own: dict[str, set[str]], bases: dict[str, set[str]]) -> set[str]:
+    found, todo = set[str](), [name]
+    for one in todo:
+        found |= own.get(one, set())
+        todo += [base for base in bases.get(one, set()) if base not in todo]
+    return found
+
+
+@pytest.mark.parametrize("where", ["ARCHITECTURE.md", "docs", *CODE])
+def test_members_of_classes_that_texts_name_are_there(where: str, members_of_the_code: dict[str, set[str]]) -> None:
+    path = ROOT / where
+    files = [path] if path.is_file() else [file for kind in ("*.md", "*.py") for file in path.rglob(kind)]
+    wrong = [
+        f"{file.relative_to(ROOT)}: {name}.{member}"
+        for file in files
+        for name, member in re.findall(r"(?<!`)`([A-Z]\w+)\.(\w+)(?:\(.*?\))?`(?!`)", file.read_text())
+        if name in members_of_the_code and member not in members_of_the_code[name]
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
