@@ -42,7 +42,7 @@ class DatabaseCalls(MemoryCalls):
         Cost:
             O(contexts of the joins that read the table).
         """
-        if self._backed.begin(names):
+        if self._backed.back(names):
             self._hits.clear()
             self.backfills.review()
             self.revision += 1

@@ -52,7 +52,8 @@ class Context(Awaiting):
                 or it was made for a load that failed
 
     Other classes change a context by its methods alone, except ``last_used``, which reads write, ``view_last``, which
-    is for `Hits`, and ``rows``, into which `Writer` writes eager changes.
+    is for `Hits`, and ``rows``, into which `Writer` writes eager changes. The native core does what `note`, `go_stale`
+    and `settle` do, and enters it into the ledger.
 
     Invariants, beside those of `Materialised`:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.

@@ -61,7 +61,7 @@ if not TYPE_CHECKING and core is not None:
 
 
 class Ledger(HotLedger):
-    """Bytes by kind. All code may read the numbers; only the methods here change them.
+    """Bytes by kind. All code may read the numbers; only the methods here, and the native core, change them.
 
     Invariants:
         1. Every number but ``stored_bytes``, ``loaded_bytes`` and ``watch_bytes`` equals the sum over all live data.

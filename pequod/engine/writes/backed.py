@@ -105,8 +105,8 @@ class Backed:
                 found += gaps_between(table.presence.over(start, stop), start, stop)
         return found
 
-    def begin(self, names: Iterable[bytes]) -> bool:
-        """Declare the same of an engine that is in use; return whether any is new. See `Engine.back`."""
+    def back(self, names: Iterable[bytes]) -> bool:
+        """Declare tables backed in an engine that is in use; return whether any is new. See `Engine.back`."""
         new = [name for name in names if name not in self._by_name]
         for name in new:
             relations = self._directory.at(name)
