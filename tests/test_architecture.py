@@ -133,3 +133,9 @@ def test_members_of_classes_that_texts_name_are_there(where: str, members_of_the
 def test_the_paths_of_a_page_are_there(page: Path) -> None:
     for path in re.findall(r"`([\w.]+/[\w./]*)`", page.read_text()):
         assert (ROOT / path).exists(), path
+
+
+def test_the_paths_that_the_native_core_names_are_there() -> None:
+    for source in (ROOT / "pequod/native").glob("*.[ch]pp"):
+        for path in re.findall(r"(?:proto/)?\bpequod/[\w/]+\.\w+", source.read_text()):
+            assert (ROOT / path).exists(), f"{source.name}: {path}"

@@ -1,4 +1,5 @@
-// The hot part of a context, and contexts by end: the twins of the classes in pequod/engine/base/hot.py.
+// The hot part of a context, the twin of `Hot` in pequod/engine/joins/materialised.py, and contexts by the ends of reads,
+// that of `Ends` in pequod/engine/joins/hits.py.
 #pragma once
 
 #include "places.hpp"
