@@ -95,9 +95,11 @@ class AccessGuard(aio.ServerInterceptor):
             "Watch": lambda role, request: role.need(Right.READ, request.first, last_of(request)),
             "Count": lambda role, request: role.need(Right.READ, *range_of(request)),
             "Splits": lambda role, request: role.need(Right.READ, *range_of(request)),
-            # Its commands are looked at one by one; a map is for every client; two show what the caller may see.
+            # The commands are judged one by one (`RightsJudge`).
             "Execute": _need_nothing,
+            # The map is for every client.
             "FollowCluster": _need_nothing,
+            # The replies have what the caller may see.
             "ListJoins": _need_nothing,
             "Stats": _need_nothing,
             "AddJoin": self._need_join_rights,
