@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -304,3 +305,17 @@ async def test_homes_that_are_read_themselves_compute_over_the_keys_of_all(clust
     for client in clients:
         assert await timeline(client) == [ROW]
     assert servers[0].engine.get(b"p|bob|0001") == b"Hi"
+
+
+async def test_a_home_whose_group_owns_nothing_yet_computes_over_the_keys_of_others(
+    cluster: Mapped, tmp_path: Path
+) -> None:
+    await cluster.begin(P, replace(S, group="a"))
+    await cluster.home("h1", "a")
+    settings = await sqlite_settings(tmp_path)
+    server = await cluster.server("s2", cluster_roles="home compute", cluster_group="b", **settings)
+    client = await cluster.client(server)
+    await client.put("s|ann|bob", "1")
+    await client.put("p|bob|0001", "Hi")
+    assert await timeline(client) == [ROW]
+    server.databases._check()

@@ -59,7 +59,7 @@ class HomeGroup:
     #: In messages, metrics and snapshots; empty for the only one of a server.
     name: str
     store: BackingStore
-    #: Each within one table; None: all keys of the engine's backed tables, for the only group of a server.
+    #: Each within one table, or none; None: all keys of the engine's backed tables, for the only group of a server.
     ranges: tuple[KeyRange, ...] | None = None
 
 
@@ -206,7 +206,9 @@ class Databases:
             for group in groups
         )
         owned = [
-            (one, loader) for group, loader in zip(groups, kept, strict=True) for one in group.ranges or (EVERYTHING,)
+            (one, loader)
+            for group, loader in zip(groups, kept, strict=True)
+            for one in ((EVERYTHING,) if group.ranges is None else group.ranges)
         ]
         assignment = Assignment(owned)
         self._engine.back(tables_of(one for one, _ in owned if one is not EVERYTHING))
