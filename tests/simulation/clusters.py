@@ -48,6 +48,7 @@ _RANGES: Final = (
     (b"karma|", b"karma}"),
     (b"s|", b"s}"),
 )
+#: By name of the method, how often a step is drawn on average.
 _STEPS: Final = {
     "put": 12,
     "remove": 4,
@@ -82,6 +83,7 @@ class ClusterSchedule:
         self._random = draw
         mix = draw_mix(Random(draw.random()))
         self._pauses_s = mix.pauses_s
+        self._weights = {name: weight * draw.choice([0.3, 1.0, 1.0, 3.0]) for name, weight in _STEPS.items()}
         self._network = Network(Random(draw.random()), slowest_s=mix.slowest_s)
         self._databases = {
             group: Database(
@@ -122,7 +124,7 @@ class ClusterSchedule:
         with self._operator.commands():
             await asyncio.gather(*(server.start() for server in self._servers))
             for _ in range(steps):
-                (name,) = self._random.choices(list(_STEPS), list(_STEPS.values()))
+                (name,) = self._random.choices(list(self._weights), list(self._weights.values()))
                 self.steps += 1
                 getattr(self, "_" + name)()
                 await asyncio.sleep(self._random.choice(self._pauses_s) * self._random.uniform(0.5, 1.5))
