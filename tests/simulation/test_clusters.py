@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -12,14 +11,13 @@ from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.loader import Loader
 
-from pequod.cluster import edits
-from pequod.cluster.map import ClusterMap
+from pequod.cli import cluster_move
 from tests.simulation.clusters import simulate_cluster
 
 #: Schedules with four homes and two computes: some seconds of CPU.
-SUITE_SCHEDULES = 10
+SUITE_SCHEDULES = 6
 #: Schedules in which a planted fault must show.
-FAULT_SCHEDULES = 60
+FAULT_SCHEDULES = 200
 
 
 def is_found(first: int) -> bool:
@@ -38,32 +36,19 @@ def test_every_answer_is_what_the_groups_had_at_its_token_and_no_session_goes_ba
     assert any(report.refused for report in reports)
 
 
-@pytest.mark.parametrize("seed", [11, 1007, 1010, 1058])
-def test_schedules_that_were_judged_wrong_once(seed: int) -> None:
-    """A session read a range at its old group after it had written at the new one.
-
-    Or a group owned a table since a compute began, and the compute did not read it again when the home was another.
-    """
-    report = simulate_cluster(seed)
-    assert not report.wrong, report
-
-
 @pytest.mark.timeout(600)
 def test_a_table_that_is_not_read_again_is_found() -> None:
     with patch.object(PequodStore, "widen", lambda *_: None):
-        assert is_found(1057)
+        assert is_found(86)
 
 
 @pytest.mark.timeout(600)
-def test_writes_that_are_taken_before_all_servers_go_by_the_map_are_found() -> None:
-    come = edits.moved
+def test_a_move_that_does_not_wait_for_the_servers_is_found() -> None:
+    async def go_on(*_: Any) -> None:
+        pass
 
-    def moved(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
-        found = come(known, first, last)
-        return replace(edits.opened(found, first, last), version=found.version)
-
-    with patch.object(edits, "moved", moved):
-        assert is_found(1077)
+    with patch.object(cluster_move, "_spread", go_on):
+        assert is_found(52)
 
 
 @pytest.mark.timeout(600)
@@ -76,13 +61,13 @@ def test_a_home_that_takes_writes_of_a_range_that_moves_away_is_found() -> None:
         return None if is_moving else error(rules, key)
 
     with patch.object(HomeRules, "error_of", error_of):
-        assert is_found(1017)
+        assert is_found(5)
 
 
 @pytest.mark.timeout(600)
 def test_a_compute_that_keeps_what_it_had_of_the_old_group_is_found() -> None:
     async def keep(*_: Any) -> None:
-        return None
+        pass
 
     with patch.object(Loader, "forget", keep):
-        assert is_found(0)
+        assert is_found(5)
