@@ -120,8 +120,7 @@ chaos: SECONDS =
 chaos: $(INSTALLED) ## torment a server, its memory and its database RUNS (200) times, or for SECONDS, and compare; STORE is sqlite, slot, notify or failover
 	$(BIN)/python -m tests.backing.chaos $(if $(SECONDS),--seconds $(SECONDS),--runs $(RUNS)) --store $(STORE)
 
-cluster-chaos: RUNS = 20
-cluster-chaos: $(INSTALLED) ## kill and stop servers of a cluster RUNS (20) times under sessions that write and read, and compare
+cluster-chaos: $(INSTALLED) ## kill and stop servers of a cluster RUNS (200) times under sessions that write and read, and compare; three quarters of an hour
 	$(BIN)/python -m tests.cluster_faults.chaos --runs $(RUNS) --seed $(or $(SEED),0)
 
 # A program of its own: Patroni's packages are not Pequod's. Root has nobody run it, who has to be able to read its Python.

@@ -1,4 +1,4 @@
-"""Seeded runs of a cluster under faults: `python -m tests.cluster_faults.chaos --runs 20` (`make cluster-chaos`).
+"""Seeded runs of a cluster under faults: `python -m tests.cluster_faults.chaos --runs 200` (`make cluster-chaos`).
 
 writers   sessions that put and remove posts, and read timelines that must show their certain writes
 faults    servers are killed and started again, or stopped for a while, or links are cut, one after another
