@@ -24,7 +24,6 @@ LONG_FUNCTIONS = {
 #: Names of two classes, and why each is right on its side.
 SHARED_NAMES = {
     "DefaultSource": "the name that Spark looks for in each module of a data source",
-    "Change": "a changed key: to a watch with both values, from a database with the new one; users have both",
 }
 #: Phrases that make readers guess: who, what or how many is meant?
 RIDDLES = re.compile(r"\b(tells? whether|what of it is|so many|somebody|whoever)\b", re.IGNORECASE)

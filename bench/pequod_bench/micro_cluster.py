@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import Change, KeyRange
+from pequod_server.backing import KeyRange, RowChange
 from pequod_server.backing.peer_events import PeerEvents
 from pequod_server.backing.subscriptions import Subscriptions
 from pequod_server.batches.executor import Executor
@@ -101,10 +101,10 @@ def divide(scale: MicroScale) -> Samples:
         yield _COMMANDS, clock() - begun
 
 
-def _commits() -> Iterator[list[Change]]:
+def _commits() -> Iterator[list[RowChange]]:
     """Yield commits as a store's feed tells them, each of other keys."""
     for number in count():
-        yield [Change(keys.post_key(at * 37 % _POSTERS, number), _TWEET) for at in range(_COMMIT)]
+        yield [RowChange(keys.post_key(at * 37 % _POSTERS, number), _TWEET) for at in range(_COMMIT)]
 
 
 class _Home:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from pequod_grammar import parse
-from pequod_server.backing import Change, Changes
+from pequod_server.backing import Changes, RowChange
 from pequod_server.database.foresight import Foresight
 
 from pequod.engine import Engine, Lacking, Range
@@ -87,7 +87,7 @@ async def test_what_is_foreseen_while_a_load_is_under_way_is_loaded_at_once_afte
     foresight = Foresight(engine, load)  # type: ignore[arg-type]
     for poster in (b"bob", b"cat", b"dan"):
         engine.apply(b"s|ann|" + poster, b"1")
-        foresight.note(Changes(1, 1, (Change(b"s|ann|" + poster, b"1"),)))
+        foresight.note(Changes(1, 1, (RowChange(b"s|ann|" + poster, b"1"),)))
         await asyncio.sleep(0)
     go_on.set()
     await until(lambda: engine.is_loaded(b"p|dan|"))

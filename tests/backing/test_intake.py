@@ -13,7 +13,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
-from pequod_server.backing import Change, Changes, History, KeyRange, Progress, Reload, turns
+from pequod_server.backing import Changes, History, KeyRange, Progress, Reload, RowChange, turns
 from pequod_server.backing.store import Loaded, SequenceHorizon
 from pequod_server.database.intake import Intake
 
@@ -45,15 +45,15 @@ def posts(count: int, value: bytes, posters: int = 1000) -> dict[bytes, bytes | 
     return {b"p|%06d|%04d" % (number % posters, number // posters): value for number in range(count)}
 
 
-def prepared(setting: Setting, rows: dict[bytes, bytes | None]) -> tuple[Change, ...]:
+def prepared(setting: Setting, rows: dict[bytes, bytes | None]) -> tuple[RowChange, ...]:
     """Change the rows of the store, and return what its feed is to tell of it; `told` does not take long."""
     for key, value in rows.items():
         assert value is not None
         setting.store.rows[key] = value
-    return tuple(Change(key, value) for key, value in rows.items())
+    return tuple(RowChange(key, value) for key, value in rows.items())
 
 
-async def tell(setting: Setting, changes: tuple[Change, ...]) -> None:
+async def tell(setting: Setting, changes: tuple[RowChange, ...]) -> None:
     setting.store._log.append(changes)
     setting.store._moved.set()
     await setting.caught_up()
@@ -100,7 +100,7 @@ async def test_a_large_load_is_taken_in_slices() -> None:
     whole = Range(b"p|", b"p}")
 
     async def read(_ranges: Sequence[KeyRange]) -> Loaded:
-        intake.landing.note(Changes(1, 1, tuple(Change(key, b"two") for key, _ in rows[::2])))
+        intake.landing.note(Changes(1, 1, tuple(RowChange(key, b"two") for key, _ in rows[::2])))
         return Loaded(rows, SequenceHorizon(0, 0))
 
     async with watched() as longest:
@@ -192,7 +192,7 @@ async def test_what_takes_too_long_to_apply_is_forgotten_as_a_whole(tiny: None) 
     engine.load(b"p|", b"p}", rows)
     engine.load(b"s|", b"s}", [(b"s|ann|%06d" % number, b"") for number in range(10)])
     assert len(engine.scan(b"t|ann|", b"t|ann}").keys) == 100
-    await intake.take(Changes(1, 1, tuple(Change(key, b"two") for key, _ in rows[:50])))
+    await intake.take(Changes(1, 1, tuple(RowChange(key, b"two") for key, _ in rows[:50])))
     assert not intake.gate.is_closed
     left = [key for key, _ in rows if engine.is_loaded(key)]
     assert 0 < len(left) < 100
@@ -205,7 +205,7 @@ async def test_a_load_that_began_after_a_change_was_dropped_has_it(tiny: None) -
     engine = Engine(backed=[b"p"])
     intake = Intake(engine)
     await intake.take(STANDS)
-    await intake.take(Changes(5, 5, (Change(b"p|bob|0001", b"new"), Change(b"p|liz|0001", None)), are_seen=False))
+    await intake.take(Changes(5, 5, (RowChange(b"p|bob|0001", b"new"), RowChange(b"p|liz|0001", None)), are_seen=False))
     whole = Range(b"p|", b"p}")
 
     async def read(_ranges: Sequence[KeyRange]) -> Loaded:
@@ -305,7 +305,7 @@ async def test_commits_loads_and_reloads_in_any_order_leave_what_the_database_ha
                     database[key] = value
             number = len(log) + 1
             log.append(
-                Changes(number, number, tuple(Change(*row) for row in rows.items()), are_seen=draw.random() < 0.5)
+                Changes(number, number, tuple(RowChange(*row) for row in rows.items()), are_seen=draw.random() < 0.5)
             )
             await wait()
 

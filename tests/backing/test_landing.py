@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_server.backing import (
     BackingUnavailableError,
-    Change,
     FakeStore,
     KeyRange,
     Landing,
@@ -18,6 +17,7 @@ from pequod_server.backing import (
     Place,
     Progress,
     Reload,
+    RowChange,
     parse_mappings,
 )
 from pequod_server.backing.store import Changes, Loaded, SequenceHorizon
@@ -71,7 +71,7 @@ def test_a_cache_never_loses_a_change_nor_goes_back(steps: list[tuple[object, ..
                     database.pop(key, None)
                 else:
                     database[key] = value
-                log.append(Changes(len(log) + 1, len(log) + 1, (Change(key, value),)))
+                log.append(Changes(len(log) + 1, len(log) + 1, (RowChange(key, value),)))
             case ("deliver",) if delivered < len(log):
                 deliver()
             case ("snapshot", (bytes() as first, bytes() as last)):
@@ -99,7 +99,7 @@ def test_a_cache_never_loses_a_change_nor_goes_back(steps: list[tuple[object, ..
 
 def test_a_change_that_loads_do_not_see_yet_is_in_their_rows() -> None:
     landing = Landing()
-    old, new = Change(b"p|a", b"1"), Change(b"p|a", b"2")
+    old, new = RowChange(b"p|a", b"1"), RowChange(b"p|a", b"2")
     landing.arrive(Changes(1, 1, (old,), are_seen=False))
     landing.arrive(Changes(2, 2, (new,), are_seen=False))
     everything = [KeyRange(b"", None)]
@@ -167,15 +167,15 @@ async def test_failures_are_as_told_and_retried() -> None:
     assert (await store.load(prefix("p|"))).rows == ()
     store.fail("write")
     with pytest.raises(BackingUnavailableError):
-        await store.write([Change(b"p|a", b"1")])
+        await store.write([RowChange(b"p|a", b"1")])
     assert store.rows == {}
     with pytest.raises(PackError):
-        await store.write([Change(b"q|a", b"1")])
+        await store.write([RowChange(b"q|a", b"1")])
     store.fail("changes", times=3)
     async with following(store) as follower:
         assert store.status.failure_count == 3
         assert follower.events[0] == Progress(0, history=store.history)
-        assert await store.write([Change(b"p|a", b"1")]) == Place(1, 1)
+        assert await store.write([RowChange(b"p|a", b"1")]) == Place(1, 1)
         await follower.caught_up()
         store.break_feed("cut", is_lost=False)
         await until(lambda: store.status.failure_count == 4)

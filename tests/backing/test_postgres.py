@@ -7,7 +7,7 @@ import random
 
 import asyncpg
 import pytest
-from pequod_server.backing import Backoff, Change, Changes, KeyRange, Landing, Reload, SchemaError, parse_mappings
+from pequod_server.backing import Backoff, Changes, KeyRange, Landing, Reload, RowChange, SchemaError, parse_mappings
 from pequod_server.backing.pg_notify import _listening
 from pequod_server.backing.pg_session import SnapshotHorizon
 from pequod_server.backing.postgres import PostgresStore
@@ -156,7 +156,7 @@ async def test_commits_between_a_snapshot_and_its_delivery_are_neither_lost_nor_
 async def test_a_feed_that_is_behind_does_not_set_a_load_back(dsn: str, database: Connection, mode: Mode) -> None:
     store = await installed(dsn, mode)
     landing, events = Landing(), store.changes()
-    applied: list[Change] = []
+    applied: list[RowChange] = []
     async with asyncio.timeout(30):
         await anext(events)
         await database.execute("INSERT INTO posts (poster, at, body) VALUES ('bob', 1, '1')")
@@ -240,8 +240,8 @@ async def test_a_slot_resumes_where_the_feed_was(dsn: str, database: Connection)
         assert follower.rows == {b"p|bob|0002": b"b"}
         assert follower.reloads == []
         assert [c.changes for c in follower.events if isinstance(c, Changes)] == [
-            (Change(b"p|bob|0002", b"b"),),
-            (Change(b"p|bob|0001", None),),
+            (RowChange(b"p|bob|0002", b"b"),),
+            (RowChange(b"p|bob|0001", None),),
         ]
 
 

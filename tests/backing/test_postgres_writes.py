@@ -7,10 +7,10 @@ import random
 import asyncpg
 import pytest
 from pequod_server.backing import (
-    Change,
     KeyRange,
     MappingError,
     PackError,
+    RowChange,
     SchemaError,
     WriteRefusedError,
     parse_mappings,
@@ -28,10 +28,10 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
         await follower.load(EVERYTHING)
         position = await store.write(
             [
-                Change(b"p|bob|0100", b"hi"),
-                Change(b"p|bob|0100", b"hi again"),
-                Change(b"s|ann|bob", b'{"ok": true, "since": "2001-09-09 01:46:40+00", "score": 2}'),
-                Change(b"p|nobody|0001", None),
+                RowChange(b"p|bob|0100", b"hi"),
+                RowChange(b"p|bob|0100", b"hi again"),
+                RowChange(b"s|ann|bob", b'{"ok": true, "since": "2001-09-09 01:46:40+00", "score": 2}'),
+                RowChange(b"p|nobody|0001", None),
             ]
         )
         await follower.until(lambda: follower.position >= position.position)
@@ -39,22 +39,22 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
             b"p|bob|0100": b"hi again",
             b"s|ann|bob": b'{"since":"2001-09-09 01:46:40+00","score":2,"ok":true}',
         }
-        await store.write([Change(b"s|ann|bob", None)])
+        await store.write([RowChange(b"s|ann|bob", None)])
         assert await database.fetchval("SELECT count(*) FROM subscriptions") == 0
 
 
 @pytest.mark.parametrize(
     ("change", "error", "reason"),
     [
-        (Change(b"q|x", b""), PackError, "no mapped pattern"),
-        (Change(b"p|bob|0100", b"\xff"), PackError, "UTF-8"),
-        (Change(b"p|bad|0100", b"x"), WriteRefusedError, "violates check constraint"),
-        (Change(b"p|hid|0100", b"x"), WriteRefusedError, "would not meet the condition"),
-        (Change(b"s|ann|bob", b'{"ok": 1, "since": "then", "score": 2}'), WriteRefusedError, "then"),
+        (RowChange(b"q|x", b""), PackError, "no mapped pattern"),
+        (RowChange(b"p|bob|0100", b"\xff"), PackError, "UTF-8"),
+        (RowChange(b"p|bad|0100", b"x"), WriteRefusedError, "violates check constraint"),
+        (RowChange(b"p|hid|0100", b"x"), WriteRefusedError, "would not meet the condition"),
+        (RowChange(b"s|ann|bob", b'{"ok": 1, "since": "then", "score": 2}'), WriteRefusedError, "then"),
     ],
 )
 async def test_a_write_that_is_refused_changes_nothing(
-    dsn: str, database: Connection, change: Change, error: type[Exception], reason: str
+    dsn: str, database: Connection, change: RowChange, error: type[Exception], reason: str
 ) -> None:
     await database.execute("""
         ALTER TABLE posts ADD CHECK (poster <> 'bad');
@@ -64,7 +64,7 @@ async def test_a_write_that_is_refused_changes_nothing(
     """)
     store = await installed(dsn, "notify")
     with pytest.raises(error, match=reason):
-        await store.write([Change(b"p|bob|0001", b"first"), change])
+        await store.write([RowChange(b"p|bob|0001", b"first"), change])
     assert await content(store) == {}
     await store.close()
 

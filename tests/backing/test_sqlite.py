@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pequod_server.backing import (
     BackingUnavailableError,
-    Change,
     KeyRange,
     PackError,
     Progress,
+    RowChange,
     SchemaError,
     SqliteStore,
     WriteRefusedError,
@@ -202,31 +202,31 @@ async def test_writes_go_through_in_one_transaction(path: Path, database: sqlite
         await follower.load(EVERYTHING)
         position = await store.write(
             [
-                Change(b"p|bob|0100", b"hi"),
-                Change(b"p|bob|0100", b"hi again"),
-                Change(b"s|ann|bob", b'{"note": "x", "since": 3}'),
-                Change(b"p|nobody|0001", None),
+                RowChange(b"p|bob|0100", b"hi"),
+                RowChange(b"p|bob|0100", b"hi again"),
+                RowChange(b"s|ann|bob", b'{"note": "x", "since": 3}'),
+                RowChange(b"p|nobody|0001", None),
             ]
         )
         await follower.until(lambda: follower.position >= position.position)
         assert follower.rows == {b"p|bob|0100": b"hi again", b"s|ann|bob": b'{"since":3,"note":"x"}'}
-        await store.write([Change(b"s|ann|bob", None)])
+        await store.write([RowChange(b"s|ann|bob", None)])
         assert database.execute("SELECT count(*) FROM subscriptions").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(
     ("change", "error", "reason"),
     [
-        (Change(b"q|x", b""), PackError, "no mapped pattern"),
-        (Change(b"p|bob|01x0", b""), PackError, "no mapped pattern"),
-        (Change(b"p|bob|0100", b"\xff"), PackError, "UTF-8"),
-        (Change(b"s|ann|bob", b"[]"), PackError, "JSON object with exactly the members since, note"),
-        (Change(b"p|hid|0100", b"x"), WriteRefusedError, "would not meet the condition"),
-        (Change(b"p|bad|0100", b"x"), WriteRefusedError, "no bad posts"),
+        (RowChange(b"q|x", b""), PackError, "no mapped pattern"),
+        (RowChange(b"p|bob|01x0", b""), PackError, "no mapped pattern"),
+        (RowChange(b"p|bob|0100", b"\xff"), PackError, "UTF-8"),
+        (RowChange(b"s|ann|bob", b"[]"), PackError, "JSON object with exactly the members since, note"),
+        (RowChange(b"p|hid|0100", b"x"), WriteRefusedError, "would not meet the condition"),
+        (RowChange(b"p|bad|0100", b"x"), WriteRefusedError, "no bad posts"),
     ],
 )
 async def test_a_write_that_is_refused_changes_nothing(
-    path: Path, database: sqlite3.Connection, change: Change, error: type[Exception], reason: str
+    path: Path, database: sqlite3.Connection, change: RowChange, error: type[Exception], reason: str
 ) -> None:
     database.executescript(
         "CREATE TRIGGER hide AFTER INSERT ON posts WHEN NEW.poster = 'hid' BEGIN UPDATE posts SET hidden = 1; END;"
@@ -235,7 +235,7 @@ async def test_a_write_that_is_refused_changes_nothing(
     )
     store = await installed(path)
     with pytest.raises(error, match=reason):
-        await store.write([Change(b"p|bob|0001", b"first"), change])
+        await store.write([RowChange(b"p|bob|0001", b"first"), change])
     assert (await store.load([EVERYTHING])).rows == ()
     await store.close()
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from pequod_server.backing import BackingUnavailableError, Change, Changes, History, KeyRange, Progress, Reload
+from pequod_server.backing import BackingUnavailableError, Changes, History, KeyRange, Progress, Reload, RowChange
 from pequod_server.backing.store import Loaded, SequenceHorizon
 from pequod_server.database.intake import Intake
 
@@ -28,10 +28,10 @@ async def test_a_load_waits_until_the_feed_has_come_to_it() -> None:
     loading = asyncio.create_task(intake.load([bob], read))
     await asyncio.sleep(0.01)
     assert (loading.done(), hurried) == (False, [2])
-    await intake.take(Changes(1, 1, (Change(b"p|bob|1", b"first"), Change(b"p|liz|1", b"first"))))
+    await intake.take(Changes(1, 1, (RowChange(b"p|bob|1", b"first"), RowChange(b"p|liz|1", b"first"))))
     await asyncio.sleep(0.01)
     assert not loading.done()
-    await intake.take(Changes(2, 2, (Change(b"p|bob|1", b"second"),)))
+    await intake.take(Changes(2, 2, (RowChange(b"p|bob|1", b"second"),)))
     assert await loading == {}
     assert engine.get(b"p|bob|1") == b"second"
 
@@ -84,7 +84,7 @@ async def test_a_load_is_not_set_back_in_a_log_that_is_shorter_than_the_last_one
     loading = asyncio.create_task(intake.load([bob], read))
     await asyncio.sleep(0)
     # The load holds this change, and one after it.
-    await intake.take(Changes(15, 1, (Change(b"p|bob|1", b"first"),)))
-    await intake.take(Changes(20, 2, (Change(b"p|bob|1", b"second"),)))
+    await intake.take(Changes(15, 1, (RowChange(b"p|bob|1", b"first"),)))
+    await intake.take(Changes(20, 2, (RowChange(b"p|bob|1", b"second"),)))
     await loading
     assert engine.get(b"p|bob|1") == b"second"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import Change, Changes, KeyRange, Landing
+from pequod_server.backing import Changes, KeyRange, Landing, RowChange
 from pequod_server.backing.peer_events import PeerEvents
 from pequod_server.backing.store import Event, Loaded, SequenceHorizon
 
@@ -52,7 +52,7 @@ def test_a_load_gets_the_commits_that_it_does_not_hold_and_no_other(
 
 def test_commits_are_put_together_and_their_ends_kept() -> None:
     (event,) = events_of(message((1, {b"p|a": b"1"}), (2, {b"p|a": None, b"p|b": b"2"}), (4, {})))
-    changes = Change(b"p|a", b"1"), Change(b"p|a", None), Change(b"p|b", b"2")
+    changes = RowChange(b"p|a", b"1"), RowChange(b"p|a", None), RowChange(b"p|b", b"2")
     commits = (STAMP + 1, 1), (STAMP + 2, 3), (STAMP + 4, 3)
     assert event == Changes(40, STAMP + 4, changes, commits=commits)
     assert [event.after(SequenceHorizon(0, STAMP + number)) for number in range(5)] == [
@@ -71,9 +71,9 @@ def test_a_commit_in_several_messages_is_one_event() -> None:
         message((2, {}), (3, {b"p|d": b"1"}), (5, {b"p|e": b"1"}), partial=True),
         message((5, {b"p|f": b"1"})),
     )
-    assert first == Changes(10, STAMP + 1, (Change(b"p|a", b"1"),))
-    changes = Change(b"p|b", b"1"), Change(b"p|c", b"1"), Change(b"p|d", b"1")
-    last = Change(b"p|e", b"1"), Change(b"p|f", b"1")
+    assert first == Changes(10, STAMP + 1, (RowChange(b"p|a", b"1"),))
+    changes = RowChange(b"p|b", b"1"), RowChange(b"p|c", b"1"), RowChange(b"p|d", b"1")
+    last = RowChange(b"p|e", b"1"), RowChange(b"p|f", b"1")
     assert others == [
         Changes(30, STAMP + 3, changes, commits=((STAMP + 2, 2), (STAMP + 3, 3))),
         Changes(50, STAMP + 5, last),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from pequod_server.backing import Change, Changes, History, Place
+from pequod_server.backing import Changes, History, Place, RowChange
 from pequod_server.backing.subscriptions import Subscriptions
 from pequod_server.peer.relay import LOOKED_AT, Relay, Subscriber
 
@@ -20,7 +20,7 @@ def made(keep_bytes: int = 1 << 20) -> Relay:
 
 
 def commit(relay: Relay, position: int, *keys: bytes, shown: int | None = None) -> None:
-    changes = tuple(Change(key, b"v") for key in keys)
+    changes = tuple(RowChange(key, b"v") for key in keys)
     relay.taken(Changes(position, position, changes, shown=shown), HISTORY, position)
 
 
@@ -112,7 +112,7 @@ def test_a_failover_ends_what_can_be_resumed() -> None:
     relay.want(slow, b"p|", b"p}")
     commit(relay, 1, b"p|1")
     later = History(b"test", 2, {1: 1})
-    relay.taken(Changes(2, 2, (Change(b"p|2", b"v"),)), later, 2)
+    relay.taken(Changes(2, 2, (RowChange(b"p|2", b"v"),)), later, 2)
     assert slow.lost
     assert not relay.resume(slow, Place(1, 1))
     assert relay.resume(slow, Place(2, 2))

@@ -13,7 +13,7 @@ from math import inf
 from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import BackingUnavailableError, Change
+from pequod_server.backing import BackingUnavailableError, RowChange
 from pequod_server.wire.handlers import CallEnded
 
 from pequod.errors import StaleError, TokenLostError, WatchCompactedError
@@ -102,7 +102,7 @@ class Clients:
         with suppress(CallEnded):
             await machine.call("Execute")(None, stream)
         answers: list[tuple[Demand, Ask, object]] = []
-        written: list[Change] = []
+        written: list[RowChange] = []
         for demanded_here, (command, answer) in zip(demands, answers_of(commands, stream.replies), strict=True):
             match command, answer:
                 case _, pb.CommandError():
@@ -110,7 +110,7 @@ class Clients:
                     if answer.reason == TokenLostError.__name__ and isinstance(reader, Session):
                         reader.begin_anew()
                 case Put(key, value), _:
-                    written.append(Change(key, value))
+                    written.append(RowChange(key, value))
                 case _:
                     answers.append((demanded_here, command, answer))
         state = _state(stream.replies[0])
@@ -128,16 +128,16 @@ class Clients:
         if len(rows) == 1:
             (row,) = rows.items()
             request = pb.PutRequest(key=row[0], value=row[1])
-            await self._write(machine, session, [Change(*row)], lambda: machine.call("Put")(request, NO_CONTEXT))
+            await self._write(machine, session, [RowChange(*row)], lambda: machine.call("Put")(request, NO_CONTEXT))
         else:
             many = pb.MultiPutRequest(keys=rows.keys(), values=rows.values())
-            changes = [Change(*row) for row in rows.items()]
+            changes = [RowChange(*row) for row in rows.items()]
             await self._write(machine, session, changes, lambda: machine.call("MultiPut")(many, NO_CONTEXT))
 
     async def remove(self, machine: Machine, session: Session, key: bytes) -> None:
         """Remove a key through a server."""
         request = pb.RemoveRequest(key=key)
-        await self._write(machine, session, [Change(key, None)], lambda: machine.call("Remove")(request, NO_CONTEXT))
+        await self._write(machine, session, [RowChange(key, None)], lambda: machine.call("Remove")(request, NO_CONTEXT))
 
     async def remove_range(self, machine: Machine, session: Session, first: bytes, last: bytes) -> None:
         """Remove the keys of a range through a server."""
@@ -145,7 +145,7 @@ class Clients:
         await self._write(machine, session, [], lambda: machine.call("RemoveRange")(request, NO_CONTEXT))
 
     async def _write(
-        self, machine: Machine, session: Session, changes: list[Change], call: Callable[[], Awaitable[object]]
+        self, machine: Machine, session: Session, changes: list[RowChange], call: Callable[[], Awaitable[object]]
     ) -> None:
         began = self._database.moment
         try:
@@ -156,7 +156,7 @@ class Clients:
         state = _state(reply.header)  # type: ignore[attr-defined]
         session.wrote(state.token, [self._judge_write(machine, began, change, state) for change in changes])
 
-    def _judge_write(self, machine: Machine, began: Moment, change: Change, state: State) -> Moment:
+    def _judge_write(self, machine: Machine, began: Moment, change: RowChange, state: State) -> Moment:
         """See that an acknowledged write is in the database and in the reply's token, and return where it is."""
         return self._oracle.judge_write(machine, change, state, self._database.committed(change, began))
 

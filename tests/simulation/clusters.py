@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 
 from pequod.cluster.edits import moves_within
 from pequod.cluster.map import ClusterMap, HomeRange
@@ -146,18 +146,18 @@ class ClusterSchedule:
 
     def _put(self) -> None:
         self._value += 1
-        self._write(Change(self._key(), b"%d" % self._value))
+        self._write(RowChange(self._key(), b"%d" % self._value))
 
     def _remove(self) -> None:
-        self._write(Change(self._key(), None))
+        self._write(RowChange(self._key(), None))
 
-    def _write(self, change: Change) -> None:
+    def _write(self, change: RowChange) -> None:
         session = self._random.choice(self._sessions)
         if up := [server for server in self._servers if server.is_up]:
             # The map of this client is anything: it tries one server after another.
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
-    async def _written(self, session: Session, change: Change, servers: list[Server]) -> None:
+    async def _written(self, session: Session, change: RowChange, servers: list[Server]) -> None:
         for server in servers:
             if not server.is_up:
                 continue

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from pequod_server.backing import Change, Changes, KeyRange, Loaded, Progress
+from pequod_server.backing import Changes, KeyRange, Loaded, Progress, RowChange
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import SequenceHorizon
 
@@ -57,7 +57,7 @@ class Database:
         self.states: list[list[Rows]] = [[{}]]
         #: Where each timeline left the one before it.
         self.forks = [0]
-        self._logs: list[list[tuple[Change, ...]]] = [[]]
+        self._logs: list[list[tuple[RowChange, ...]]] = [[]]
         self._visible = 0
         self._down_until_s = 0.0
         self._stalled_until_s = 0.0
@@ -90,7 +90,7 @@ class Database:
         """The rows after the last commit."""
         return self.states[-1][-1]
 
-    def commit(self, changes: Sequence[Change]) -> int:
+    def commit(self, changes: Sequence[RowChange]) -> int:
         """Commit changes and return the position."""
         rows = dict(self.rows)
         for change in changes:
@@ -107,7 +107,7 @@ class Database:
         self._move()
         return self.position
 
-    def committed(self, change: Change, after: Moment) -> list[Moment]:
+    def committed(self, change: RowChange, after: Moment) -> list[Moment]:
         """Return the moments after one whose commits have a change, also those that are lost."""
         found = []
         for timeline in range(after.timeline, self.timeline + 1):
@@ -217,7 +217,7 @@ class Database:
     def _visible_of(self, timeline: int) -> int:
         return self._visible if timeline == self.timeline else len(self._logs[timeline])
 
-    async def _write(self, changes: Sequence[Change]) -> tuple[int, int]:
+    async def _write(self, changes: Sequence[RowChange]) -> tuple[int, int]:
         timeline, position = self.timeline, self.commit(changes)
         await self._be_visible(timeline, position)
         return timeline, position

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 
 from pequod.engine import JoinSpec, Snapshot
 from pequod.engine.testing import NaiveModel
@@ -132,7 +132,7 @@ class Oracle:
         if found != expected:
             raise WrongError(f"a watch at {machine.name} leads to {found!r} at {state.moment}, not {expected!r}")
 
-    def judge_write(self, machine: Machine, change: Change, state: State, moments: Sequence[Moment]) -> Moment:
+    def judge_write(self, machine: Machine, change: RowChange, state: State, moments: Sequence[Moment]) -> Moment:
         """See that an acknowledged write is in the database and in the reply's token, and return where it is.
 
         Args:

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 
 from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
@@ -106,13 +106,13 @@ class Schedule:
     def _commit(self, _machine: Machine) -> None:
         count = self._random.choice([1, 1, 2, 4] if self._random.random() < 0.9 else [10])
         changes = {self._key(): self._random.choice([*VALUES, None]) for _ in range(count)}
-        self._database.commit([Change(*row) for row in changes.items()])
+        self._database.commit([RowChange(*row) for row in changes.items()])
 
     def _burst(self, machine: Machine) -> None:
         """Change one key again and again, with reads and an eviction between."""
         key = self._key()
         for _ in range(self._random.randint(2, 5)):
-            self._database.commit([Change(key, self._random.choice([*VALUES, None]))])
+            self._database.commit([RowChange(key, self._random.choice([*VALUES, None]))])
             if self._random.random() < 0.3:
                 self._evict(machine)
             if self._random.random() < 0.5:

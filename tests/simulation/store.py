@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from pequod_server.backing import (
     BackingUnavailableError,
-    Change,
     Changes,
     History,
     KeyRange,
@@ -22,6 +21,7 @@ from pequod_server.backing import (
     Place,
     Progress,
     Reload,
+    RowChange,
     Status,
 )
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
@@ -84,7 +84,7 @@ class SimulatedStore:
         assert isinstance(loaded, Loaded)
         return Loaded(loaded.rows, loaded.horizon, timeline + 1)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes in one transaction."""
         timeline, position = await self._ask(("write", tuple(changes)))
         return Place(timeline + 1, position)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pequod_grammar import parse
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 
 from pequod.engine.testing import NaiveModel
 from pequod.freshness import NO_TOKEN, Token
@@ -59,14 +59,14 @@ class Truth:
     def _follow(self, database: Database) -> None:
         commit = database.commit
 
-        def noted(changes: Sequence[Change]) -> int:
+        def noted(changes: Sequence[RowChange]) -> int:
             for change in changes:
                 self._note(change)
             return commit(changes)
 
         database.commit = noted  # type: ignore[method-assign]
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: RowChange) -> None:
         versions = self.versions.setdefault(change.key, [None])
         is_copied = change.value in versions if change.value else change.key in self._removed
         if not is_copied:
@@ -76,7 +76,7 @@ class Truth:
         """Return the rows that there are: the last version of each key."""
         return {key: value for key, versions in self.versions.items() if (value := versions[-1]) is not None}
 
-    def version_of(self, change: Change) -> int:
+    def version_of(self, change: RowChange) -> int:
         """Return the version that a client's write made."""
         versions = self.versions.get(change.key, [None])
         for at in range(len(versions) - 1, 0, -1):

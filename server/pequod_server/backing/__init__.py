@@ -19,7 +19,6 @@ from pequod_server.backing.mapping import Mapping, parse_mappings
 from pequod_server.backing.sqlite import SqliteStore
 from pequod_server.backing.store import (
     BackingStore,
-    Change,
     Changes,
     Event,
     History,
@@ -31,6 +30,7 @@ from pequod_server.backing.store import (
     Progress,
     Releasing,
     Reload,
+    RowChange,
     Status,
 )
 
@@ -39,7 +39,6 @@ __all__ = [
     "BackingStore",
     "BackingUnavailableError",
     "Backoff",
-    "Change",
     "Changes",
     "Event",
     "FakeStore",
@@ -56,6 +55,7 @@ __all__ = [
     "Progress",
     "Releasing",
     "Reload",
+    "RowChange",
     "SchemaError",
     "SqliteStore",
     "Status",

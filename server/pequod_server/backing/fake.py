@@ -25,7 +25,6 @@ from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mende
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
-    Change,
     Changes,
     Event,
     History,
@@ -35,6 +34,7 @@ from pequod_server.backing.store import (
     Place,
     Progress,
     Reload,
+    RowChange,
     SequenceHorizon,
     Status,
     every_key,
@@ -64,7 +64,7 @@ class FakeStore:
         self.questions = 0
         #: The ranges of each load, in the order of their snapshots.
         self.loads: list[tuple[KeyRange, ...]] = []
-        self._log: list[tuple[Change, ...]] = []
+        self._log: list[tuple[RowChange, ...]] = []
         self._health = Health()
         self._closing = asyncio.Event()
         self._failures: dict[Step, int] = {}
@@ -82,7 +82,7 @@ class FakeStore:
         Raises:
             PackError: A key is of no mapped pattern.
         """
-        changes = tuple(Change(key, value) for key, value in rows.items())
+        changes = tuple(RowChange(key, value) for key, value in rows.items())
         for change in changes:
             if all(mapping.columns_of(change.key) is None for mapping in self.mappings):
                 raise PackError(f"key {shown(change.key)}", "it is of no mapped pattern")
@@ -159,7 +159,7 @@ class FakeStore:
         backoff = Backoff(first_s=0.001, most_s=0.01)
         return mended(self._session, since, everything, self._health, backoff, self._closing)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes in one transaction."""
         if self._failures.get("write"):
             await self._pass("write")

@@ -30,7 +30,6 @@ from pequod_server.backing.lake_rows import advice_of, key_columns, problems_of,
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import result_of, sorted_in_steps
 from pequod_server.backing.store import (
-    Change,
     Changes,
     Event,
     History,
@@ -40,6 +39,7 @@ from pequod_server.backing.store import (
     Place,
     Progress,
     Reload,
+    RowChange,
     SequenceHorizon,
     Status,
     every_key,
@@ -104,7 +104,7 @@ class LakeStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes as one upload."""
 
         def write(lake: Lake) -> Place:
@@ -239,7 +239,7 @@ class LakeStore:
             for key, value in old.items():
                 if new.get(key) == value:
                     del changes[key]
-        wanted = [Change(key, value) for key, value in changes.items() if is_wanted(key)]
+        wanted = [RowChange(key, value) for key, value in changes.items() if is_wanted(key)]
         return Changes(after.scu, after.scu, tuple(wanted))
 
     async def _pause(self) -> None:
@@ -253,7 +253,9 @@ class LakeStore:
 
     # Writes.
 
-    def _rows_of_writes(self, lake: Lake, changes: Sequence[Change]) -> list[tuple[str, str, list[dict[str, object]]]]:
+    def _rows_of_writes(
+        self, lake: Lake, changes: Sequence[RowChange]
+    ) -> list[tuple[str, str, list[dict[str, object]]]]:
         """Return the calls of an upload: rows of one table that are put or deleted, in the order of the changes."""
         calls: list[tuple[str, str, list[dict[str, object]]]] = []
         for change in {one.key: one for one in changes}.values():

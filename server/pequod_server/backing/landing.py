@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pequod_server.backing.rows import Clip, result_of, sorted_in_steps
-from pequod_server.backing.store import Change, Changes, Horizon, KeyRange, Loaded
+from pequod_server.backing.store import Changes, Horizon, KeyRange, Loaded, RowChange
 
 #: Keys with their values, in the order of the keys.
 RowList = list[tuple[bytes, bytes]]
@@ -138,7 +138,7 @@ class Landing:
         self.see(loaded.horizon)
         return rows
 
-    def arrive(self, changes: Changes) -> list[Change]:
+    def arrive(self, changes: Changes) -> list[RowChange]:
         """Return the changes that have to be applied: all but those that landed loads already hold.
 
         Keys that are being loaded are among them; it does no harm to skip these, since `land` applies them too.

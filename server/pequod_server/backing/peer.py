@@ -39,7 +39,6 @@ from pequod_server.backing.peer_loads import STAMP_BITS, load_from
 from pequod_server.backing.peer_session import VERSION_MAX, VERSION_MIN, Known, PeerSession, SessionOverError
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
-    Change,
     Changes,
     Event,
     History,
@@ -48,6 +47,7 @@ from pequod_server.backing.store import (
     Loaded,
     Place,
     Reload,
+    RowChange,
     Status,
     every_key,
 )
@@ -226,7 +226,7 @@ class PequodStore:
         reply = await session.channel.position(pb.PeerPositionRequest(latest=latest))
         return Place(reply.place.timeline, reply.place.position)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Have the home write changes in one transaction."""
         request = pb.PeerWriteRequest(
             keys=[key for key, _ in changes],

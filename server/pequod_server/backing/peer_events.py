@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod_server.backing.store import Change, Changes, Event, History, KeyRange, Progress, Reload
+from pequod_server.backing.store import Changes, Event, History, KeyRange, Progress, Reload, RowChange
 
 #: Changes that are put together at most, unless one commit has more.
 _TOGETHER_MAX: Final = 512
@@ -39,7 +39,7 @@ class PeerEvents:
         self._position: int | None = None
         self._since = position
         #: The beginning of a commit whose end is still to come.
-        self._open: list[Change] = []
+        self._open: list[RowChange] = []
 
     def of(self, reply: pb.PeerFeedReply) -> Iterator[Event]:
         """Yield the events of a message."""
@@ -71,7 +71,7 @@ class PeerEvents:
         while at >= 0:
             values[at] = None
             at = present.find(0, at + 1)
-        changes = list(map(Change, reply.keys, values))
+        changes = list(map(RowChange, reply.keys, values))
         shown = max(reply.shown, default=None)
         together, self._open = self._open, []
         commits: list[tuple[int, int]] = []
@@ -88,7 +88,9 @@ class PeerEvents:
                 yield self._made(reply.positions[number], together, commits, shown)
                 together, commits = [], []
 
-    def _made(self, position: int, changes: list[Change], commits: list[tuple[int, int]], shown: int | None) -> Changes:
+    def _made(
+        self, position: int, changes: list[RowChange], commits: list[tuple[int, int]], shown: int | None
+    ) -> Changes:
         self._position = position
         several = tuple(commits) if len(commits) > 1 else ()
         return Changes(position, commits[-1][0], tuple(changes), shown=shown, commits=several)

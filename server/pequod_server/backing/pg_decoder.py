@@ -46,7 +46,7 @@ from pequod_server.backing.pgoutput import (
     read_columns,
     table_of,
 )
-from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload, whole
+from pequod_server.backing.store import Changes, Event, IsWanted, KeyRange, Progress, Reload, RowChange, whole
 
 #: How often the feed checks whether a commit is visible.
 _UNSEEN_S: Final = 0.01
@@ -63,7 +63,7 @@ class _Part:
     """The changes of a commit to the keys of one mapping."""
 
     #: By key; only the last change of a key counts.
-    changes: dict[bytes, Change] = field(default_factory=dict)
+    changes: dict[bytes, RowChange] = field(default_factory=dict)
     held_bytes: int = 0
     #: Keys that have to be read again.
     keys: dict[bytes, None] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class _Part:
         """Note the present value of a key."""
         self.drop(key)
         self.held_bytes += len(key) + len(value or b"") + CHANGE_BYTES
-        self.changes[key] = Change(key, value)
+        self.changes[key] = RowChange(key, value)
 
     def drop(self, key: bytes) -> None:
         """Drop what was noted of a key."""

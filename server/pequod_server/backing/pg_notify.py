@@ -22,7 +22,7 @@ from pequod_server.backing.noted import Noted
 from pequod_server.backing.pg_history import history, place
 from pequod_server.backing.pg_install import EVERYTHING
 from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon, keys_as_ranges, told
-from pequod_server.backing.store import Change, Changes, Event, IsWanted, KeyRange, Progress, Reload
+from pequod_server.backing.store import Changes, Event, IsWanted, KeyRange, Progress, Reload, RowChange
 from pequod_server.backing.turns import Turns
 
 #: How often the feed asks for the position of the database, and checks that the triggers exist.
@@ -102,7 +102,7 @@ async def _event(session: PostgresSession, listener: _Listener, is_wanted: IsWan
     keys = noted.keys
     if not keys:
         return Progress(position)
-    changes = tuple([Change(key, rows.get(key)) for key in keys])
+    changes = tuple([RowChange(key, rows.get(key)) for key in keys])
     return Changes(position, moment.number, changes, shown=moment.snapshot.position)
 
 

@@ -44,12 +44,12 @@ from pequod_server.backing.pg_slot import slot_feed
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
 from pequod_server.backing.store import (
-    Change,
     Event,
     IsWanted,
     KeyRange,
     Loaded,
     Place,
+    RowChange,
     SequenceHorizon,
     Status,
     every_key,
@@ -211,7 +211,7 @@ class PostgresStore:
 
         return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[Mapping] = []
@@ -299,7 +299,7 @@ class PostgresStore:
             except asyncpg.PostgresError as error:
                 raise BackingUnavailableError(session.name, str(error)) from error
 
-    def _mapping(self, change: Change) -> Mapping:
+    def _mapping(self, change: RowChange) -> Mapping:
         for mapping in self.mappings:
             if mapping.columns_of(change.key) is not None:
                 if change.value is not None:
@@ -310,7 +310,7 @@ class PostgresStore:
         )
 
     async def _write_many(
-        self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[Change]
+        self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[RowChange]
     ) -> None:
         """Write rows in a few round trips, if there is no conflict; only the last change of a key counts.
 
@@ -341,7 +341,7 @@ class PostgresStore:
             there.update(await self._session._rows(connection, facts, keys_as_ranges(keys[at : at + _TOGETHER])))
         return there
 
-    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: Change) -> None:
+    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> None:
         *updates, insert = _statements(mapping, facts, change)
         for update in updates:
             if not (await connection.execute(update.text, *update.parameters)).endswith(" 0"):
@@ -358,7 +358,7 @@ class PostgresStore:
             )
 
 
-def _statements(mapping: Mapping, facts: Facts, change: Change) -> list[Query]:
+def _statements(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query]:
     """Return statements, of which the first that changes a row is the last to run."""
     slots = mapping.columns_of(change.key)
     assert slots is not None, "the mapping was found by the key"

@@ -33,7 +33,6 @@ from pequod_server.backing.sqlite_line import SqliteLine, transaction
 from pequod_server.backing.sqlite_schema import CHANGES
 from pequod_server.backing.sqlite_writes import plan_of
 from pequod_server.backing.store import (
-    Change,
     Changes,
     Event,
     History,
@@ -43,6 +42,7 @@ from pequod_server.backing.store import (
     Place,
     Progress,
     Reload,
+    RowChange,
     SequenceHorizon,
     Status,
     every_key,
@@ -172,7 +172,7 @@ class SqliteStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[list[Query]] = []
@@ -317,7 +317,7 @@ class SqliteStore:
             if not keys:
                 return Progress(seq)
             rows = await self._feed.run(self._read, [KeyRange(key, key + b"\0") for key in keys])
-            return Changes(seq, seq, tuple([Change(key, rows.get(key)) for key in keys]))
+            return Changes(seq, seq, tuple([RowChange(key, rows.get(key)) for key in keys]))
         finally:
             await self._feed.rollback()
 

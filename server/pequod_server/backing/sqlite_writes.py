@@ -9,11 +9,11 @@ from pequod_server.backing.errors import PackError
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.sql import Query, quoted
 from pequod_server.backing.sqlite_dialect import parameter_of, quoted_name, slot_parameter_of
-from pequod_server.backing.store import Change
+from pequod_server.backing.store import RowChange
 from pequod_server.backing.values import decompose
 
 
-def plan_of(mappings: Sequence[Mapping], change: Change) -> tuple[Mapping, list[Query]]:
+def plan_of(mappings: Sequence[Mapping], change: RowChange) -> tuple[Mapping, list[Query]]:
     """Return the mapping and the statements of one change; the first that changes a row is the last to run.
 
     Raises:

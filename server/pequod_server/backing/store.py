@@ -65,7 +65,7 @@ class History:
         return Mark(self.database, self.timeline)
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """The present value of a key; None if it is gone."""
 
     key: bytes
@@ -79,7 +79,7 @@ class Changes:
     position: int
     #: Identifies these changes to a horizon; it has a meaning only to the store that they come from.
     stamp: int
-    changes: tuple[Change, ...]
+    changes: tuple[RowChange, ...]
     #: Whether every load that begins now sees them. If not, the horizon of a load says it, and `Progress.seen`.
     are_seen: bool = True
     #: A position that is not before any commit that the changes show, if ``position`` is: the other commits before it
@@ -88,7 +88,7 @@ class Changes:
     #: Of several commits with stamps that ascend to ``stamp``: the stamp of each, and the end of its changes.
     commits: tuple[tuple[int, int], ...] = ()
 
-    def after(self, horizon: Horizon) -> Sequence[Change]:
+    def after(self, horizon: Horizon) -> Sequence[RowChange]:
         """Return the changes that a load does not hold."""
         if horizon.covers(self.stamp):
             return ()
@@ -263,7 +263,7 @@ class BackingStore(Protocol):
         """
         ...
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes in one transaction and return a place that the feed passes after delivering them.
 
         Raises:

@@ -19,7 +19,7 @@ from pequod_proto.commands import GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 from pequod_server.batches.batch import BatchRun
 from pequod_server.batches.columns import REFUSED, CommandJudge
 from pequod_server.batches.leveled import BatchLevels
@@ -38,7 +38,7 @@ _QUIET_MAX: Final = 16
 class Writes(NamedTuple):
     """Puts of keys that the database owns, and removals (None): of the next command and of those right behind it."""
 
-    changes: list[Change]
+    changes: list[RowChange]
 
 
 class Room(NamedTuple):
@@ -248,9 +248,9 @@ class Steps:
         reply.MergeFromString(self._executor.levels.tail(self._earlier))
         return reply
 
-    def _writes_ahead(self) -> list[Change]:
+    def _writes_ahead(self) -> list[RowChange]:
         """Return the write that waits, and those right behind it that the database owns, too, and that may run."""
-        changes: list[Change] = []
+        changes: list[RowChange] = []
         for _, kind, key, value in islice(self._batch.ahead(), TOGETHER_MAX):
             if kind >= REFUSED:
                 continue
@@ -261,7 +261,7 @@ class Steps:
                     break
             except PequodError:
                 break
-            changes.append(Change(key, value if kind == PUT else None))
+            changes.append(RowChange(key, value if kind == PUT else None))
         return changes
 
     def _lacking_ahead(self) -> list[MissingError]:

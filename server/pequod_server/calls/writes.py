@@ -10,7 +10,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import BackedKeyError, PequodError
 from pequod.errors import BadRequestError
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 from pequod_server.calls.served import ServedEngine
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.write_through import WriteThrough
@@ -70,7 +70,7 @@ class WriteCalls:
         Returns:
             Whether the key was there before, and the token of the write.
         """
-        (outcome,), token = await self._through.carry_out([Change(error.key, value)])
+        (outcome,), token = await self._through.carry_out([RowChange(error.key, value)])
         if isinstance(outcome, PequodError):
             raise outcome
         return outcome, token

@@ -23,7 +23,7 @@ from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, NotHomeError
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import Change
+from pequod_server.backing import RowChange
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
 from pequod_server.wire.publishing import DATABASE
@@ -231,7 +231,7 @@ class HeldWrites(WriteThrough):
         super().__init__(engine, databases)
         self._rules = rules
 
-    async def carry_out(self, changes: Sequence[Change]) -> CarriedOut:
+    async def carry_out(self, changes: Sequence[RowChange]) -> CarriedOut:
         """Carry out the changes that are taken; see `WriteThrough.carry_out`."""
         errors = {change.key: error for change in changes if (error := self._rules.error_of(change.key)) is not None}
         async with self._rules.writing():

@@ -26,7 +26,7 @@ from pequod.calls import BackingStatistics
 from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, NextGroups, Range, SearchRange
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
-from pequod_server.backing import BackingStore, Backoff, Change, KeyRange, Releasing
+from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
 from pequod_server.database.assignment import Assignment, tables_of
 from pequod_server.database.foresight import Foresight
 from pequod_server.database.gate import Gates
@@ -362,7 +362,7 @@ class Databases:
 
     # Writes.
 
-    async def write(self, changes: Sequence[Change]) -> bytes:
+    async def write(self, changes: Sequence[RowChange]) -> bytes:
         """Write to the database that owns the keys, in one transaction, and return the token once the cache has it.
 
         Raises:

@@ -22,7 +22,6 @@ from typing import Final, Protocol
 from pequod.engine import Engine, Lacking, Range, SearchRange
 from pequod_server.backing import (
     BackingUnavailableError,
-    Change,
     Changes,
     Event,
     History,
@@ -32,6 +31,7 @@ from pequod_server.backing import (
     Place,
     Progress,
     Reload,
+    RowChange,
 )
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns, in_turns
@@ -274,7 +274,7 @@ class Intake:
         self.landing.note(event)
         turns = Turns()
         # No loaded row holds these changes already: its load waited for the feed to come as far as it sees.
-        changes: Sequence[Change] = event.changes
+        changes: Sequence[RowChange] = event.changes
         if len(changes) > _SMALL:
             changes = await self._of_use(changes, turns)
         elif self._owned_clip is not None:
@@ -284,18 +284,18 @@ class Intake:
         self._pass_by(event.position, shown=event.shown)
         return have_waited
 
-    async def _of_use(self, changes: Sequence[Change], turns: Turns) -> list[Change]:
+    async def _of_use(self, changes: Sequence[RowChange], turns: Turns) -> list[RowChange]:
         """Return the changes of keys that the database owns, and that are loaded or searched; reads go on meanwhile."""
         is_followed = self._engine.is_followed
         is_own = None if self._owned_clip is None else self._owned_clip.holds
-        found: list[Change] = []
+        found: list[RowChange] = []
         for at in range(0, len(changes), _LOOKED_AT):
             some = changes[at : at + _LOOKED_AT]
             found += [change for change in some if is_followed(change.key) and (is_own is None or is_own(change.key))]
             await turns.give_if_due()
         return found
 
-    async def _apply(self, changes: Sequence[Change], turns: Turns) -> bool:
+    async def _apply(self, changes: Sequence[RowChange], turns: Turns) -> bool:
         """Apply the changes of one commit; reads wait, and True is returned, if it takes more than a slice."""
         at, end_s = 0, time.perf_counter() + self._apply_s
         while at < len(changes):
@@ -312,7 +312,7 @@ class Intake:
         self.gate.open()
         return have_waited
 
-    async def _forget_parts(self, changes: Sequence[Change], turns: Turns) -> None:
+    async def _forget_parts(self, changes: Sequence[RowChange], turns: Turns) -> None:
         """Forget the loaded parts that hold the keys of changes: a new load has the whole commit."""
         log.warning("forgetting what a large commit changed, since to apply it takes too long")
         for change in changes:

@@ -23,12 +23,12 @@ from pequod_server.backing import (
     BackingStore,
     BackingUnavailableError,
     Backoff,
-    Change,
     Event,
     KeyRange,
     Loaded,
     Place,
     Releasing,
+    RowChange,
     Status,
 )
 from pequod_server.backing.rows import Clip
@@ -325,7 +325,7 @@ class Loader:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
-    async def write(self, changes: Sequence[Change]) -> bytes:
+    async def write(self, changes: Sequence[RowChange]) -> bytes:
         """Write to the database in one transaction, and wait until the cache has it; return the token of the write.
 
         Raises:

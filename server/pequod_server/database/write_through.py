@@ -17,7 +17,7 @@ from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, PequodE
 from pequod.errors import MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import BackingUnavailableError, Change, PackError, WriteRefusedError
+from pequod_server.backing import BackingUnavailableError, PackError, RowChange, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
@@ -53,7 +53,7 @@ class WriteThrough:
         self._engine = engine
         self._databases = databases
 
-    async def carry_out(self, changes: Sequence[Change]) -> CarriedOut:
+    async def carry_out(self, changes: Sequence[RowChange]) -> CarriedOut:
         """Carry changes out, those of each database in their order.
 
         Changes that a database refuses have no effect; the others are carried out. If the server cannot know whether
@@ -73,7 +73,7 @@ class WriteThrough:
         token = merged(*(part.token for part in found))
         return CarriedOut([outcomes[number] for number in range(len(changes))], token)
 
-    async def _carry_out(self, changes: Sequence[Change]) -> CarriedOut:
+    async def _carry_out(self, changes: Sequence[RowChange]) -> CarriedOut:
         """Carry out changes of one database, in their order."""
         try:
             self._databases.taker_of([change.key for change in changes])
@@ -112,9 +112,9 @@ class WriteThrough:
         self._databases.taker_of(list(rows))
         if is_mixed:
             raise MixedWriteError("the call")
-        changes: list[Change] = []
+        changes: list[RowChange] = []
         for row in await in_turns(sorted_in_steps(rows.items()), turns):
-            changes.append(Change(*row))
+            changes.append(RowChange(*row))
             if turns.are_due():
                 await turns.give()
         return await self._databases.write(changes)
@@ -137,7 +137,7 @@ class WriteThrough:
         removed, token = 0, b""
         for some in self._together(keys):
             try:
-                token = merged(token, await self._databases.write([Change(key, None) for key in some]))
+                token = merged(token, await self._databases.write([RowChange(key, None) for key in some]))
             except WriteRefusedError as error:
                 raise WriteRefusedError(error.store, f"{error.reason} ({_already(removed)})") from error
             except BackingUnavailableError as error:
@@ -153,7 +153,7 @@ class WriteThrough:
             while some := list(islice(run, TOGETHER_MAX)):
                 yield some
 
-    async def _were_there(self, changes: Sequence[Change]) -> list[bool]:
+    async def _were_there(self, changes: Sequence[RowChange]) -> list[bool]:
         """Return for each change whether its key is there before it; True for puts, whose result is not used."""
         doomed = list(dict.fromkeys(change.key for change in changes if change.value is None))
         bounds = [(key, key + b"\0") for key in doomed]

@@ -22,7 +22,7 @@ from pequod.engine import Engine, MissingError, PequodError, Watch
 from pequod.errors import BadRequestError, NotWatchableError
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import Change, Changes, Event, History, KeyRange, Reload
+from pequod_server.backing import Changes, Event, History, KeyRange, Reload, RowChange
 from pequod_server.backing.rows import Clip
 from pequod_server.peer.relay import Relay
 
@@ -102,7 +102,7 @@ class Exports:
             assert not changes, "rows that follow from the database's change with its rows alone"
         self._relay.taken(event, history, position)
 
-    def _settled(self) -> tuple[list[Change], list[KeyRange]]:
+    def _settled(self) -> tuple[list[RowChange], list[KeyRange]]:
         """Return what has changed in watched ranges, and the ranges of which that is not known."""
         changes: dict[bytes, bytes | None] = {}
         lost: list[KeyRange] = []
@@ -123,7 +123,7 @@ class Exports:
             else:
                 # A count changes with each row of a commit, and watches may share keys.
                 changes.update((key, new) for key, _, new in found)
-        return [Change(*one) for one in changes.items()], lost
+        return [RowChange(*one) for one in changes.items()], lost
 
     def _refuse_foreign(self, table: bytes) -> None:
         """Pass if all keys of a computed table follow from the database's.

@@ -18,7 +18,7 @@ from typing import Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import BadRequestError
-from pequod_server.backing import Change, History, KeyRange, Place
+from pequod_server.backing import History, KeyRange, Place, RowChange
 from pequod_server.backing.turns import Turns
 from pequod_server.database.followed import Reached
 from pequod_server.peer.origin import Origin
@@ -63,7 +63,7 @@ class _Columns:
         self.sequences: list[int] = []
         self.size = 0
 
-    def add(self, changes: Sequence[Change], told: Told) -> int:
+    def add(self, changes: Sequence[RowChange], told: Told) -> int:
         """Add changes of an event, or more of them; return how many fit, one at least."""
         if self.size + told.columns.size_bytes > MESSAGE_BYTES:
             changes = changes[: self._fitting(changes)]
@@ -87,7 +87,7 @@ class _Columns:
         """Return whether the message has a part of an event."""
         return self.sequences[-1:] == [told.sequence]
 
-    def _fitting(self, changes: Sequence[Change]) -> int:
+    def _fitting(self, changes: Sequence[RowChange]) -> int:
         """Return how many changes still fit, one at least."""
         size = self.size
         for count, (key, value) in enumerate(changes):
@@ -138,7 +138,7 @@ class PeerFeed:
         self._hurrying: asyncio.Task[None] | None = None
         self._history: History | None = None
         #: Changes of the event that is due that are still to be told, if it has been told in part.
-        self._rest: Sequence[Change] | None = None
+        self._rest: Sequence[RowChange] | None = None
         #: Where to look for more changes of the event that is due; 0: at its beginning.
         self._at = 0
         #: Whether a part of the event that is due is in messages before the next one.

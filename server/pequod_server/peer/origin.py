@@ -20,7 +20,7 @@ from pequod.engine import Engine, Rows, Watch
 from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import Change, History, KeyRange, Place
+from pequod_server.backing import History, KeyRange, Place, RowChange
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
@@ -108,7 +108,7 @@ class Origin(Protocol):
         """Return the present place of the data, or a proof of the latest."""
         ...
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write changes, all or none, and return a place that the relay passes after it has told them."""
         ...
 
@@ -226,7 +226,7 @@ class DatabaseOrigin:
         """Ask the database; those who ask at the same time share a question."""
         return await (self._latest if latest else self._position).ask()
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write to the database, if this server writes through, within the limits of its own clients."""
         if not self._loader.is_write_through:
             raise BackedKeyError(changes[0].key)
@@ -312,9 +312,9 @@ class MemoryOrigin:
 
     def settle(self) -> None:
         """Tell the relay what the watches have heard."""
-        changes: list[Change] = []
+        changes: list[RowChange] = []
         for table, watch in list(self._watches.items()):
-            changes += [Change(key, new) for key, _, new in self._engine.settle(watch)]
+            changes += [RowChange(key, new) for key, _, new in self._engine.settle(watch)]
             if watch.ended is not None:
                 # A join computes keys of the table from now on. Computes learn it from their next load.
                 del self._watches[table]
@@ -346,7 +346,7 @@ class MemoryOrigin:
         """Return the present place."""
         return Place(NO_TIMELINE, self.position)
 
-    async def write(self, changes: Sequence[Change]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Place:
         """Write to the engine: all checks come before the first change."""
         engine, final = self._engine, dict(changes)
         for key in final:

@@ -23,7 +23,7 @@ from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
-from pequod_server.backing import Change, KeyRange, Place
+from pequod_server.backing import KeyRange, Place, RowChange
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_session import UNKNOWN_FEED
 from pequod_server.backing.rows import Clip
@@ -292,7 +292,7 @@ class PeerService:
         if len(request.keys) > self._writes_max:
             raise LimitExceededError("batch_commands_max", len(request.keys), self._writes_max)
         rows = zip(request.keys, request.values, request.present, strict=True)
-        changes = [Change(key, value if is_present else None) for key, value, is_present in rows]
+        changes = [RowChange(key, value if is_present else None) for key, value, is_present in rows]
         if self._rules is None:
             if request.copies:
                 raise BadRequestError("nothing moves here: this server belongs to no cluster")

@@ -19,7 +19,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import Final, NamedTuple, Self
 
-from pequod_server.backing import Change, Changes, Event, History, KeyRange, Place, Reload
+from pequod_server.backing import Changes, Event, History, KeyRange, Place, Reload, RowChange
 from pequod_server.backing.subscriptions import Subscriptions
 
 #: What an event and a change cost beside keys and values: the objects and their places in lists.
@@ -44,7 +44,7 @@ class TellColumns(NamedTuple):
     size_bytes: int
 
     @classmethod
-    def of(cls, changes: Sequence[Change]) -> Self:
+    def of(cls, changes: Sequence[RowChange]) -> Self:
         """Return the columns of some changes.
 
         Cost:
@@ -69,7 +69,7 @@ class Told(NamedTuple):
     sequence: int
     position: int
     shown: int | None
-    changes: Sequence[Change]
+    changes: Sequence[RowChange]
     #: The same, made once for all feeds that want all of them.
     columns: TellColumns
     #: The feeds that want any of the changes; `EVERYONE` for a reload.
@@ -177,7 +177,7 @@ class Relay:
                     )
                 )
 
-    def add(self, position: int, changes: Sequence[Change], shown: int | None = None) -> None:
+    def add(self, position: int, changes: Sequence[RowChange], shown: int | None = None) -> None:
         """Keep changes that become visible together."""
         if len(changes) > LOOKED_AT:
             some = changes[:: max(len(changes) // 1024, 1)]
@@ -324,7 +324,7 @@ class Relay:
         subscriber.born = self.sequence
         return True
 
-    def wanted(self, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[Change], int]:
+    def wanted(self, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
         """Return the changes of an event, from a place on, that a subscriber wants; of a large event a part.
 
         Returns:
@@ -344,7 +344,7 @@ class Relay:
         wanted = [change for change, mask in zip(some, masks, strict=True) if mask & bit]
         return wanted, stop if stop < len(told.changes) else 0
 
-    def _all_wanted(self, told: Told, subscriber: Subscriber) -> Sequence[Change]:
+    def _all_wanted(self, told: Told, subscriber: Subscriber) -> Sequence[RowChange]:
         bit = subscriber.bit
         if told.sequence > subscriber.born:
             if told.common & bit:
