@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -189,6 +190,10 @@ async def test_a_slot_in_use_is_not_dropped(file: str, dsn: str, database: Conne
     assert invoke("drop-slot", "sqlite:x")[0] == 2
     options = ["--backing", dsn, "--backing-mapping", file]
     with started_server(*options):
+        # The server has made the slot, and begins to use it a moment later.
+        async with asyncio.timeout(30):
+            while not await database.fetchval("SELECT bool_or(active) FROM pg_replication_slots"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         for command in (["drop-slot", dsn], ["uninstall", dsn, "--yes"]):
             code, _, err = invoke(*command)
             assert code == 3
