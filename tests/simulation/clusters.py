@@ -7,9 +7,6 @@ rest     all links work and moves are done; then every compute must answer what 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
-import traceback
 from collections import Counter
 from contextlib import aclosing
 from random import Random
@@ -23,15 +20,14 @@ from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import BackingUnavailableError, NotHomeError, StaleError, UnassignedKeyError
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database
+from tests.simulation.framing import Report, fault_of, in_loop, still_running
 from tests.simulation.links import Network
-from tests.simulation.loop import SimulatedLoop, StuckError, clocks
+from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT
 from tests.simulation.members import Server
-from tests.simulation.mix import draw_mix
+from tests.simulation.mix import draw_mix, drawn_weights
 from tests.simulation.operating import Operator
-from tests.simulation.oracle import WrongError
 from tests.simulation.registry import Registry, SimulatedCoordinator
-from tests.simulation.run import Report
 from tests.simulation.truth import JOINS, Bounds, Session, Truth
 
 _GROUPS: Final = ("a", "b")
@@ -83,7 +79,7 @@ class ClusterSchedule:
         self._random = draw
         mix = draw_mix(Random(draw.random()))
         self._pauses_s = mix.pauses_s
-        self._weights = {name: weight * draw.choice([0.3, 1.0, 1.0, 3.0]) for name, weight in _STEPS.items()}
+        self._weights = drawn_weights(draw, _STEPS)
         self._network = Network(Random(draw.random()), slowest_s=mix.slowest_s)
         self._databases = {
             group: Database(
@@ -174,9 +170,8 @@ class ClusterSchedule:
                 self.refused[type(error).__name__] += 1
                 # Whether it was written is not known.
                 return
-            at = self.truth.version_of(change)
-            session.seen[change.key] = max(session.seen.get(change.key, 0), at)
-            session.token = session.token.merged(Token.parse(reply.header.token))
+            written = {change.key: self.truth.version_of(change)}
+            session.take_over(Session(Token.parse(reply.header.token), written))
             return
         self.refused[NotHomeError.__name__] += 1
 
@@ -203,16 +198,12 @@ class ClusterSchedule:
         self.truth.judge(server, known, bounds, found, Token.parse(reply.header.token), before)
         if session is not None and known is not None:
             # Other calls of the session may have ended meanwhile.
-            session.token = session.token.merged(known.token)
-            for key, at in known.seen.items():
-                session.seen[key] = max(at, session.seen.get(key, 0))
+            session.take_over(known)
 
     def _hand_on(self) -> None:
         """Have one session take the token of another."""
         taker, giver = self._random.sample(self._sessions, 2)
-        taker.token = taker.token.merged(giver.token)
-        for key, at in giver.seen.items():
-            taker.seen[key] = max(at, taker.seen.get(key, 0))
+        taker.take_over(giver)
 
     # What happens at servers, and to the map.
 
@@ -298,43 +289,17 @@ class ClusterSchedule:
 
     def _raise_failures(self) -> None:
         """Raise what a call failed with."""
-        left = []
-        for task in self._calls:
-            if not task.done():
-                left.append(task)
-            elif not task.cancelled() and (error := task.exception()) is not None:
-                raise error
-        self._calls = left
+        self._calls = still_running(self._calls)
 
 
 def simulate_cluster(seed: int, *, steps: int = 200) -> Report:
     """Carry out one schedule of a cluster."""
-    loop = SimulatedLoop(seed)
-    # Pauses before new attempts are drawn from the process's own random numbers.
-    state, level = random.getstate(), logging.root.manager.disable
-    random.seed(seed)
-    logging.disable(logging.CRITICAL)
-    try:
-        with clocks(loop, seed):
-            return loop.run(_simulated(loop, seed, steps))
-    except StuckError as error:
-        return Report(seed=seed, steps=steps, virtual_s=loop.time(), wrong=f"StuckError: {error}")
-    finally:
-        random.setstate(state)
-        logging.disable(level)
-        loop.close()
+    return in_loop(seed, steps, lambda loop: _simulated(loop, seed, steps))
 
 
 async def _simulated(loop: SimulatedLoop, seed: int, steps: int) -> Report:
-    schedule, wrong = ClusterSchedule(Random(seed)), ""
-    try:
-        await schedule.carry_out(steps)
-    except WrongError as error:
-        wrong = f"{type(error).__name__}: {error}"
-    except Exception:
-        wrong = traceback.format_exc(limit=-4)
-    if loop.errors and not wrong:
-        wrong = f"not handled: {loop.errors[0]}"
+    schedule = ClusterSchedule(Random(seed))
+    wrong = await fault_of(loop, schedule.carry_out(steps))
     return Report(
         seed=seed,
         steps=schedule.steps,

@@ -32,6 +32,7 @@ from pequod.cluster.map import ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine
 from pequod.errors import PequodError
+from tests.simulation.framing import begun
 from tests.simulation.links import End, Network
 from tests.simulation.peers import SimulatedChannel, answer
 from tests.simulation.registry import Registry, SimulatedCoordinator
@@ -190,11 +191,9 @@ class Server:
 
     def begin(self, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin a call of a client: it hears nothing more when the server is killed."""
-        task = asyncio.create_task(call, name=f"client of {self.name}")
+        task = begun(call, f"client of {self.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # A task that is cancelled before its first turn leaves its coroutine open.
-        task.add_done_callback(lambda _: call.close())
         return task
 
 

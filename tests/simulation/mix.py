@@ -6,6 +6,7 @@ and a trickling feed, and one with hardly any keys reach states that their avera
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -74,10 +75,15 @@ class Mix:
     feed_window: int
 
 
+def drawn_weights(random: Random, weights: Mapping[str, float]) -> dict[str, float]:
+    """Draw how often each step is drawn in one schedule, about an average."""
+    return {name: weight * random.choice([0.3, 1.0, 1.0, 3.0]) for name, weight in weights.items()}
+
+
 def draw_mix(random: Random) -> Mix:
     """Draw the habits of a schedule."""
     return Mix(
-        weights={name: weight * random.choice([0.3, 1.0, 1.0, 3.0]) for name, weight in WEIGHTS.items()},
+        weights=drawn_weights(random, WEIGHTS),
         hot_share=random.choice([0.0, 0.6, 0.9]),
         hot_count=random.choice([2, 4, 8]),
         pauses_s=random.choice(

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import random
-import traceback
-from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.database import DATABASE, Database
+from tests.simulation.framing import Report, fault_of, in_loop
 from tests.simulation.links import Network
-from tests.simulation.loop import SimulatedLoop, StuckError, clocks
+from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.mix import Mix, draw_mix
 from tests.simulation.oracle import Oracle
 from tests.simulation.peers import Compute, Home
 from tests.simulation.schedule import Schedule
-
-
-@dataclass(frozen=True)
-class Report:
-    """What came of a simulation."""
-
-    seed: int
-    #: Steps that were taken.
-    steps: int
-    virtual_s: float
-    #: Answers that were compared; those over snapshot joins that could not be; and refused calls by their errors.
-    checked: int = 0
-    unchecked: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    #: The counts of steps, commits and loads: two runs of a seed have the same.
-    trace: str = ""
-    #: What was wrong; empty if nothing was.
-    wrong: str = ""
 
 
 def simulate(seed: int, *, steps: int = 200, machines: int = 2, computes: int = 0) -> Report:
@@ -43,20 +22,7 @@ def simulate(seed: int, *, steps: int = 200, machines: int = 2, computes: int = 
         machines: Servers beside the database.
         computes: Servers whose database are those servers, the homes.
     """
-    loop, drawn = SimulatedLoop(seed), Random(seed)
-    # Pauses before new attempts are drawn from the process's own random numbers.
-    state, level = random.getstate(), logging.root.manager.disable
-    random.seed(seed)
-    logging.disable(logging.CRITICAL)
-    try:
-        with clocks(loop, seed):
-            return loop.run(_simulated(loop, seed, drawn, steps, machines, computes))
-    except StuckError as error:
-        return Report(seed=seed, steps=steps, virtual_s=loop.time(), wrong=f"StuckError: {error}")
-    finally:
-        random.setstate(state)
-        logging.disable(level)
-        loop.close()
+    return in_loop(seed, steps, lambda loop: _simulated(loop, seed, Random(seed), steps, machines, computes))
 
 
 def _servers(network: Network, mix: Mix, count: int, computes: int, drawn: Random) -> list[Machine]:
@@ -77,17 +43,13 @@ async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, 
     servers = _servers(network, mix, count, computes, drawn)
     oracle = Oracle(database)
     schedule = Schedule(loop, Random(drawn.random()), mix, network, database, servers, oracle)
-    wrong = ""
-    try:
+
+    async def carry_out() -> None:
         await schedule.carry_out(steps)
         for server in servers:
             await server.stop()
-    except AssertionError as error:
-        wrong = f"{type(error).__name__}: {error}"
-    except Exception:
-        wrong = traceback.format_exc(limit=-4)
-    if loop.errors and not wrong:
-        wrong = f"not handled: {loop.errors[0]}"
+
+    wrong = await fault_of(loop, carry_out())
     counters = [server.loader.counters for server in servers]
     return Report(
         seed=seed,

@@ -25,6 +25,7 @@ from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
 from tests.simulation.batches import Command, Put
 from tests.simulation.clients import Clients, Reader, Watched
 from tests.simulation.database import DATABASE, Database
+from tests.simulation.framing import begun, still_running
 from tests.simulation.levels import draw_level
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
@@ -319,8 +320,8 @@ class Schedule:
         return draw_range(self._random, [join.spec for join in machine.engine.joins()])
 
     def _begin(self, machine: Machine, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._called(call), name=f"client of {machine.name}")
-        # A task that is cancelled before its first turn leaves its coroutine open.
+        task = begun(self._called(call), f"client of {machine.name}")
+        # That closes the outer one alone.
         task.add_done_callback(lambda _: call.close())
         self._tasks.append(task)
         return task
@@ -331,10 +332,4 @@ class Schedule:
 
     def _raise_failures(self) -> None:
         """Raise what a call failed with."""
-        left = []
-        for task in self._tasks:
-            if not task.done():
-                left.append(task)
-            elif not task.cancelled() and (error := task.exception()) is not None:
-                raise error
-        self._tasks = left
+        self._tasks = still_running(self._tasks)

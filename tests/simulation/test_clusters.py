@@ -13,6 +13,7 @@ from pequod_server.database.loader import Loader
 
 from pequod.cli import cluster_move
 from tests.simulation.clusters import simulate_cluster
+from tests.simulation.framing import shows_fault
 
 #: Schedules with four homes and two computes: some seconds of CPU.
 SUITE_SCHEDULES = 6
@@ -22,9 +23,7 @@ FAULT_SCHEDULES = 200
 
 def is_found(first: int) -> bool:
     """Return whether a planted fault shows in schedules from one on: the first of them has shown it."""
-    schedules = range(first, first + FAULT_SCHEDULES)
-    wrong = next((one for one in map(simulate_cluster, schedules) if one.wrong), None)
-    return wrong is not None and "WrongError" in wrong.wrong
+    return shows_fault(map(simulate_cluster, range(first, first + FAULT_SCHEDULES)))
 
 
 @pytest.mark.timeout(600)

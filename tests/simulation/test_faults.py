@@ -13,7 +13,8 @@ from pequod_server.database.intake import Intake
 from pequod_server.database.loader import Loader
 
 from pequod.freshness import Token
-from tests.simulation.run import Report, simulate
+from tests.simulation.framing import Report
+from tests.simulation.run import simulate
 from tests.simulation.store import SimulatedStore
 
 #: Schedules in which a planted fault must show; most of them show in the first ones.

@@ -12,7 +12,8 @@ from pequod_server.backing.peer_session import PeerSession
 from pequod_server.peer.relay import Relay, Subscriber, Told
 
 from pequod.engine import Engine, Range
-from tests.simulation.run import Report, simulate
+from tests.simulation.framing import Report, shows_fault
+from tests.simulation.run import simulate
 
 #: Schedules of 200 steps with two homes and two computes: some seconds of CPU.
 SUITE_SCHEDULES = 8
@@ -25,8 +26,7 @@ def cluster(seed: int) -> Report:
 
 
 def is_found() -> bool:
-    wrong = next((report for report in map(cluster, range(FAULT_SCHEDULES)) if report.wrong), None)
-    return wrong is not None and "WrongError" in wrong.wrong
+    return shows_fault(map(cluster, range(FAULT_SCHEDULES)))
 
 
 @pytest.mark.timeout(600)

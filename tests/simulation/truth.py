@@ -36,6 +36,12 @@ class Session:
     #: By keys, the version that it saw or wrote last.
     seen: dict[bytes, int] = field(default_factory=dict)
 
+    def take_over(self, other: Session) -> None:
+        """Know what another session knows, too."""
+        self.token = self.token.merged(other.token)
+        for key, at in other.seen.items():
+            self.seen[key] = max(at, self.seen.get(key, 0))
+
 
 class Truth:
     """The history of all keys, and what may be said of it.
