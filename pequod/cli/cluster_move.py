@@ -211,8 +211,7 @@ async def _copy_rows(old: AsyncClient, new: AsyncClient, target: ServerEntry, ho
 @asynccontextmanager
 async def _writing(target: ServerEntry) -> AsyncIterator[Callable[[Sequence[Change]], Awaitable[None]]]:
     """Yield what writes rows of a range that moves to a home, where clients' writes of it are refused meanwhile."""
-    from pequod_proto import pequod_pb2 as pb
-    from pequod_server.backing.peer_channel import PeerCredentials
+    from pequod_server.backing.peer_channel import PeerCredentials, write_request
 
     settings = connection_settings()
     channel = PeerCredentials(
@@ -226,13 +225,7 @@ async def _writing(target: ServerEntry) -> AsyncIterator[Callable[[Sequence[Chan
 
     async def write(changes: Sequence[Change]) -> None:
         for some in _pieces(changes):
-            request = pb.PeerWriteRequest(
-                keys=[key for key, _ in some],
-                values=[value or b"" for _, value in some],
-                present=bytes(value is not None for _, value in some),
-                copies=True,
-            )
-            await channel.write(request)
+            await channel.write(write_request(some, copies=True))
 
     try:
         yield write

@@ -33,7 +33,7 @@ from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.health import Backoff, Health
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.peer_channel import Connect, PeerCredentials
+from pequod_server.backing.peer_channel import Connect, PeerCredentials, write_request
 from pequod_server.backing.peer_events import PeerEvents
 from pequod_server.backing.peer_loads import STAMP_BITS, load_from
 from pequod_server.backing.peer_session import VERSION_MAX, VERSION_MIN, Known, PeerSession, SessionOverError
@@ -228,14 +228,9 @@ class PequodStore:
 
     async def write(self, changes: Sequence[RowChange]) -> Place:
         """Have the home write changes in one transaction."""
-        request = pb.PeerWriteRequest(
-            keys=[key for key, _ in changes],
-            values=[value or b"" for _, value in changes],
-            present=bytes([value is not None for _, value in changes]),
-        )
         session = await self._standing()
         try:
-            reply = await session.run(session.channel.write(request))
+            reply = await session.run(session.channel.write(write_request(changes)))
         except SessionOverError:
             reason = "the connection broke; whether the write was carried out is not known"
             raise BackingUnavailableError(f"the home {session.address}", reason) from None

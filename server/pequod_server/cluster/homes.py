@@ -207,7 +207,8 @@ class HomeRules:
 
     def _comes(self, home: HomeRange) -> bool:
         """Return whether a range moves here, and has not come."""
-        return home.group != home.moves_to == self._entry.group != "" and not self._lacks(home)
+        is_under_way = home.moves_to not in ("", home.group)
+        return is_under_way and home.moves_to == self._entry.group and not self._lacks(home)
 
     def _lacking(self, known: ClusterMap) -> list[HomeRange]:
         mine = self._entry.group

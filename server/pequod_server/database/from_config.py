@@ -80,7 +80,7 @@ def backed_tables(store: BackingStore) -> list[bytes]:
 
 def exported_tables(config: ServerConfig) -> list[bytes]:
     """Return the names of the tables that a home computes for others."""
-    return [name.strip().encode() for name in config.peer_exports.split(",") if name.strip()]
+    return _names(config.peer_exports)
 
 
 def searching(groups: Sequence[HomeGroup]) -> Callable[[Search], bool]:
