@@ -37,10 +37,15 @@ def check(file: File = None) -> None:
     from pequod_server.access.tls import server_credentials
     from pequod_server.database.from_config import make_store
     from pequod_server.joins import install_joins
+    from pequod_server.ops.snapshot_file import try_place
     from pequod_server.settings import ConfigError, misspelt_variables
 
     from pequod.engine import Engine, JoinInfo
-    from pequod.errors import SettingError
+    from pequod.errors import SettingError, SnapshotError
+
+    def snapshot() -> None:
+        if settings.config.snapshot_file is not None:
+            try_place(settings.config.snapshot_file)
 
     for variable, meant in misspelt_variables().items():
         print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
@@ -50,13 +55,14 @@ def check(file: File = None) -> None:
         lambda: server_credentials(settings.config),
         lambda: make_guard(settings.config, Engine()),
         lambda: make_store(settings.config),
+        snapshot,
         lambda: joins.extend(install_joins(Engine(), settings.config, joins_from=settings.place("joins"))),
     ):
         try:
             one()
         except ConfigError as error:
             problems += error.problems
-        except (SettingError, ImportError) as error:
+        except (SettingError, SnapshotError, ImportError) as error:
             problems.append(str(error))
     if problems:
         refuse(tuple(problems))

@@ -120,6 +120,7 @@ class PequodServer:
             member=self.member,
             batch_traces=self.instruments.batch_traces,
         )
+        self.instruments.add(self._snapshot_collector)
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
         #: What computes ask of this server.
@@ -196,6 +197,11 @@ class PequodServer:
 
         return PeerCollector(self.peers)
 
+    def _snapshot_collector(self) -> ScrapedCollector:
+        from pequod_server.ops.snapshot_metrics import SnapshotCollector  # noqa: PLC0415 - as above
+
+        return SnapshotCollector(self.snapshots)
+
     @property
     def loader(self) -> Loader | None:
         """What keeps the engine in step with the first database behind it; None if there is none."""
@@ -209,7 +215,11 @@ class PequodServer:
             self.guard.access.reload()
 
     async def stop(self) -> None:
-        """Say not ready, take no more calls, let those under way finish within the drain time, and close."""
+        """Say not ready, take no more calls, let those under way finish within the drain time, and close.
+
+        Raises:
+            SnapshotError: The settings name a file, and the base data could not be saved in it. All is closed.
+        """
         self.is_ready = False
         await self._standard.stopping()
         if self.member is not None:
@@ -219,17 +229,12 @@ class PequodServer:
         self.peers.end()
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
-        await self._save()
-        await self._end()
-
-    async def _save(self) -> None:
-        if self._config.snapshot_file is None:
-            return
-        await self.databases.halt()
         try:
-            await self.snapshots.save()
-        except SnapshotError as error:
-            log.error("the snapshot is not saved", extra={"reason": str(error)})  # noqa: TRY400 - no defect of ours
+            if self.snapshots.is_wanted:
+                await self.databases.halt()
+                await self.snapshots.save()
+        finally:
+            await self._end()
 
     async def close(self) -> None:
         """Close at once; calls under way are cut off."""
@@ -297,10 +302,13 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     print("pequod stopping", file=sys.stderr, flush=True)
     tell_systemd("STOPPING=1\nSTATUS=stopping")
     stopping.clear()
+    saved_before_s = server.snapshots.saved_s
     await _either(server.stop(), stopping.wait())
     if stopping.is_set():
         print("pequod closing at once", file=sys.stderr, flush=True)
         await server.close()
+        if server.snapshots.is_wanted and server.snapshots.saved_s == saved_before_s:
+            raise SnapshotError(str(config.snapshot_file), "it is not saved: a second signal closed the server at once")
     return _DONE
 
 

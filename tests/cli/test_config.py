@@ -154,3 +154,10 @@ def test_the_help_of_serve_loads_no_server() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "\n"
+
+
+def test_check_refuses_a_snapshot_that_could_not_be_written(pequod: Pequod, file: Path, tmp_path: Path) -> None:
+    file.write_text(f"snapshot_file = '{tmp_path}/no/file'")
+    outcome = pequod("config", "check", str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"snapshot {tmp_path}/no/file: no snapshot could be written there: No such file or directory" in outcome.err

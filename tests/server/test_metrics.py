@@ -61,8 +61,9 @@ def _name(sample: Any) -> str:
 
 
 @pytest.fixture
-async def observed() -> AsyncIterator[Observed]:
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0", metrics="127.0.0.1:0", drain_s=0.5))
+async def observed(tmp_path: Path) -> AsyncIterator[Observed]:
+    file = tmp_path / "pequod.snapshot"
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", metrics="127.0.0.1:0", drain_s=0.5, snapshot_file=file))
     port = await server.start()
     async with ClientSession() as http, aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Observed(server, http, channel)
@@ -251,6 +252,7 @@ async def test_the_page_lists_all_metrics_and_no_others(observed: Observed) -> N
     observed.engine.put(b"p|1", b"")
     observed.engine.add_joins(parse(TIMELINE))
     await observed.stub.Count(pb.CountRequest())
+    await observed.stub.SaveSnapshot(pb.SaveSnapshotRequest())
     status, text = await observed.get("/metrics")
     assert status == 200
     served: dict[str, set[str]] = {}

@@ -3,18 +3,20 @@
     gzip( length block | length block | ... )       head   rows   rows ...   end
 
 gzip's checksum covers everything, and the end says how many rows there are. A file is read to its end before anything
-of it is used. It is written beside its place and renamed, so that there is always a whole one.
+of it is used. It is written beside its place and renamed, so that there is always a whole one. The unfinished file has
+one name, which a lock guards: what a killed save leaves goes at the next start or save.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import struct
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -72,22 +74,71 @@ def write_snapshot(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
         raise SnapshotError(str(path), f"it cannot be written: {error.strerror}") from error
 
 
-def _write(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def try_place(path: Path) -> None:
+    """See whether a snapshot could be written, and remove what a save left that was killed.
+
+    Raises:
+        SnapshotError: It could not.
+    """
     try:
-        with os.fdopen(handle, "wb") as file:
-            # Level 1 makes keys of one prefix small as well, five times as fast as the default.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1) as stream:
-                for block in _blocks(rows, backed):
-                    data = block.SerializeToString()
-                    stream.write(_LENGTH.pack(len(data)) + data)
+        with _unfinished(path) as file:
+            file.write(_FORMAT.encode())
             file.flush()
             os.fsync(file.fileno())
-            size = file.tell()
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise SnapshotError(str(path), f"no snapshot could be written there: {error.strerror}") from error
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.unfinished")
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[BinaryIO]:
+    """Open the file beside the place, alone among all processes; it is gone at the end, unless it was renamed.
+
+    Raises:
+        SnapshotError: Another process writes it.
+    """
+    name = _beside(path)
+    # Not `O_TRUNC`: the file may be that of another process until the lock says that it is not.
+    handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        # Another process may have renamed the file before this one had the lock: it is the snapshot now.
+        if not _is_locked(file) or not _is_at(file, name):
+            raise SnapshotError(str(path), "another process writes it; give each server a file of its own")
+        try:
+            file.truncate()
+            yield file
+        finally:
+            if _is_at(file, name):
+                name.unlink()
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    """Lock a file until it is closed; return False if another process has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(file: BinaryIO, name: Path) -> bool:
+    return name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))
+
+
+def _write(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
+    with _unfinished(path) as file:
+        # Level 1 makes keys of one prefix small as well, five times as fast as the default.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1) as stream:
+            for block in _blocks(rows, backed):
+                data = block.SerializeToString()
+                stream.write(_LENGTH.pack(len(data)) + data)
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+        _beside(path).replace(path)
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

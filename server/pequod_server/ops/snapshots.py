@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from pequod_server.backing import BackingUnavailableError, KeyRange, SchemaError
 from pequod_server.database.assignment import overlap
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
-from pequod_server.ops.snapshot_file import BackedPart, SnapshotContent, read_snapshot, write_snapshot
+from pequod_server.ops.snapshot_file import BackedPart, SnapshotContent, read_snapshot, try_place, write_snapshot
 
 log: Final = logging.getLogger("pequod.snapshot")
 
@@ -58,6 +59,10 @@ class Snapshots:
         self._databases = databases
         #: One at a time.
         self._lock = asyncio.Lock()
+        #: When the data of the file was saved, in seconds since 1970; None while there is no file, or it is not known.
+        self.saved_s: float | None = None
+        #: Saves that failed.
+        self.failure_count = 0
 
     @property
     def path(self) -> Path:
@@ -70,6 +75,11 @@ class Snapshots:
             raise SnapshotError("file", "the server has none; set snapshot_file")
         return self._path
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the settings name a file."""
+        return self._path is not None
+
     async def save(self) -> Saved:
         """Write the base data of this moment; others are served while it is written.
 
@@ -81,6 +91,7 @@ class Snapshots:
         """
         path = self.path
         async with self._lock:
+            saved_s = time.time()
             # In this order: changes of the database after the position may be in the rows, and the feed repeats them.
             # Changes of its tables after the mark are seen by the mark.
             known = [(loader, loader.position) for loader in self._databases.all]
@@ -94,7 +105,12 @@ class Snapshots:
                     left_out += owned
                 else:
                     backed.append(BackedPart(loader.name, position, _mapping_of(loader), mark, owned))
-            saved = await asyncio.to_thread(_written, path, rows, backed, left_out)
+            try:
+                saved = await asyncio.to_thread(_written, path, rows, backed, left_out)
+            except SnapshotError:
+                self.failure_count += 1
+                raise
+            self.saved_s = saved_s
         log.info("saved a snapshot", extra={"file": str(path), "keys": saved.key_count, "ranges": saved.range_count})
         return saved
 
@@ -108,16 +124,19 @@ class Snapshots:
         """Take in the file, if there is one; return by databases' names the positions after which feeds have to start.
 
         Raises:
-            SnapshotError: The file is no snapshot, is damaged, or does not fit joins and settings. Nothing is taken.
+            SnapshotError: The file is no snapshot, is damaged, or does not fit joins and settings; or none could be
+                written there at the end. Nothing is taken.
             BackingUnavailableError, SchemaError: As the database says.
         """
         since: dict[str, int] = {}
         if self._path is None:
             return since
+        await asyncio.to_thread(try_place, self._path)
         try:
             snapshot = await asyncio.to_thread(read_snapshot, self._path)
         except FileNotFoundError:
             return since
+        self.saved_s = snapshot.saved_s
         reasons = {part.name: await self._why_not(part) for part in snapshot.backed}
         self._put(snapshot)
         for part in snapshot.backed:
