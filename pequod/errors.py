@@ -246,15 +246,15 @@ class PermissionDeniedError(PequodError):
 
     def __init__(self, role: str, right: str, first: bytes, last: bytes | None) -> None:
         self.role = role
-        #: read, write, join or admin.
-        self.right = right
+        #: read, write, join, admin or feed; as plain text, so that messages show it as the access file spells it.
+        self.right = str(right)
         #: The range of keys that needs it; a single key is the range up to the key and a zero byte.
         self.first = first[: self.BOUND_BYTES_MAX]
         self.last = None if last is None else last[: self.BOUND_BYTES_MAX]
         start = _bound(self.first)
         where = f"the key {start}" if last == first + b"\0" else f"all of [{start}, {_end(self.last)})"
         super().__init__(
-            f"role {role!r} lacks the right {right!r} on {where}; an operator can grant it in the access file"
+            f"role {role!r} lacks the right {self.right!r} on {where}; an operator can grant it in the access file"
         )
 
 

@@ -1,8 +1,9 @@
-"""What the machine tells: the memory that this process may use, and whether a file is another one."""
+"""What the machine tells: the memory that this process may use, and of files whether one is new, and open to others."""
 
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -27,3 +28,16 @@ def stamp_of(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def fault_of_secret(file: Path) -> str:
+    """Return why a file is not safe for a secret: other users may read it, or write it; an empty text if it is.
+
+    A file that cannot be looked at is no fault: who reads it says why.
+    """
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return ""
+    may = [what for what, bit in (("read", stat.S_IROTH), ("write", stat.S_IWOTH)) if mode & bit]
+    return f"other users may {' and '.join(may)} {file}; take the rights away: chmod o-rw {file}" if may else ""

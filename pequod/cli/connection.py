@@ -95,6 +95,10 @@ def _token(security: Security) -> str | None:
         return os.environ.get("PEQUOD_TOKEN") or None
     from pathlib import Path
 
+    from pequod.machine import fault_of_secret
+
+    if fault := fault_of_secret(Path(security.token_file)):
+        print(f"pequod: warning: {fault}", file=sys.stderr)
     try:
         return Path(security.token_file).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -68,7 +68,8 @@ def _print_plan(plan: JoinExplanation) -> None:
             made = f"{source.index.rows} rows, {source.index.bytes} bytes" if source.index.is_made else "not made yet"
             print(f"index for {source.source}: {source.index.order}: {made}")
         for misfit in source.misfits:
-            print(f"no row of {source.source}: {misfit.reason}, {misfit.count} times, such as {escaped(misfit.key)}")
+            example = f", such as {escaped(misfit.key)}" if misfit.key else ""
+            print(f"no row of {source.source}: {misfit.reason}, {misfit.count} times{example}")
     for warning in plan.warnings:
         print(f"warning: {warning}")
 

@@ -17,6 +17,7 @@ from grpc import aio
 from pequod.engine import UNLIMITED, Engine
 from pequod.errors import ClusterMapError, SettingError, SnapshotError
 from pequod.native import FLAVOUR
+from pequod_server.access.exposed import warn_of_exposed
 from pequod_server.access.guard import make_guard
 from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
@@ -169,6 +170,7 @@ class PequodServer:
             await self.instruments.start()
             await self._standard.starting()
             port = add_port(self._server, self._config)
+            warn_of_exposed(self._config)
         except (OSError, SettingError, ClusterMapError, SchemaError, BackingUnavailableError):
             await self._end()
             raise

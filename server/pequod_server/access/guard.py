@@ -123,6 +123,7 @@ class AccessGuard(aio.ServerInterceptor):
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
+            "Explain": _trim_explanation,
             "Stats": self._trim_statistics,
             "ListBackfills": self._trim_backfills,
         }
@@ -357,6 +358,14 @@ def _need_feed_ranges(role: Role, request: pb.PeerLoadRequest) -> None:
 
 def _need_everything(role: Role, _request: object) -> None:
     role.need(Right.ADMIN, b"", None)
+
+
+def _trim_explanation(role: Role, reply: pb.ExplainReply) -> None:
+    """Leave out the keys of sources that the role may not read; it may see how often their values gave no row."""
+    for source in reply.join.sources:
+        for misfit in source.misfits:
+            if not role.read.holds(misfit.key):
+                misfit.ClearField("key")
 
 
 def _trim_nothing(_role: Role, _reply: object) -> None:

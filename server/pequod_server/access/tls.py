@@ -28,8 +28,6 @@ def add_port(server: aio.Server, config: ServerConfig) -> int:
         OSError: The address cannot be listened on.
     """
     credentials = server_credentials(config)
-    if not (config.access_file or config.tls_client_ca or is_local(config.listen)):
-        log.warning("everybody who reaches %s may do everything; give --access-file", config.listen)
     try:
         if credentials is None:
             return server.add_insecure_port(config.listen)

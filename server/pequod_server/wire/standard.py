@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 from pequod_proto import pequod_pb2
 
 from pequod_server.wire.handlers import Unregistered
@@ -27,12 +27,16 @@ class StandardServices:
         names = [SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
         if channelz:
             # Figures of every connection are for those who ask for them by name.
-            from grpc_channelz.v1 import channelz as service  # noqa: PLC0415
+            from grpc_channelz.v1 import channelz as figures  # noqa: PLC0415
+            from grpc_channelz.v1 import channelz_pb2_grpc  # noqa: PLC0415
 
-            service.add_channelz_servicer(unregistered)
+            channelz_pb2_grpc.add_ChannelzServicer_to_server(figures.aio.ChannelzServicer(), unregistered)
             names.append("grpc.channelz.v1.Channelz")
-        reflection.enable_server_reflection(names, unregistered)
-        _add_reflection_v1(names, server)
+        # Not by the functions of these packages that add their services to a server: they add the servicers of threads
+        # to all but `aio.Server`, and interceptors know only coroutines.
+        servicer = reflection.aio.ReflectionServicer(names)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, unregistered)
+        _add_reflection_v1(servicer, server)
 
     async def starting(self) -> None:
         """Answer NOT_SERVING, before the first request can come."""
@@ -51,10 +55,10 @@ class StandardServices:
             await self._health.set(name, status)
 
 
-def _add_reflection_v1(names: list[str], server: aio.Server) -> None:
+def _add_reflection_v1(servicer: reflection.aio.ReflectionServicer, server: aio.Server) -> None:
     """Serve reflection under its final name too, which newer clients ask for; its messages are those of v1alpha."""
     method = grpc.stream_stream_rpc_method_handler(
-        reflection.aio.ReflectionServicer(names).ServerReflectionInfo,
+        servicer.ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
