@@ -9,9 +9,12 @@ import gc
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        from pequod.cli.app import app
+        from pequod.cli.results import written_results
 
-        app(prog_name="pequod")
+        with written_results():
+            from pequod.cli.app import app
+
+            app(prog_name="pequod")
     except KeyboardInterrupt:
         # Typer ends so by itself once it runs; this is for Ctrl-C while modules are still imported.
         raise SystemExit(130) from None

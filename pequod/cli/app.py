@@ -39,7 +39,8 @@ Results go to standard output, messages to standard error.
 Exit codes:
     0  done                    3  refused by the server, or the database
     1  the key is not there    4  no server, or no database, answers
-    2  usage                   (`pequod serve` has the same: docs/cli.md)
+    2  usage                   5  the results cannot be written, as on a full disk
+    (docs/cli.md has those of `pequod serve`)
 """
 
 

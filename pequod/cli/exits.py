@@ -24,6 +24,8 @@ class ExitCode(IntEnum):
     USAGE = 2
     REFUSED = 3
     UNREACHABLE = 4
+    #: Results could not be written.
+    UNWRITTEN = 5
     INTERRUPTED = 130
 
 

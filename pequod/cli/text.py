@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from base64 import b64decode, b64encode
 
 from pequod.escapes import escaped, unescaped
@@ -58,5 +59,5 @@ def bytes_of_json(value: object) -> bytes:
 
 
 def json_line(members: dict[str, object]) -> str:
-    """Return one JSON object on one line."""
-    return json.dumps(members, ensure_ascii=False)
+    """Return one JSON object on one line, with escapes where standard output takes no UTF-8."""
+    return json.dumps(members, ensure_ascii=sys.stdout.encoding.lower() not in ("utf-8", "utf8"))
