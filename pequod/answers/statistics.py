@@ -17,6 +17,16 @@ class TableStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextStatistics:
+    """One context: what is materialised of a join under a prefix, such as a single timeline."""
+
+    prefix: bytes
+    rows: int
+    #: Reads that found everything there and fresh, since it was materialised.
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinStatistics:
     """The materialised rows of one join, and its events since it was installed."""
 
@@ -40,6 +50,9 @@ class JoinStatistics:
     not_a_number: int
     #: Values that were looked at and gave no row: they are no records, or a field is missing or does not fit.
     misfits: int = 0
+    #: Some of the contexts: those of the most rows, and those of the most hits; the first has the most.
+    largest: tuple[ContextStatistics, ...] = ()
+    hottest: tuple[ContextStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,12 @@ from pequod.cli.text import escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
     from pequod.answers.explanations import CoverageExplanation, JoinExplanation
+    from pequod.answers.statistics import JoinStatistics
     from pequod.calls import BackingStatistics, ServerStatistics
 
 app: Final = typer.Typer()
+#: The fields of a join's statistics that name some of its contexts.
+_NAMED: Final = ("largest", "hottest")
 
 
 def explain_join(
@@ -159,13 +162,20 @@ def stats(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
         collected = client.statistics()
     if json:
         tables = [{"table": json_bytes(name), **asdict(table)} for name, table in collected.tables.items()]
-        joins = [{"join": name, **asdict(join)} for name, join in collected.joins.items()]
+        joins = [{"join": name, **_join_data(join)} for name, join in collected.joins.items()]
         shown = {"revision": collected.revision, "loose_keys": collected.loose_keys, "tables": tables, "joins": joins}
         shown["memory"] = asdict(collected.memory)
         shown["databases"] = [asdict(one) for one in collected.databases]
         print(json_line(shown))
     else:
         _print_statistics(collected)
+
+
+def _join_data(join: JoinStatistics) -> dict[str, object]:
+    named = {
+        which: [{**asdict(one), "prefix": json_bytes(one.prefix)} for one in getattr(join, which)] for which in _NAMED
+    }
+    return {**asdict(join), **named}
 
 
 def backing_line(backing: BackingStatistics) -> str:
@@ -196,6 +206,9 @@ def _print_statistics(collected: ServerStatistics) -> None:
     print("  " + ", ".join(f"{kind} {getattr(memory, f'{kind}_bytes')}" for kind in kinds))
     tables = {escaped(name): asdict(table) for name, table in collected.tables.items()}
     joins = {name: asdict(join) for name, join in collected.joins.items()}
+    for record in joins.values():
+        for which in _NAMED:
+            del record[which]
     for title, records in (("table", tables), ("join", joins)):
         if records:
             print()
@@ -203,6 +216,15 @@ def _print_statistics(collected: ServerStatistics) -> None:
             print_table(
                 (title, *(column.replace("_", " ") for column in columns)),
                 ((name, *map(_figure, record.values())) for name, record in records.items()),
+            )
+
+    for which in _NAMED:
+        contexts = [(name, one) for name, join in collected.joins.items() for one in getattr(join, which)]
+        if contexts:
+            print(f"\n{which} contexts of each join")
+            print_table(
+                ("join", "prefix", "rows", "hits"),
+                ((name, escaped(one.prefix), str(one.rows), str(one.hits)) for name, one in contexts),
             )
 
 

@@ -55,6 +55,8 @@ log entries         changes that are noted and wait for a read
 age s               how long the oldest of what is materialised has waited for a read to renew it
 contexts            parts of a join's output that reads have materialised, such as single timelines
 
+Below a join are the hottest of its contexts: those that most reads found fresh since the look before.
+
 A server that goes away is waited for. With --json a line of JSON is printed for each interval, without a terminal too.
 """
 
@@ -127,6 +129,7 @@ def view(before: Sample | None, now: Sample) -> list[ViewLine]:
                 "join", join_name, (join.rows, join.key_bytes, *rates, join.log_entries, join.age_s, join.contexts)
             )
         )
+        lines += _hottest(known.get(join_name), join, elapsed_s)
     tables = [(table.key_bytes + table.value_bytes, name, table) for name, table in now.statistics.tables.items()]
     for byte_count, name, table in sorted(tables, key=lambda found: (-found[0], found[1])):
         lines.append(ViewLine("table", escaped(name), (table.keys, byte_count, None, None, None, None, None, None)))
@@ -145,6 +148,20 @@ def _rates(before: JoinStatistics | None, now: JoinStatistics, elapsed_s: float)
             (before.log_applied, now.log_applied),
         )
     )
+
+
+def _hottest(before: JoinStatistics | None, now: JoinStatistics, elapsed_s: float) -> Iterator[ViewLine]:
+    """Yield the lines of the contexts that were hit since the look before."""
+    if before is None or elapsed_s <= 0:
+        return
+    earlier = {one.prefix: one.hits for one in before.hottest}
+    for one in now.hottest:
+        # One that was dropped and computed again counts from 0.
+        hits = one.hits - earlier.get(one.prefix, one.hits)
+        if hits > 0:
+            yield ViewLine(
+                "context", escaped(one.prefix), (one.rows, None, hits / elapsed_s, None, None, None, None, None)
+            )
 
 
 def _title(client_target: str, now: Sample) -> str:

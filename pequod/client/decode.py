@@ -24,7 +24,7 @@ from pequod.answers.explanations import (
     SourceExplanation,
     Upkeep,
 )
-from pequod.answers.statistics import JoinStatistics, MemoryStatistics, TableStatistics
+from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryStatistics, TableStatistics
 from pequod.calls import BackfillStatus, BackingStatistics, Join, PeerStatistics, ServerStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
 from pequod.language.ranges import Range
@@ -114,6 +114,8 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
                 invalidations=join.invalidations,
                 not_a_number=join.not_a_number,
                 misfits=join.misfits,
+                largest=tuple(map(_context, join.largest)),
+                hottest=tuple(map(_context, join.hottest)),
             )
             for join in message.joins
         },
@@ -139,6 +141,10 @@ def _peer(message: pb.PeerStatistics) -> PeerStatistics:
 
 def _index(message: pb.IndexExplanation) -> IndexExplanation:
     return IndexExplanation(message.order, message.is_made, message.rows, message.bytes)
+
+
+def _context(message: pb.ContextStatistics) -> ContextStatistics:
+    return ContextStatistics(message.prefix, message.rows, message.hits)
 
 
 def _database(message: pb.BackingStatistics) -> BackingStatistics:

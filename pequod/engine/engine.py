@@ -227,6 +227,7 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
             if timeline is not None and now <= timeline.ready_until_s and not (reverse or view.table.entry_count):
                 # The new rows of a timeline: the most frequent read needs no record (bench row: check, incremental).
                 timeline.join.counters.hits += 1
+                timeline.hits += 1
                 reads = self._reads
                 reads.number = timeline.last_used = reads.number + 1
                 return timeline.rows.since(timeline.prefix, first, limit)

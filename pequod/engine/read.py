@@ -61,11 +61,13 @@ if not TYPE_CHECKING and core is not None:
 class Reads(Numbers):
     """Numbers the calls of one engine."""
 
-    __slots__ = ()
+    __slots__ = ("rows_computed",)
 
     def __init__(self) -> None:
         #: The number of the latest call.
         self.number = 0
+        #: Rows that calls had to compute, of all joins.
+        self.rows_computed = 0
 
     def begin(self, now: float = 0.0) -> Read:
         """Begin a call."""

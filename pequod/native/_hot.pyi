@@ -89,6 +89,7 @@ class Hot:
     upper: bytes | None
     ready_until_s: float
     last_used: int
+    hits: int
     log: dict[tuple[int, bytes], bytes | None]
     log_bytes: int
     dependants: dict[Any, None]

@@ -133,6 +133,7 @@ Ran scan_context(Batch* batch, HotEngine* engine, const End* end, Limit limit, d
     const Ran ran = write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
     if (ran == Ran::DONE) {
         ++reinterpret_cast<Counters*>(hot->counters)->hits;
+        ++hot->hits;
         hot->last_used = ++reinterpret_cast<Numbers*>(engine->reads)->number;
     }
     return ran;

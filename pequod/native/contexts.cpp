@@ -189,6 +189,7 @@ PyMemberDef hot_members[] = {
     HOT(is_fresh, T_BOOL, 0),
     HOT(ready_until_s, T_DOUBLE, 0),
     HOT(last_used, T_LONGLONG, 0),
+    HOT(hits, T_LONGLONG, 0),
     HOT(is_whole, T_BOOL, 0),
     HOT(held_count, T_UINT, READONLY),
     {nullptr, 0, 0, 0, nullptr},

@@ -40,6 +40,8 @@ struct Hot {
     // The rows may be given out up to then.
     double ready_until_s;
     long long last_used;
+    // Reads that found everything there and fresh.
+    long long hits;
     PyObject* counters;
     PyObject* end;
     PyObject* first;

@@ -634,7 +634,7 @@ class TableStatistics(_message.Message):
     def __init__(self, table: _Optional[bytes] = ..., keys: _Optional[int] = ..., key_bytes: _Optional[int] = ..., value_bytes: _Optional[int] = ..., groups: _Optional[int] = ...) -> None: ...
 
 class JoinStatistics(_message.Message):
-    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number", "age_s", "misfits")
+    __slots__ = ("join", "rows", "key_bytes", "contexts", "status_ranges", "updaters", "log_entries", "hits", "computed_ranges", "rows_computed", "log_applied", "invalidations", "not_a_number", "age_s", "misfits", "largest", "hottest")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -650,6 +650,8 @@ class JoinStatistics(_message.Message):
     NOT_A_NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     MISFITS_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    HOTTEST_FIELD_NUMBER: _ClassVar[int]
     join: str
     rows: int
     key_bytes: int
@@ -665,7 +667,19 @@ class JoinStatistics(_message.Message):
     not_a_number: int
     age_s: float
     misfits: int
-    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ..., age_s: _Optional[float] = ..., misfits: _Optional[int] = ...) -> None: ...
+    largest: _containers.RepeatedCompositeFieldContainer[ContextStatistics]
+    hottest: _containers.RepeatedCompositeFieldContainer[ContextStatistics]
+    def __init__(self, join: _Optional[str] = ..., rows: _Optional[int] = ..., key_bytes: _Optional[int] = ..., contexts: _Optional[int] = ..., status_ranges: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ..., hits: _Optional[int] = ..., computed_ranges: _Optional[int] = ..., rows_computed: _Optional[int] = ..., log_applied: _Optional[int] = ..., invalidations: _Optional[int] = ..., not_a_number: _Optional[int] = ..., age_s: _Optional[float] = ..., misfits: _Optional[int] = ..., largest: _Optional[_Iterable[_Union[ContextStatistics, _Mapping]]] = ..., hottest: _Optional[_Iterable[_Union[ContextStatistics, _Mapping]]] = ...) -> None: ...
+
+class ContextStatistics(_message.Message):
+    __slots__ = ("prefix", "rows", "hits")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    prefix: bytes
+    rows: int
+    hits: int
+    def __init__(self, prefix: _Optional[bytes] = ..., rows: _Optional[int] = ..., hits: _Optional[int] = ...) -> None: ...
 
 class SaveSnapshotRequest(_message.Message):
     __slots__ = ()

@@ -69,7 +69,11 @@ def test_statistics(pequod: Pequod) -> None:
         "s",
         "join",
         "t",
+        "largest",
+        "join",
+        "t",
     ]
+    assert [join["largest"] for join in shown["joins"]] == [[{"prefix": "t|ann|", "rows": 1, "hits": 0}]]
 
 
 def test_an_article_page_from_the_command_line(pequod: Pequod, tmp_path: Path) -> None:

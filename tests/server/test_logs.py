@@ -82,6 +82,7 @@ async def test_a_slow_call_is_logged_with_its_range_and_rows(slow: Any, lines: L
         "first": "p|",
         "last": "p}",
         "rows": 3,
+        "rows_computed": 0,
     }
 
 
@@ -113,8 +114,27 @@ async def test_a_slow_batch_is_logged_with_its_kinds_but_without_what_it_writes(
     batch, *rest = lines()
     assert (batch["event"], batch["request_id"]) == ("slow batch", "my-stream")
     assert (batch["commands"], batch["kinds"], batch["rows"], batch["failed"]) == (3, {"PUT": 2, "SCAN": 1}, 1, 0)
+    assert batch["rows_computed"] == 0
     assert batch["first"] == "k" * 64 + "… (500)"
     assert all(line["event"] == "call" for line in rest), "a stream is not slow for being long"
+
+
+async def test_slow_reads_are_logged_with_the_rows_that_they_computed(slow: Any, lines: Lines) -> None:
+    await slow.AddJoin(
+        pb.AddJoinRequest(text="t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>")
+    )
+    await slow.MultiPut(pb.MultiPutRequest(keys=[b"p|bob|%04d" % number for number in range(30)], values=[b""] * 30))
+    for user in (b"ann", b"liz"):
+        await slow.Put(pb.PutRequest(key=b"s|%s|bob" % user, value=b""))
+    for _ in range(2):
+        _ = [chunk async for chunk in slow.Scan(pb.ScanRequest(prefix=b"t|ann|"))]
+    stream = slow.Execute()
+    await stream.write(pb.ExecuteRequest(kinds=bytes([commands.SCAN]), arguments=[b"t|liz|", b"t|liz}"]))
+    await stream.read()
+    await stream.done_writing()
+    await stream.code()
+    logged = [(line["method"], line["rows_computed"]) for line in lines() if "rows_computed" in line]
+    assert [one for one in logged if one[0] in ("Scan", "Execute")] == [("Scan", 30), ("Scan", 0), ("Execute", 30)]
 
 
 @pytest.mark.parametrize("slow_ms", [0, 60_000])
@@ -147,7 +167,7 @@ class Faulty(grpc.GenericRpcHandler):
 async def test_a_fault_of_the_server_is_logged_with_its_traceback_and_the_request(
     lines: Lines, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = aio.server(interceptors=[CallObserver([CallLog(None)])])
+    server = aio.server(interceptors=[CallObserver([CallLog(None, lambda: 0)])])
     server.add_generic_rpc_handlers((Faulty(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

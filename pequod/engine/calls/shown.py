@@ -38,6 +38,11 @@ class ShownCalls(Composed):
             () if is_empty else explain_dropped(self._story.over(first, last), now),
         )
 
+    @property
+    def rows_computed(self) -> int:
+        """Return how many rows reads had to compute since the engine was made."""
+        return self._reads.rows_computed
+
     def dropped(self, after: int = 0) -> list[Dropped]:
         """Return which ranges were dropped or forgotten, when and why: computed ones, and loaded ones of backed tables.
 

@@ -51,9 +51,9 @@ class Context(Awaiting):
         dead    dropped: evicted, invalidated, expired, its log too long, its sources forgotten, its join changed;
                 or it was made for a load that failed
 
-    Other classes change a context by its methods alone, except ``last_used``, which reads write, ``view_last``, which
-    is for `Hits`, and ``rows``, into which `Writer` writes eager changes. The native core does what `note`, `go_stale`
-    and `settle` do, and enters it into the ledger.
+    Other classes change a context by its methods alone, except ``last_used`` and ``hits``, which reads write,
+    ``view_last``, which is for `Hits`, and ``rows``, into which `Writer` writes. The native core does what `note`,
+    `go_stale` and `settle` do, and enters it into the ledger.
 
     Invariants, beside those of `Materialised`:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
@@ -108,6 +108,7 @@ class Context(Awaiting):
         self.stale_since_s = 0.0
         #: The number of the latest read that used it.
         self.last_used = 0
+        self.hits = 0
         self.ticket: Ticket | None = None
         #: The end of a view with this context, which is forgotten with it; see `Hits`.
         self.view_last: bytes | None = None

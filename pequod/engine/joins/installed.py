@@ -17,6 +17,7 @@ from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
+from pequod.engine.read import Reads
 from pequod.language.patterns import compile_builder, cuts
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import fix_slots, known_run
@@ -207,6 +208,12 @@ class InstalledJoin(CompiledJoin):
     def is_push(self) -> bool:
         """Whether it is materialised and kept up to date by updaters."""
         return not self.is_pull and not isinstance(self.spec.maintenance, Snapshot)
+
+    def count_computed(self, row_count: int, reads: Reads) -> None:
+        """Count a range that a read had computed, and its rows."""
+        self.counters.computed_ranges += 1
+        self.counters.rows_computed += row_count
+        reads.rows_computed += row_count
 
     def expires_s(self, now: float) -> float:
         """Return the time until which rows of a snapshot computed at ``now`` may be returned."""

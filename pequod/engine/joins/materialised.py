@@ -33,6 +33,7 @@ class Hot:
         "end",
         "expires_s",
         "first",
+        "hits",
         "is_fresh",
         "is_whole",
         "kernel",
@@ -51,6 +52,8 @@ class Hot:
         "upstreams",
     )
 
+    #: Reads that found everything there and fresh.
+    hits: int
     #: At how many native frames it waits.
     held_count = 0
 

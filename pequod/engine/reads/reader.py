@@ -217,6 +217,7 @@ class Reader:
                 return False
         for context in contexts:
             context.join.counters.hits += 1
+            context.hits += 1
         return True
 
     def ensure(self, join: InstalledJoin, first: bytes, last: bytes, read: Read) -> list[Context] | None:
@@ -296,9 +297,8 @@ class Reader:
             reader.is_lacking |= sources.is_lacking
             for context in sources.upstreams:
                 reader.depend_on(context)
-        join.counters.computed_ranges += 1
         tails, values = combine(join, batch, {})
-        join.counters.rows_computed += len(tails)
+        join.count_computed(len(tails), self.memory.reads)
         return Rows([prefix + tail for tail in tails], values)
 
     def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, read: Read) -> bool:
@@ -343,8 +343,7 @@ class Reader:
         else:
             context.expire_by(join.expires_s(read.now))
         self.cover(context, first, last, read)
-        join.counters.computed_ranges += 1
-        join.counters.rows_computed += len(rows.keys)
+        join.count_computed(len(rows.keys), self.memory.reads)
         self.memory.hold()
         return True
 

@@ -170,6 +170,7 @@ class Scans:
                 and (timeline.is_whole or timeline.holds(first, last))
             ):
                 join.counters.hits += 1
+                timeline.hits += 1
                 reads.number = timeline.last_used = reads.number + 1
                 if last == timeline.end:
                     self._hits.remember(View(related.table, first, timeline.end, (timeline,), timeline))
@@ -225,8 +226,7 @@ class Scans:
             return None
         join.contexts[prefix] = context
         self._reader.cover(context, first, last, read)
-        join.counters.computed_ranges += 1
-        join.counters.rows_computed += row_count
+        join.count_computed(row_count, self._reads)
         self._memory.hold()
         return context if context.is_ready(read.now) else None
 

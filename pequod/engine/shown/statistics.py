@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from heapq import heappush, heapreplace
 from typing import Final
 
-from pequod.answers.statistics import JoinStatistics, MemoryStatistics, Statistics, TableStatistics
+from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryStatistics, Statistics, TableStatistics
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
@@ -38,6 +39,8 @@ def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStati
 #: The work of one step, 0.6 ms or so: each row counts as one, each context as 64.
 _STEP: Final = 16_384
 _CONTEXT_WEIGHT: Final = 64
+#: The statistics of a join name at most this number of its largest contexts, and of its hottest.
+NAMED_MAX: Final = 5
 
 
 def collect(
@@ -73,6 +76,7 @@ def collect(
 def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None, None, JoinStatistics]:
     rows = key_bytes = contexts = updaters = log_entries = weight = 0
     oldest_s = now
+    largest, hottest = _Top(), _Top()
     at: bytes | None = None
     while ranges := join.coverage.beyond(at, max(1, step // _CONTEXT_WEIGHT)):
         for status in ranges:
@@ -80,7 +84,9 @@ def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None,
             if not context.is_live or status is not context.ranges[0]:
                 continue
             contexts += 1
-            rows += len(context.rows)
+            rows += (row_count := len(context.rows))
+            largest.take(row_count, context)
+            hottest.take(context.hits, context)
             updaters += context.updaters_count
             log_entries += len(context.log)
             oldest_s = min(oldest_s, _right_until_s(join, context, now))
@@ -108,7 +114,34 @@ def _collect_join(join: InstalledJoin, now: float, step: int) -> Generator[None,
         invalidations=counters.invalidations,
         not_a_number=join.aggregate.not_a_number,
         misfits=sum(index.misfit_count for index in join.indexes if index is not None),
+        largest=largest.named(),
+        hottest=hottest.named(),
     )
+
+
+class _Top:
+    """The contexts with the greatest figures, which are few; a context whose figure is 0 is none of them."""
+
+    __slots__ = ("_found", "_least")
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, bytes, ContextStatistics]] = []
+        #: A greater figure has a place.
+        self._least = 0
+
+    def take(self, figure: int, context: Context) -> None:
+        if figure <= self._least:
+            return
+        entry = ContextStatistics(context.prefix, len(context.rows), context.hits)
+        if len(self._found) < NAMED_MAX:
+            heappush(self._found, (figure, entry.prefix, entry))
+        else:
+            heapreplace(self._found, (figure, entry.prefix, entry))
+        if len(self._found) == NAMED_MAX:
+            self._least = self._found[0][0]
+
+    def named(self) -> tuple[ContextStatistics, ...]:
+        return tuple(entry for _, _, entry in sorted(self._found, reverse=True, key=lambda one: one[:2]))
 
 
 def _right_until_s(join: InstalledJoin, context: Context, now: float) -> float:

@@ -236,6 +236,9 @@ class AccessGuard(aio.ServerInterceptor):
     def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
         visible = self._visible_joins(role)
         _keep(reply.joins, lambda kept: kept.join in visible)
+        for kept in reply.joins:
+            for named in (kept.largest, kept.hottest):
+                _keep(named, lambda context: _may_see(role, *within(context.prefix, b"", None)))
         _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
         if not _may_see(role, b"", None):
             reply.loose_keys = 0

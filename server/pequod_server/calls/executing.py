@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -32,7 +32,7 @@ from pequod_server.database.databases import Databases
 from pequod_server.database.loader import ROUNDS_MAX
 from pequod_server.database.write_through import CarriedOut, WriteThrough
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.ops.observe import NO_EARLIER_PIECES, BatchSink, BatchTraces, EarlierPieces
+from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
 from pequod_server.wire.errors import stopping_status
 from pequod_server.wire.handlers import Context, Handler, end_call
 from pequod_server.wire.undecodable import undecodable
@@ -47,6 +47,14 @@ def handler_of_batches(execute: Callable[[Any, Context], Awaitable[None]]) -> Ha
 
 def _encoded(reply: bytes | pb.ExecuteReply) -> bytes:
     return reply if isinstance(reply, bytes) else reply.SerializeToString()
+
+
+class _Begun(NamedTuple):
+    """The moment at which a batch began."""
+
+    at_s: float
+    #: How many rows reads had computed by then.
+    rows_computed: int
 
 
 class ExecuteCalls:
@@ -95,6 +103,7 @@ class ExecuteCalls:
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
         read, write, clock, gate = context.read, context.write, time.monotonic, self._databases.gate
+        engine = self._executor.engine
         task, idle = asyncio.current_task(), self._admission.pressure.streams
         assert task is not None
         caller = present_caller()
@@ -109,11 +118,11 @@ class ExecuteCalls:
                 del idle[task]
                 if message is aio.EOF:
                     return
-                started_s = clock()
+                started_s, computed = clock(), engine.rows_computed
                 quick = None if gate.closed else run_quick(self._executor, message, judges)
                 if quick is not None and quick.reply is not None:
                     duration_s = clock() - started_s
-                    self._on_batch(quick, quick, NO_EARLIER_PIECES, duration_s)
+                    self._on_batch(quick, quick, self._work(computed), duration_s)
                     if self._traces is not None and quick.trace_parent:
                         self._traces.ran(quick, duration_s)
                     await _write_counted(self._admission, write, quick.reply, quick.reply_bytes)
@@ -124,7 +133,7 @@ class ExecuteCalls:
                 assert rest is not None or quick is None, "what has run natively is not run again"
                 request = ExecuteRequest.FromString(message) if rest is None else rest[0]
                 with self._traced(request, started_s):
-                    await self._run(request, rest, judges, write, started_s)
+                    await self._run(request, rest, judges, write, _Begun(started_s, computed))
                 # An idle stream keeps nothing of its last batch.
                 del message, quick, request, rest
                 receive = read
@@ -135,6 +144,11 @@ class ExecuteCalls:
         finally:
             idle.pop(task, None)
         end_call(stopping_status())
+
+    def _work(self, computed: int, row_count: int = 0, errors: Sequence[pb.CommandError] = ()) -> BatchWork:
+        """Return what a batch did that began when ``computed`` rows had been computed."""
+        since = self._executor.engine.rows_computed - computed
+        return BatchWork(row_count, errors, since) if since or row_count or errors else ONE_PIECE
 
     def _traced(self, request: pb.ExecuteRequest, started_s: float) -> AbstractContextManager[None]:
         """Return the span of a batch that runs meanwhile, or nothing like it."""
@@ -148,7 +162,7 @@ class ExecuteCalls:
         rest: tuple[pb.ExecuteRequest, Steps, Step] | None,
         judges: tuple[CommandJudge, ...],
         write: _Write,
-        started_s: float,
+        begun: _Begun,
     ) -> None:
         """Run a batch, or the rest of one, and write its reply."""
         if rest is None:
@@ -157,10 +171,10 @@ class ExecuteCalls:
         else:
             _, steps, step = rest
         if isinstance(step, pb.ExecuteReply) and not step.more and steps.piece_bytes <= SMALL_BYTES:
-            self._on_batch(request, step, NO_EARLIER_PIECES, time.monotonic() - started_s)
+            self._on_batch(request, step, self._work(begun.rows_computed), time.monotonic() - begun.at_s)
             await write(step)
         else:
-            await self._finish(request, steps, step, _Delivery(self._admission, write), started_s)
+            await self._finish(request, steps, step, _Delivery(self._admission, write), begun)
 
     async def _begin(self, request: pb.ExecuteRequest, judges: tuple[CommandJudge, ...]) -> Steps:
         """Return the steps of a batch, once its reads are as fresh as they have to be and no commit is half applied."""
@@ -185,7 +199,7 @@ class ExecuteCalls:
             raise error
 
     async def _finish(
-        self, request: pb.ExecuteRequest, steps: Steps, step: Step, delivery: _Delivery, started_s: float
+        self, request: pb.ExecuteRequest, steps: Steps, step: Step, delivery: _Delivery, begun: _Begun
     ) -> None:
         """Run the rest of a batch that waits, or whose reply is long, and write the pieces of the reply."""
         waits_left = ROUNDS_MAX * len(request.kinds)
@@ -200,8 +214,9 @@ class ExecuteCalls:
                     step = steps.refuse(error)
                 else:
                     step = steps.go_on(written)
-            duration_s = time.monotonic() - started_s - delivery.client_s
-            self._on_batch(request, step, EarlierPieces(delivery.row_count, delivery.errors), duration_s)
+            duration_s = time.monotonic() - begun.at_s - delivery.client_s
+            work = self._work(begun.rows_computed, delivery.row_count, delivery.errors)
+            self._on_batch(request, step, work, duration_s)
             await delivery.send(step, steps.piece_bytes)
         finally:
             delivery.release()

@@ -22,8 +22,8 @@ from pequod_server.ops.observe import (
     BatchRequest,
     BatchSink,
     BatchTraces,
+    BatchWork,
     CallObserver,
-    EarlierPieces,
     Sink,
 )
 
@@ -52,7 +52,7 @@ class Instruments:
             ImportError: Something that they need is not installed; the text says what to install.
         """
         # The imports are here since what they bring in takes half a second, and only some servers need it.
-        call_log = CallLog(config.slow_ms / 1000 if config.slow_ms else None)
+        call_log = CallLog(config.slow_ms / 1000 if config.slow_ms else None, lambda: engine.rows_computed)
         sinks: list[Sink] = [call_log]
         self._batch_sinks: list[BatchSink] = [call_log.executed]
         self._address = config.metrics
@@ -105,10 +105,10 @@ class Instruments:
 
             self._metrics.add(ClusterCollector(member))
 
-    def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
+    def executed(self, request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> None:
         """Take note of a batch of Execute."""
         for sink in self._batch_sinks:
-            sink(request, reply, earlier, duration_s)
+            sink(request, reply, work, duration_s)
 
     async def start(self) -> None:
         """Start the clock, and serve metrics and health.

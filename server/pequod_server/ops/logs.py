@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 import grpc
 import structlog
 
 from pequod_server.config import LogFormat, LogLevel
-from pequod_server.ops.observe import BatchReply, BatchRequest, Call, Closer, EarlierPieces
+from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
 from pequod_server.ops.shown import KIND_NAMES, shortened
 
 log = logging.getLogger("pequod.server")
@@ -58,29 +59,36 @@ def formatter(log_format: LogFormat, *, is_coloured: bool = False) -> logging.Fo
 
 
 class CallLog:
-    """Logs slow calls and batches as warnings, failures of the server as errors, and all calls at level debug."""
+    """Logs slow calls and batches as warnings, failures of the server as errors, and all calls at level debug.
 
-    def __init__(self, slow_s: float | None) -> None:
-        #: None logs nothing as slow.
+    Args:
+        slow_s: What takes as long is slow; None logs nothing as slow.
+        rows_computed: Returns how many rows reads have computed so far.
+    """
+
+    def __init__(self, slow_s: float | None, rows_computed: Callable[[], int]) -> None:
         self._slow_s = float("inf") if slow_s is None else slow_s
+        self._rows_computed = rows_computed
 
     def opened(self, call: Call) -> Closer:
         """Wait for the end of a call."""
+        computed_before = self._rows_computed()
 
         def closed(code: grpc.StatusCode, duration_s: float) -> None:
             if code in _FAULTS:
                 log.error("failed call", extra=_call_facts(call, code, duration_s))
             elif duration_s >= self._slow_s and not call.is_open_ended:
-                log.warning("slow call", extra=_call_facts(call, code, duration_s))
+                facts = _call_facts(call, code, duration_s)
+                log.warning("slow call", extra={**facts, "rows_computed": self._rows_computed() - computed_before})
             elif log.isEnabledFor(logging.DEBUG):
                 log.debug("call", extra=_call_facts(call, code, duration_s))
 
         return closed
 
-    def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
+    def executed(self, request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> None:
         """Take note of a batch."""
         if duration_s >= self._slow_s:
-            log.warning("slow batch", extra=_batch_facts(request, reply, earlier, duration_s))
+            log.warning("slow batch", extra=_batch_facts(request, reply, work, duration_s))
 
 
 def _call_facts(call: Call, code: grpc.StatusCode, duration_s: float) -> dict[str, object]:
@@ -100,17 +108,16 @@ def _call_facts(call: Call, code: grpc.StatusCode, duration_s: float) -> dict[st
     return facts
 
 
-def _batch_facts(
-    request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float
-) -> dict[str, object]:
+def _batch_facts(request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> dict[str, object]:
     """Return the facts of a batch, with the key that its first command names; any of them may be the slow one."""
     facts: dict[str, object] = {
         "method": "Execute",
         "ms": round(duration_s * 1000, 3),
         "commands": len(request.kinds),
         "kinds": {KIND_NAMES.get(kind, str(kind)): count for kind, count in Counter(request.kinds).items()},
-        "rows": earlier.row_count + len(reply.keys),
-        "failed": len(earlier.errors) + len(reply.errors),
+        "rows": work.row_count + len(reply.keys),
+        "rows_computed": work.rows_computed,
+        "failed": len(work.errors) + len(reply.errors),
     }
     if request.arguments:
         facts["first"] = shortened(request.arguments[0])

@@ -23,7 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
 from pequod_server.ops.backfill_metrics import BackfillCollector
 from pequod_server.ops.clock import TICK_S
-from pequod_server.ops.observe import BatchReply, BatchRequest, Call, Closer, EarlierPieces
+from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
 from pequod_server.ops.scraped import ScrapedCollector
 from pequod_server.ops.shown import KIND_NAMES, shown
 from pequod_server.ops.statistics import collected
@@ -113,7 +113,7 @@ class BatchMetrics(ScrapedCollector):
         self._seconds = _Tally(_SECONDS)
         self._sizes = _Tally(_COMMANDS)
 
-    def executed(self, request: BatchRequest, reply: BatchReply, earlier: EarlierPieces, duration_s: float) -> None:
+    def executed(self, request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> None:
         """Take note of a batch."""
         kinds = request.kinds
         uncounted = len(kinds)
@@ -126,7 +126,7 @@ class BatchMetrics(ScrapedCollector):
                 uncounted -= count
                 if not uncounted:
                     break
-        for error in (*earlier.errors, *reply.errors) if earlier.errors else reply.errors:
+        for error in (*work.errors, *reply.errors) if work.errors else reply.errors:
             self._errors[error.reason] = self._errors.get(error.reason, 0) + 1
 
     def collect(self) -> Iterator[Metric]:

@@ -46,15 +46,18 @@ Metadata = Sequence[tuple[str, str | bytes]]
 Closer = Callable[[grpc.StatusCode, float], None]
 
 
-class EarlierPieces(NamedTuple):
-    """What the pieces of a reply before the last one held."""
+class BatchWork(NamedTuple):
+    """What a batch did beside what is in the last piece of its reply."""
 
+    #: What the pieces before it held.
     row_count: int = 0
     errors: Sequence[CommandError] = ()
+    #: Rows that reads had to compute meanwhile; where the batch waited, those of other calls are among them.
+    rows_computed: int = 0
 
 
-#: Those of a reply that is one message.
-NO_EARLIER_PIECES: Final = EarlierPieces()
+#: That of a batch whose reply is one message, and whose reads had nothing to compute.
+ONE_PIECE: Final = BatchWork()
 
 
 class BatchRequest(Protocol):
@@ -89,9 +92,9 @@ class BatchReply(Protocol):
         """Why commands failed."""
 
 
-#: Called after each batch of Execute, with the last piece of its reply, what the pieces before held, and the seconds
-#: that its commands took; decoding and sending are not in them.
-BatchSink = Callable[[BatchRequest, BatchReply, EarlierPieces, float], None]
+#: Called after each batch of Execute, with the last piece of its reply, what it did beside, and the seconds that its
+#: commands took; decoding and sending are not in them.
+BatchSink = Callable[[BatchRequest, BatchReply, BatchWork, float], None]
 
 
 class BatchTraces(Protocol):

@@ -112,6 +112,8 @@ def statistics(
                 invalidations=kept.invalidations,
                 not_a_number=kept.not_a_number,
                 misfits=kept.misfits,
+                largest=[pb.ContextStatistics(**asdict(one)) for one in kept.largest],
+                hottest=[pb.ContextStatistics(**asdict(one)) for one in kept.hottest],
             )
             for name, kept in collected.joins.items()
         ],
