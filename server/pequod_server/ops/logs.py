@@ -15,9 +15,10 @@ from typing import Any, Final, TextIO
 import grpc
 import structlog
 
+from pequod.commands.kinds import NAMES
 from pequod_server.config import LogFormat, LogLevel
 from pequod_server.ops.observe import BatchReply, BatchRequest, Call, Closer, EarlierPieces
-from pequod_server.ops.shown import KIND_NAMES, shortened
+from pequod_server.ops.shown import shortened
 
 log = logging.getLogger("pequod.server")
 
@@ -108,7 +109,7 @@ def _batch_facts(
         "method": "Execute",
         "ms": round(duration_s * 1000, 3),
         "commands": len(request.kinds),
-        "kinds": {KIND_NAMES.get(kind, str(kind)): count for kind, count in Counter(request.kinds).items()},
+        "kinds": {NAMES.get(kind, str(kind)): count for kind, count in Counter(request.kinds).items()},
         "rows": earlier.row_count + len(reply.keys),
         "failed": len(earlier.errors) + len(reply.errors),
     }
