@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The packages that a page has the map of.
 MAPS = {
-    "engine": ["pequod/language", "pequod/answers", "pequod/engine", "pequod/native"],
+    "engine": ["pequod/language", "pequod/answers", "pequod/commands", "pequod/engine", "pequod/native"],
     "server": ["server/pequod_server"],
     "spark": [
         "spark_backfill/pyspark_pequod",

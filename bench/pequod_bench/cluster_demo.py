@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from pequod_proto.commands import PUT
 from rich.console import Console
 from rich.table import Table
 
 from pequod.client import AsyncClient, Result, Results
 from pequod.cluster.servers import ServerRole
+from pequod.commands.kinds import PUT
 from pequod.errors import PequodError, UnavailableError
 from pequod.freshness import Latest
 from pequod_bench.cluster_databases import PostgresBehind, SqliteBehind

@@ -19,10 +19,9 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pequod_proto.commands import SCAN
-
 from pequod.client import AsyncClient
 from pequod.cluster.servers import ServerRole
+from pequod.commands.kinds import SCAN
 from pequod.freshness import LATEST
 from pequod_bench.cluster_member import busiest, copies_of_posts, cut, joined, member
 from pequod_bench.cluster_report import ClusterRun, ClusterTwipReport, LargeCluster, MemberRun

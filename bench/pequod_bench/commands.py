@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pequod_proto.commands import PUT, SCAN
-
+from pequod.commands.kinds import PUT, SCAN
 from pequod_bench import keys
 from pequod_bench.stream import CHECK, LOGOUT, SUBSCRIBE, TwipStream
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from pequod_grammar import parse
-from pequod_proto.commands import PUT
 
 from pequod.client import Result
+from pequod.commands.kinds import PUT
 from pequod.engine import Engine
 from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
 from pequod_bench.keys import JOINS

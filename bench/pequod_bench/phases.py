@@ -22,11 +22,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pequod_proto.commands import PUT
 from rich.console import Console
 from rich.table import Table
 
 from pequod.client import Result
+from pequod.commands.kinds import PUT
 from pequod.engine import Engine
 from pequod_bench import keys
 from pequod_bench.commands import CommandBatch

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import Final, Literal
 
-from pequod_proto.commands import PUT, SCAN
 from rich.console import Console
 from rich.table import Table
 
 from pequod.client import AsyncClient
+from pequod.commands.kinds import PUT, SCAN
 from pequod.errors import PequodError
 from pequod_bench import keys
 from pequod_bench.commands import CommandBatch

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pequod_proto.commands import SCAN
-
+from pequod.commands.kinds import SCAN
 from pequod_bench.commands import CommandBatch, timed_batches, timeline_scans
 from pequod_bench.keys import Mode
 from pequod_bench.process import Loop, Usage

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pequod_proto.commands import SCAN
-
 from pequod.client import PequodError, Result, Rows
+from pequod.commands.kinds import SCAN
 from pequod_bench.commands import CommandBatch
 from pequod_bench.recompute import StreamPosts, check_rows, final_timelines
 from pequod_bench.stream import TwipStream

@@ -8,22 +8,10 @@ Bench rows: client: encode; client: decode.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pequod_proto.commands import (
-    ABSENT,
-    COUNT,
-    FAILED,
-    GET,
-    OK,
-    PART,
-    PUT,
-    REMOVE,
-    SCAN,
-    SCAN_DOWN,
-    SCAN_LIMIT,
-)
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.answers.rows import Rows
@@ -31,6 +19,24 @@ from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.client.decode import age_ms_of, command_error
 from pequod.client.levels import level
 from pequod.client.tracing import Trace, caller_trace
+from pequod.commands.columns import has_reads, has_writes, starts
+from pequod.commands.kinds import (
+    ABSENT,
+    ARGUMENT_COUNTS,
+    COUNT,
+    FAILED,
+    GET,
+    NUMBER_COUNTS,
+    OK,
+    PART,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+    SCANS,
+    WRITES,
+)
 from pequod.freshness import Freshness
 from pequod.native import core
 
@@ -109,30 +115,37 @@ class Columns:
 
     def has_writes(self) -> bool:
         """Return whether a command changes anything."""
-        return PUT in self.kinds or REMOVE in self.kinds
+        return has_writes(self.kinds)
 
     def has_reads(self) -> bool:
         """Return whether a command reads anything."""
-        return self.kinds.count(PUT) + self.kinds.count(REMOVE) < len(self.kinds)
+        return has_reads(self.kinds)
+
+    def starts(self) -> tuple[list[int], list[int]]:
+        """Return where the arguments and the numbers of each command begin, and where both columns end."""
+        return starts(self.kinds, ARGUMENT_COUNTS), starts(self.kinds, NUMBER_COUNTS)
+
+    def picked(self, positions: Iterable[int], found: tuple[list[int], list[int]] | None = None) -> Columns:
+        """Return the commands at ascending positions; each keeps the level that it has here.
+
+        Args:
+            found: What `starts` returned, if several parts are picked.
+        """
+        picked = Columns(self.freshness)
+        picked.trace = self.trace
+        begins, number_begins = found or self.starts()
+        for position in positions:
+            if position in self.overrides:
+                picked.overrides[len(picked.kinds)] = self.overrides[position]
+            picked.kinds.append(self.kinds[position])
+            picked.arguments += self.arguments[begins[position] : begins[position + 1]]
+            picked.numbers += self.numbers[number_begins[position] : number_begins[position + 1]]
+        return picked
 
     def reads(self) -> tuple[Columns, list[int]]:
         """Return the commands that change nothing, and their positions."""
-        reads, positions = Columns(self.freshness), list[int]()
-        reads.trace = self.trace
-        at = number_at = 0
-        for position, kind in enumerate(self.kinds):
-            width = 1 if kind in (GET, REMOVE) else 2
-            numbers = 1 if kind in (SCAN_LIMIT, SCAN_DOWN) else 0
-            if kind not in (PUT, REMOVE):
-                if position in self.overrides:
-                    reads.overrides[len(positions)] = self.overrides[position]
-                positions.append(position)
-                reads.kinds.append(kind)
-                reads.arguments += self.arguments[at : at + width]
-                reads.numbers += self.numbers[number_at : number_at + numbers]
-            at += width
-            number_at += numbers
-        return reads, positions
+        positions = [position for position, kind in enumerate(self.kinds) if kind not in WRITES]
+        return self.picked(positions), positions
 
     def get(self, key: Data, *, freshness: Freshness | None = None) -> None:
         """Get a value."""
@@ -227,12 +240,8 @@ class Columns:
 
 def written_keys(columns: Columns) -> list[bytes]:
     """Return the keys that commands change."""
-    keys, at = [], 0
-    for kind in columns.kinds:
-        if kind in (PUT, REMOVE):
-            keys.append(columns.arguments[at])
-        at += 1 if kind in (GET, REMOVE) else 2
-    return keys
+    begins = starts(columns.kinds, ARGUMENT_COUNTS)
+    return [columns.arguments[at] for kind, at in zip(columns.kinds, begins, strict=False) if kind in WRITES]
 
 
 def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes:
@@ -302,7 +311,7 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
             key_at += part
             value_at += part
             part = 0
-        elif SCAN <= kind <= SCAN_DOWN:
+        elif kind in SCANS:
             count = part + counts[count_at]
             count_at += 1
             part = 0

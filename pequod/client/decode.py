@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import MESSAGE_SLACK_BYTES, STOPPING
+from pequod_proto.contract import MESSAGE_SLACK_BYTES, STOPPING
 
 from pequod.answers.explanations import (
     CoverageExplanation,

@@ -149,17 +149,17 @@ void look_ahead(const HotEngine* engine, const Upcoming& upcoming, Seen* seen) {
     Ahead ahead[COMMANDS_AHEAD];
     const Piece* argument = upcoming.arguments;
     for (size_t at = 0; at < upcoming.count; ++at) {
-        const unsigned char kind = upcoming.kinds[at];
+        const KindRow& kind = KIND_ROWS[upcoming.kinds[at]];
         ahead[at] = {nullptr, {nullptr, 0, nullptr}, argument[0]};
         seen[at] = {0, nullptr, 0, 0};
-        if (kind >= SCAN && kind <= SCAN_DOWN) {
+        if (kind.gives == Gives::ROWS) {
             seen[at].hash = hash_of(argument[1]);
             fetch(ahead[at].end = ends->table.home(seen[at].hash));
-        } else if (kind != COUNT) {
+        } else if (!kind.is_of_range) {
             ahead[at].guess = tables.rows_of(argument[0]);
             if (ahead[at].guess.groups) fetch(ahead[at].guess.groups->table.home(ahead[at].guess.hash));
         }
-        argument += argument_count_of(kind);
+        argument += kind.argument_count;
     }
     for (size_t at = 0; at < upcoming.count; ++at) fetch_records(ahead[at]);
     for (size_t at = 0; at < upcoming.count; ++at) fetch_rows(ahead[at]);

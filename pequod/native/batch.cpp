@@ -119,8 +119,8 @@ PyObject* command(PyObject* self, PyObject*) {
     if (!is_at_command(batch)) return nullptr;
     const unsigned char kind = kind_of(batch);
     const Piece first = batch->arguments[batch->argument_at];
-    const Piece second = argument_count_of(kind) == 2 ? batch->arguments[batch->argument_at + 1] : Piece{"", 0};
-    const uint64_t number = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
+    const Piece second = KIND_ROWS[kind].argument_count == 2 ? batch->arguments[batch->argument_at + 1] : Piece{"", 0};
+    const uint64_t number = KIND_ROWS[kind].number_count ? batch->numbers[batch->number_at] : 0;
     return Py_BuildValue("(iy#y#K)", int(kind), first.start, Py_ssize_t(first.size), second.start,
                          Py_ssize_t(second.size), static_cast<unsigned long long>(number));
 }

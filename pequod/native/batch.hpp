@@ -101,9 +101,9 @@ inline unsigned char kind_of(const Batch* batch) { return static_cast<unsigned c
 
 // Go on to the next command.
 inline void advance(Batch* batch) {
-    const unsigned char kind = kind_of(batch);
-    batch->argument_at += Py_ssize_t(argument_count_of(kind));
-    batch->number_at += Py_ssize_t(number_count_of(kind));
+    const KindRow& kind = KIND_ROWS[kind_of(batch)];
+    batch->argument_at += kind.argument_count;
+    batch->number_at += kind.number_count;
     ++batch->index;
 }
 

@@ -110,7 +110,7 @@ Place place_of(SortedRows* rows, Piece tail) {
 const Seen& seen_of(const Batch* batch) { return batch->seen[batch->index - batch->ahead_start]; }
 
 Limit limit_of(const Batch* batch, unsigned char kind) {
-    const uint64_t asked = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;
+    const uint64_t asked = KIND_ROWS[kind].number_count ? batch->numbers[batch->number_at] : 0;
     if (!asked || asked > uint64_t(batch->rows_max)) return {batch->rows_max, false};
     return {static_cast<long long>(asked), true};
 }

@@ -50,9 +50,9 @@ bool is_fitting(const Batch* batch) {
     size_t arguments = 0, numbers = 0;
     for (size_t at = 0; at < batch->kinds.size; ++at) {
         const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
-        if (kind < GET || kind > COUNT) return false;
-        arguments += argument_count_of(kind);
-        numbers += number_count_of(kind);
+        if (!is_kind(kind)) return false;
+        arguments += KIND_ROWS[kind].argument_count;
+        numbers += KIND_ROWS[kind].number_count;
     }
     return arguments == batch->argument_count && numbers == batch->number_count;
 }
@@ -122,13 +122,10 @@ int is_within(const Batch* batch, PyObject* readable_ranges, PyObject* writable_
     const Piece* argument = batch->arguments;
     bool are_within = true;
     for (size_t at = 0; are_within && at < batch->kinds.size; ++at) {
-        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
-        if (kind == PUT || kind == REMOVE) {
-            are_within = writable.holds(argument[0]);
-        } else {
-            are_within = kind == GET ? readable.holds(argument[0]) : readable.covers(argument[0], argument[1]);
-        }
-        argument += argument_count_of(kind);
+        const KindRow& kind = KIND_ROWS[static_cast<unsigned char>(batch->kinds.start[at])];
+        const KeyRanges& ranges = kind.is_write ? writable : readable;
+        are_within = kind.is_of_range ? ranges.covers(argument[0], argument[1]) : ranges.holds(argument[0]);
+        argument += kind.argument_count;
     }
     return are_within;
 }

@@ -189,14 +189,15 @@ bool is_fitting(Piece kinds, const ReplyColumns& reply) {
     for (size_t at = 0; at < kinds.size; ++at) {
         const unsigned char kind = static_cast<unsigned char>(kinds.start[at]);
         const char status = reply.statuses.start[at];
-        if (kind < GET || kind > COUNT) return false;
-        if (status && !(status == ABSENT && (kind == GET || kind == REMOVE))) return false;
-        if (kind == GET) {
+        if (!is_kind(kind)) return false;
+        const Gives gives = KIND_ROWS[kind].gives;
+        if (status && !(status == ABSENT && (gives == Gives::VALUE || gives == Gives::WAS_THERE))) return false;
+        if (gives == Gives::VALUE) {
             values += !status;
-        } else if (kind >= SCAN) {
+        } else if (gives == Gives::ROWS || gives == Gives::COUNT) {
             if (counts == reply.counts.count) return false;
             const uint64_t count = reply.counts.items[counts++];
-            if (kind == COUNT) continue;
+            if (gives == Gives::COUNT) continue;
             if (count > reply.keys.count - rows) return false;
             rows += size_t(count);
         }
@@ -221,19 +222,19 @@ PyObject* take_list(Array<Piece>* pieces, size_t count) {
 
 // The result of the next command.
 PyObject* take_result(unsigned char kind, char status, ReplyColumns* reply) {
-    switch (kind) {
-        case PUT:
+    switch (KIND_ROWS[kind].gives) {
+        case Gives::NOTHING:
             return Py_NewRef(Py_None);
-        case REMOVE:
+        case Gives::WAS_THERE:
             return PyBool_FromLong(status != ABSENT);
-        case COUNT:
+        case Gives::COUNT:
             return PyLong_FromUnsignedLongLong(reply->counts.items[reply->counts.taken++]);
-        case GET: {
+        case Gives::VALUE: {
             if (status == ABSENT) return Py_NewRef(Py_None);
             const Piece value = reply->values.items[reply->values.taken++];
             return PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
         }
-        default: {
+        default: {  // Gives::ROWS
             const size_t count = size_t(reply->counts.items[reply->counts.taken++]);
             PyObject* keys = take_list(&reply->keys, count);
             return make_rows(keys, keys ? take_list(&reply->values, count) : nullptr);

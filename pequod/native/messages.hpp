@@ -1,13 +1,10 @@
 // Messages of batches on the wire, as proto/pequod/v1/pequod.proto has them: read and written.
 #pragma once
 
+#include "kinds.hpp"
 #include "rows.hpp"
 
 namespace pequod {
-
-// Kinds of commands and their outcomes, as in the .proto.
-enum Kind : unsigned char { GET = 1, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT };
-enum Status : char { ABSENT = 1, FAILED = 2 };
 
 // The greatest number of bytes of a number.
 constexpr size_t VARINT_MAX = 10;
@@ -35,9 +32,6 @@ enum ReplyTag : unsigned char {
     TOKEN = 0x52,
     AGE_MS = 0x58,
 };
-
-inline size_t argument_count_of(unsigned char kind) { return kind == GET || kind == REMOVE ? 1 : 2; }
-inline size_t number_count_of(unsigned char kind) { return kind == SCAN_LIMIT || kind == SCAN_DOWN ? 1 : 0; }
 
 // Reads a message; `is_right` is false from the first thing on that is not as expected.
 struct Reader {

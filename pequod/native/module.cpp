@@ -7,6 +7,7 @@
 #include "columns.hpp"
 #include "engine.hpp"
 #include "groups.hpp"
+#include "kinds.hpp"
 #include "lens.hpp"
 #include "routes.hpp"
 #include "timeline.hpp"
@@ -22,6 +23,25 @@ PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
 };
 
+// KINDS: the table of kinds, for the test that compares it with Python's.
+int add_kinds(PyObject* module) {
+    PyObject* rows = PyTuple_New(Py_ssize_t(std::size(pequod::KIND_ROWS)) - 1);
+    for (size_t at = 1; rows && at < std::size(pequod::KIND_ROWS); ++at) {
+        const pequod::KindRow& kind = pequod::KIND_ROWS[at];
+        PyObject* row = Py_BuildValue("(iiiOOi)", int(at), kind.argument_count, kind.number_count,
+                                      kind.is_of_range ? Py_True : Py_False, kind.is_write ? Py_True : Py_False,
+                                      int(kind.gives));
+        if (row) {
+            PyTuple_SET_ITEM(rows, Py_ssize_t(at) - 1, row);
+        } else {
+            Py_CLEAR(rows);
+        }
+    }
+    const int added = rows ? PyModule_AddObjectRef(module, "KINDS", rows) : -1;
+    Py_XDECREF(rows);
+    return added;
+}
+
 }  // namespace
 
 PyMODINIT_FUNC PyInit__hot() {
@@ -34,7 +54,7 @@ PyMODINIT_FUNC PyInit__hot() {
     for (const auto add : {pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
                            pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_types,
                            pequod::add_lens_type, pequod::add_engine_type, pequod::add_batch_type,
-                           pequod::add_column_functions}) {
+                           pequod::add_column_functions, add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

@@ -11,12 +11,12 @@ import grpc
 import pytest
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server.backing import Changes, History, KeyRange, Progress, Reload, RowChange, turns
 from pequod_server.backing.store import Loaded, SequenceHorizon
 from pequod_server.database.intake import Intake
 
+from pequod.commands.kinds import GET, PUT, SCAN
 from pequod.engine import Engine, Range
 from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel

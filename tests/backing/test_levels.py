@@ -13,10 +13,10 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server.database.loader import Loader
 
+from pequod.commands.kinds import GET, PUT, SCAN
 from pequod.errors import PequodError
 from pequod.freshness import Latest, Mark, Token, database_of
 from tests.backing.test_loader import FOLLOWING, Setting, serving, until

@@ -9,8 +9,8 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, PUT
 
+from pequod.commands.kinds import GET, PUT
 from pequod.freshness import Mark, Token
 from tests.backing.test_levels import BOB, SOON, after, latest, max_age, plain, refusal
 from tests.backing.test_loader import until

@@ -13,13 +13,13 @@ import asyncpg
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import SqliteStore, parse_mappings
 from pequod_server.backing.pg_schema import Mode
 from pequod_server.backing.postgres import PostgresStore
 
+from pequod.commands.kinds import SCAN
 from pequod.freshness import POSTGRES_STATE, SQLITE_STATE, Token, postgres_token, sqlite_token
 from tests.backing.test_levels import after, latest, max_age, refusal
 from tests.server.plain import outcomes_of, pieces_of

@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import FakeStore, parse_mappings
@@ -20,6 +19,7 @@ from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import AsyncClient
+from pequod.commands.kinds import GET, SCAN
 from pequod.engine import Rows
 from pequod.errors import BackedKeyError, PequodError
 from tests.server.plain import outcomes_of, read_pieces

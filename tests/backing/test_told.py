@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import FAILED, GET, PUT
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import parse_mappings
 from pequod_server.backing.postgres import PostgresStore
 
+from pequod.commands.kinds import FAILED, GET, PUT
 from tests.backing.conftest import Connection
 
 MAPPING = """

@@ -11,10 +11,10 @@ from pequod_bench.cluster_twip import LargeClusters, run
 from pequod_bench.progress import ProgressBars
 from pequod_bench.stream import CHECK, POST, TwipStream, make_stream
 from pequod_bench.twip import TwipSettings, prepare
-from pequod_proto.commands import SCAN
 from rich.console import Console
 
 from pequod.cluster.rendezvous import owners
+from pequod.commands.kinds import SCAN
 
 SETTINGS = TwipSettings(users=200, ticks=3_000, tweet_bytes=5, batch=32, seed=3)
 COMPUTES = 5

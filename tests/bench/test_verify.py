@@ -13,8 +13,8 @@ from pequod_bench.commands import CommandBatch, load_batches, timed_batches, tim
 from pequod_bench.stream import make_stream
 from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, TwipSettings, prepare, verify
 from pequod_bench.verify import CommandFailedError, Differs, Reply, Same
-from pequod_proto.commands import PUT
 
+from pequod.commands.kinds import PUT
 from pequod.engine import PequodError, Rows
 
 #: The replies to the run, and to the scans at its end.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pequod.calls import Result
 from pequod.client.cluster.address import ClusterTarget
-from pequod.client.cluster.dividing import Whole, chosen, divided, in_runs, writes_of
+from pequod.client.cluster.dividing import Whole, divided, in_runs, writes_of
 from pequod.client.cluster.node import Node
 from pequod.client.columns import Columns, Reply, written_keys
 from pequod.client.stream import Deliver
@@ -87,7 +87,7 @@ def test_each_command_goes_to_the_server_of_its_key_and_its_result_comes_back_to
 def test_some_commands_are_chosen_in_their_order(commands: list[tuple[Any, ...]], data: st.DataObject) -> None:
     at = sorted(data.draw(st.sets(st.sampled_from(range(len(commands))), min_size=1)))
     columns = columns_of(commands)
-    assert same(chosen(columns, at), columns_of([commands[one] for one in at]))
+    assert same(columns.picked(at), columns_of([commands[one] for one in at]))
     writes = [one for one, command in enumerate(commands) if command[0] in ("put", "remove")]
     assert writes_of(columns) == writes
     assert written_keys(columns) == [commands[one][1] for one in writes]

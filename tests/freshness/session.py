@@ -16,8 +16,9 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, OK, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
+
+from pequod.commands.kinds import GET, OK, SCAN
 
 T = TypeVar("T")
 #: How long a read waits for its level, and how much longer the call may take.

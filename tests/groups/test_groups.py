@@ -8,11 +8,11 @@ import time
 import grpc
 import pytest
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, SCAN
 from pequod_server.backing import KeyRange
 from pequod_server.database.databases import DATABASES_MAX, Databases, HomeGroup
 
 import pequod
+from pequod.commands.kinds import GET, SCAN
 from pequod.engine import Engine
 from pequod.errors import (
     BackingUnavailableError,

@@ -15,11 +15,11 @@ import gc
 import sys
 
 from pequod_grammar import parse
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import ExecuteRequest
 from pequod_server.batches.executor import Executor
 from pequod_server.batches.quick import run_quick
 
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine
 from pequod.native import core
 

@@ -4,11 +4,22 @@ import hypothesis.strategies as st
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from pequod_server.access.grants import KeyRanges
-from pequod_server.batches.columns import TAKES, check_columns, commands
+from pequod_server.batches.columns import check_columns, commands
 
+from pequod.commands.kinds import (
+    ARGUMENT_COUNTS,
+    COUNT,
+    GET,
+    NAMES,
+    NUMBER_COUNTS,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+)
 from pequod.errors import BadRequestError
 from tests.native.core import hot
 
@@ -19,12 +30,12 @@ NUMBERS = st.integers(0, 5) | st.integers(0, 2**64 - 1)
 
 @st.composite
 def requests(draw: st.DrawFn) -> ExecuteRequest:
-    kinds = draw(st.lists(st.sampled_from(sorted(TAKES)), max_size=8))
+    kinds = draw(st.lists(st.sampled_from(sorted(NAMES)), max_size=8))
     return ExecuteRequest(
         batch=draw(NUMBERS),
         kinds=bytes(kinds),
-        arguments=[draw(BYTES) for kind in kinds for _ in range(TAKES[kind][0])],
-        numbers=[draw(NUMBERS) for kind in kinds for _ in range(TAKES[kind][1])],
+        arguments=[draw(BYTES) for kind in kinds for _ in range(ARGUMENT_COUNTS[kind])],
+        numbers=[draw(NUMBERS) for kind in kinds for _ in range(NUMBER_COUNTS[kind])],
         trace_parent=draw(BYTES),
         trace_state=draw(BYTES),
     )
@@ -40,8 +51,8 @@ def read(batch: "hot.Batch", count: int) -> tuple[list[bytes], list[int]]:
     for kind in batch.kinds[:count]:
         command = batch.command()
         assert command[0] == kind
-        arguments += [command[1], command[2]][: TAKES[kind][0]]
-        numbers += [command[3]] * TAKES[kind][1]
+        arguments += [command[1], command[2]][: ARGUMENT_COUNTS[kind]]
+        numbers += [command[3]] * NUMBER_COUNTS[kind]
         batch.done()
     return arguments, numbers
 
@@ -97,12 +108,12 @@ KEYS = st.text(alphabet="abc\0", max_size=3).map(str.encode)
 RANGES = st.lists(KEYS, max_size=3).map(KeyRanges)
 
 
-@given(st.lists(st.sampled_from(sorted(TAKES)), max_size=4), st.data(), RANGES, RANGES)
+@given(st.lists(st.sampled_from(sorted(NAMES)), max_size=4), st.data(), RANGES, RANGES)
 def test_a_batch_keeps_to_ranges_where_each_of_its_commands_does(
     kinds: list[int], data: st.DataObject, readable: KeyRanges, writable: KeyRanges
 ) -> None:
-    arguments = [data.draw(KEYS) for kind in kinds for _ in range(TAKES[kind][0])]
-    numbers = [0 for kind in kinds for _ in range(TAKES[kind][1])]
+    arguments = [data.draw(KEYS) for kind in kinds for _ in range(ARGUMENT_COUNTS[kind])]
+    numbers = [0 for kind in kinds for _ in range(NUMBER_COUNTS[kind])]
     request = ExecuteRequest(kinds=bytes(kinds), arguments=arguments, numbers=numbers)
     batch = parse(request.SerializeToString())
     assert batch is not None

@@ -7,10 +7,10 @@ import hypothesis.strategies as st
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply
 
 from pequod.client.columns import Columns, Reply, decode_reply
+from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Rows
 from tests.native.core import hot
 

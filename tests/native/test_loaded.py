@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 from pequod_grammar import parse
-from pequod_proto.commands import SCAN
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
+from pequod.commands.kinds import SCAN
 from pequod.engine import Engine, MissingError
 from pequod.native import parse_batch
 from tests.native.core import hot

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 from hypothesis import example, given
 from pequod_grammar import parse
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod_server.access.grants import Right, Role
 from pequod_server.access.guard import Caller
@@ -17,6 +16,7 @@ from pequod_server.batches.executor import Executor, Room
 from pequod_server.batches.judges import RightsJudge
 from pequod_server.batches.quick import run_quick
 
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine
 from tests.native.core import hot
 

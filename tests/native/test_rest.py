@@ -9,12 +9,12 @@ from unittest.mock import patch
 import hypothesis.strategies as st
 from hypothesis import example, given
 from pequod_grammar import parse
-from pequod_proto.commands import COUNT, GET, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod_server.batches import native
 from pequod_server.batches.executor import Executor, Room, Writes
 from pequod_server.batches.quick import run_quick
 
+from pequod.commands.kinds import COUNT, GET, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine, MissingError
 from pequod.native import NativeBatch
 from tests.native.core import hot

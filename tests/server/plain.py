@@ -3,7 +3,8 @@
 from typing import Any
 
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE
+
+from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE
 
 Row = tuple[bytes, bytes]
 #: The value or None of a GET, None of a PUT, whether REMOVE found a key, the rows of a scan, the number of a COUNT;

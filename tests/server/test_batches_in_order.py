@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import COUNT, FAILED, GET, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 
 from pequod import AsyncClient
 from pequod.client import Result
+from pequod.commands.kinds import COUNT, FAILED, GET, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import PequodError, Rows
 from pequod.engine.testing import NaiveModel
 from tests.server.plain import Outcome, outcomes_of, pieces_of

@@ -16,9 +16,9 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import PUT
 from pequod_server import PequodServer, ServerConfig
 
+from pequod.commands.kinds import PUT
 from pequod.engine import PequodError
 from tests.server.serving import connect
 

@@ -7,21 +7,9 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import (
-    ABSENT,
-    COUNT,
-    FAILED,
-    GET,
-    OK,
-    PART,
-    PUT,
-    REMOVE,
-    SCAN,
-    SCAN_DOWN,
-    SCAN_LIMIT,
-)
 from pequod_server import PequodServer, ServerConfig
 
+from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from tests.server.plain import outcomes_of, pieces_of
 
 

@@ -8,10 +8,10 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, PUT
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import ServerConfig
 
+from pequod.commands.kinds import GET, PUT
 from pequod.freshness import Mark, Token, database_of
 from tests.backing.test_levels import after, latest, max_age, refusal
 from tests.server.plain import outcomes_of, pieces_of

@@ -11,11 +11,12 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import GET, MESSAGE_SLACK_BYTES, OK, PART, PUT, SCAN
+from pequod_proto.contract import MESSAGE_SLACK_BYTES
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 
 from pequod import AsyncClient
+from pequod.commands.kinds import GET, OK, PART, PUT, SCAN
 from pequod.errors import LimitExceededError, PequodError, UnavailableError
 from tests.server.serving import connect, serving
 

@@ -14,7 +14,6 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
-from pequod_proto import commands
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
@@ -22,6 +21,7 @@ from pequod_server.ops.logs import CallLog, formatter
 from pequod_server.ops.observe import CallObserver
 
 from pequod import Client
+from pequod.commands import kinds as commands
 from pequod.native import FLAVOUR
 from tests.forked import run_command
 

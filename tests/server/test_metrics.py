@@ -16,7 +16,6 @@ from aiohttp import ClientConnectionError, ClientSession
 from grpc import aio
 from pequod_bench.compare.server import free_port
 from pequod_grammar import parse
-from pequod_proto import commands
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
@@ -24,6 +23,7 @@ from pequod_server.ops.metrics import TABLES_MAX, EngineCollector
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from pequod.commands import kinds as commands
 from pequod.engine import Engine
 
 ROOT = Path(__file__).parents[2]

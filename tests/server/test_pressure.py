@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from grpc import StatusCode
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import PUT
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.memory.admission import Admission
@@ -16,6 +15,7 @@ from pequod_server.memory.pressure import Pressure
 from pequod_server.ops.observe import BatchReply, BatchRequest
 
 from pequod import AsyncClient
+from pequod.commands.kinds import PUT
 from pequod.engine import LimitExceededError
 from tests.server.serving import connect
 

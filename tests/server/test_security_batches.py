@@ -10,9 +10,9 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_server import PequodServer
 
+from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from tests.server import roles
 from tests.server.plain import joined, outcomes_of, pieces_of
 from tests.server.roles import As, access_text, rewrite

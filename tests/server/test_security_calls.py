@@ -11,9 +11,9 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import FAILED, SCAN
 from pequod_server import PequodServer
 
+from pequod.commands.kinds import FAILED, SCAN
 from pequod.escapes import shown
 from tests.server import roles
 from tests.server.roles import As, bearer

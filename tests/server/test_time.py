@@ -7,11 +7,11 @@ from typing import Any
 from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import COUNT, GET, PUT, SCAN
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import ServerConfig
 from pequod_server.batches.executor import Executor
 
+from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod.engine import Engine
 from tests.server.plain import outcomes_of, pieces_of
 from tests.server.serving import connect, serving

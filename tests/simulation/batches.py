@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 
+from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from tests.simulation.levels import Level
 from tests.simulation.reads import Chunk, Count, Get
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import grpc
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import PUT, SCAN
 
+from pequod.commands.kinds import PUT, SCAN
 from tests.forked import FORKS
 from tests.soak.unfinished import Unfinished
 

@@ -20,9 +20,9 @@ from typing import Any
 import grpc
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.commands import SCAN
 
 from pequod import AsyncClient, Client
+from pequod.commands.kinds import SCAN
 from pequod.errors import (
     DeadlineExceededError,
     JoinError,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Final, TypeVar
-
-from pequod_proto.commands import GET, PUT, REMOVE, SCAN_DOWN, SCAN_LIMIT
+from typing import TypeVar
 
 from pequod.calls import Result, token_of_reply
 from pequod.client.cluster.node import Node
 from pequod.client.columns import Columns, Reply
 from pequod.client.stream import Deliver
+from pequod.commands.columns import has_reads, has_writes
+from pequod.commands.kinds import ARGUMENT_COUNTS, WRITES
 from pequod.errors import PequodError
 from pequod.freshness import NO_TOKEN, Token
 
@@ -31,17 +31,16 @@ def divided(columns: Columns, reader: Finder, writer: Finder) -> list[tuple[Node
         1 us a command over three nodes, less if all go to one.
     """
     arguments, kinds = columns.arguments, columns.kinds
-    widths = kinds.translate(_WIDTHS)
+    widths = kinds.translate(ARGUMENT_COUNTS)
     if widths.count(widths[0]) == len(widths):
         keys = arguments[:: widths[0]]
     else:
         keys = [arguments[end - width] for width, end in zip(widths, accumulate(widths), strict=True)]
-    writes = kinds.count(PUT) + kinds.count(REMOVE)
     nodes: list[Node | None]
-    if not writes or writes == len(kinds):
-        nodes = list(map(writer if writes else reader, keys))
+    if not (has_writes(kinds) and has_reads(kinds)):
+        nodes = list(map(writer if has_writes(kinds) else reader, keys))
     else:
-        nodes = [writer(key) if kind in _WRITES else reader(key) for key, kind in zip(keys, kinds, strict=True)]
+        nodes = [writer(key) if kind in WRITES else reader(key) for key, kind in zip(keys, kinds, strict=True)]
     if nodes.count(nodes[0]) == len(nodes):
         return [(nodes[0], columns, range(len(nodes)))]
     if columns.overrides or columns.numbers or len(arguments) != 2 * len(kinds):
@@ -69,49 +68,18 @@ def _pairs_taken_apart(columns: Columns, nodes: list[Node | None]) -> list[tuple
     return parts
 
 
-_WRITES: Final = frozenset({PUT, REMOVE})
-_NUMBERED: Final = frozenset({SCAN_LIMIT, SCAN_DOWN})
-#: The number of arguments, by kind.
-_WIDTHS: Final = bytes(1 if kind in (GET, REMOVE) else 2 for kind in range(256))
-
-
 def writes_of(columns: Columns) -> list[int]:
     """Return the positions of the commands that change something."""
-    return [at for at, kind in enumerate(columns.kinds) if kind in _WRITES]
-
-
-def chosen(columns: Columns, positions: Sequence[int]) -> Columns:
-    """Return some of the commands, in their order."""
-    wanted = frozenset(positions)
-    parts = taken_apart(columns, [at in wanted for at in range(len(columns))])
-    return next(taken for is_wanted, taken, _ in parts if is_wanted)
+    return [at for at, kind in enumerate(columns.kinds) if kind in WRITES]
 
 
 def taken_apart(columns: Columns, places: Sequence[P]) -> list[tuple[P, Columns, Sequence[int]]]:
     """Return the commands of each place, with their positions."""
-    parts: dict[P, tuple[Columns, list[int]]] = {}
-    arguments, numbers, overrides = columns.arguments, columns.numbers, columns.overrides
-    at = number_at = 0
-    for position, (kind, place) in enumerate(zip(columns.kinds, places, strict=True)):
-        part = parts.get(place)
-        if part is None:
-            part = parts[place] = (Columns(columns.freshness), [])
-            part[0].trace = columns.trace
-        taken, positions = part
-        if overrides and position in overrides:
-            taken.overrides[len(positions)] = overrides[position]
-        positions.append(position)
-        taken.kinds.append(kind)
-        if _WIDTHS[kind] == 1:
-            taken.arguments.append(arguments[at])
-            at += 1
-        else:
-            taken.arguments += arguments[at : at + 2]
-            at += 2
-        if kind in _NUMBERED:
-            taken.numbers.append(numbers[number_at])
-            number_at += 1
-    return [(place, taken, positions) for place, (taken, positions) in parts.items()]
+    parts: dict[P, list[int]] = {}
+    for position, place in enumerate(places):
+        parts.setdefault(place, []).append(position)
+    found = columns.starts()
+    return [(place, columns.picked(positions, found), positions) for place, positions in parts.items()]
 
 
 class Whole:
@@ -184,7 +152,7 @@ def in_runs(columns: Columns, send: Callable[[Columns, Deliver], None], deliver:
     Args:
         send: Sends commands with what was seen by then.
     """
-    writes = [kind in _WRITES for kind in columns.kinds]
+    writes = [kind in WRITES for kind in columns.kinds]
     numbers = list(accumulate((one is not other for one, other in pairwise(writes)), initial=0))
     runs = iter(taken_apart(columns, numbers))
     whole = Whole(len(columns), deliver, 0.0)

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from pequod.client.cluster.dividing import Whole, chosen, divided, taken_apart, writes_of
+from pequod.client.cluster.dividing import Whole, divided, taken_apart, writes_of
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes
 from pequod.client.columns import Columns, Reply, written_keys
@@ -240,7 +240,7 @@ class ClusterSender:
 
     def _some(self, part: BatchPart, at: Sequence[int]) -> BatchPart:
         """Return some commands of a part as a part."""
-        columns = chosen(part.columns, at)
+        columns = part.columns.picked(at)
         return BatchPart(
             part.whole, columns, [part.positions[one] for one in at], part.send, set(part.tried), part.pauses
         )

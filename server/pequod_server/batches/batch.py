@@ -13,13 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from pequod_proto.commands import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
+from pequod.commands.kinds import (
+    ABSENT,
+    ARGUMENT_COUNTS,
+    COUNT,
+    FAILED,
+    GET,
+    NUMBER_COUNTS,
+    OK,
+    PART,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_DOWN,
+)
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, PequodError, Rows
 from pequod_server.batches.columns import (
     REFUSED,
-    TAKES,
     Command,
     CommandJudge,
     ReadColumns,
@@ -192,9 +204,8 @@ class BatchRun:
                         values += shown
                         counts.append(len(found))
                     else:
-                        argument_count, number_count = TAKES[kind - REFUSED]
-                        at += argument_count
-                        number_at += number_count
+                        at += ARGUMENT_COUNTS[kind - REFUSED]
+                        number_at += NUMBER_COUNTS[kind - REFUSED]
                         raise self._refused[index]
                 except BackedKeyError:
                     raise
@@ -278,9 +289,9 @@ class BatchRun:
     def again(self) -> None:
         """Have the command that was begun last run again; it has changed nothing but its place in the columns."""
         self._start = self._index
-        argument_count, number_count = TAKES[self._kinds[self._index]]
-        self._argument_at -= argument_count
-        self._number_at -= number_count
+        kind = self._kinds[self._index]
+        self._argument_at -= ARGUMENT_COUNTS[kind]
+        self._number_at -= NUMBER_COUNTS[kind]
 
     def begin_piece(self, bytes_max: int) -> None:
         """Begin the next piece, which may have ``bytes_max``.
@@ -304,7 +315,7 @@ class BatchRun:
     def reads_ahead(self, count_max: int) -> ReadColumns:
         """Return the reads right behind the next command."""
         start = self._start
-        argument_count, _ = TAKES[self._kinds[start] % REFUSED]
+        argument_count = ARGUMENT_COUNTS[self._kinds[start] % REFUSED]
         kinds = self._kinds[start + 1 : start + 1 + count_max]
         return reads_of(kinds, self._arguments, self._argument_at + argument_count)
 
@@ -351,9 +362,9 @@ class BatchRun:
 
     def _advance(self) -> int:
         """Pass by the next command, and return its position."""
-        argument_count, number_count = TAKES[self._kinds[self._start] % REFUSED]
-        self._argument_at += argument_count
-        self._number_at += number_count
+        kind = self._kinds[self._start] % REFUSED
+        self._argument_at += ARGUMENT_COUNTS[kind]
+        self._number_at += NUMBER_COUNTS[kind]
         self._start += 1
         return self._start - 1
 

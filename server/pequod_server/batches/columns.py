@@ -9,29 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
-
+from pequod.commands.columns import bounds_of, needs
+from pequod.commands.kinds import ARGUMENT_COUNTS, GET, KINDS, SCAN, WRITES
 from pequod.engine import PequodError
 from pequod.errors import BadRequestError
 from pequod.native import NativeBatch
 
-#: How many arguments and numbers a command takes.
-TAKES: Final = {
-    GET: (1, 0),
-    PUT: (2, 0),
-    REMOVE: (1, 0),
-    SCAN: (2, 0),
-    SCAN_LIMIT: (2, 1),
-    SCAN_DOWN: (2, 1),
-    COUNT: (2, 0),
-}
 #: Added to the kind of a command that is refused: the command keeps its place and its arguments, and does not run.
 REFUSED: Final = 16
 #: What looks at a whole range is a SCAN of it, and what reads nothing is none.
 _NO_READ: Final = b"\0"
-_AS_READS: Final = bytes(
-    GET if kind == GET else SCAN if kind in (SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT) else 0 for kind in range(256)
-)
+_READS: Final = {kind.code: SCAN if kind.is_of_range else GET for kind in KINDS if not kind.is_write}
+_AS_READS: Final = bytes(_READS.get(code, 0) for code in range(256))
 
 #: The position, the kind and the arguments of a command; the second one is empty where the kind takes one.
 Command = tuple[int, int, bytes, bytes]
@@ -57,7 +46,7 @@ def commands(kinds: bytes, arguments: list[bytes], index: int = 0, argument_at: 
     """Yield the commands from ``index`` on, whose arguments begin at ``argument_at``."""
     for position in range(index, len(kinds)):
         kind = kinds[position]
-        if TAKES[kind % REFUSED][0] == 1:
+        if ARGUMENT_COUNTS[kind % REFUSED] == 1:
             yield position, kind, arguments[argument_at], b""
             argument_at += 1
         else:
@@ -81,8 +70,8 @@ def reads_of(kinds: bytes, arguments: list[bytes], argument_at: int) -> ReadColu
 def reads(commands: Iterator[Command]) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]:
     """Yield the position of each command that reads, and the range that it reads."""
     for position, kind, first, last in commands:
-        if kind not in (PUT, REMOVE):
-            yield position, (first, first + b"\0" if kind == GET else last or None)
+        if kind not in WRITES:
+            yield position, bounds_of(kind, first, last)
 
 
 def check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
@@ -91,21 +80,14 @@ def check_columns(kinds: bytes, argument_count: int, number_count: int) -> None:
     Raises:
         BadRequestError: They do not.
     """
-    count = kinds.count
-    scans = count(SCAN)
-    puts = count(PUT)
-    gets = count(GET)
-    rest = len(kinds) - scans - puts - gets
-    needed = gets + 2 * (puts + scans)
-    needed_numbers = 0
-    if rest:
-        removes, counts = count(REMOVE), count(COUNT)
-        needed_numbers = count(SCAN_LIMIT) + count(SCAN_DOWN)
-        if removes + counts + needed_numbers != rest:
-            unknown = sorted(set(kinds) - set(range(GET, COUNT + 1)))
-            raise BadRequestError(f"there is no command of kind {unknown[0]}; kinds are {GET} to {COUNT}")
-        needed += removes + 2 * (counts + needed_numbers)
-    if argument_count != needed:
-        raise BadRequestError(f"the kinds of this batch take {needed} arguments, not {argument_count}")
-    if number_count != needed_numbers:
-        raise BadRequestError(f"the kinds of this batch take {needed_numbers} numbers, not {number_count}")
+    needed = needs(kinds)
+    if needed.unknown is not None:
+        raise BadRequestError(
+            f"there is no command of kind {needed.unknown}; kinds are {KINDS[0].code} to {KINDS[-1].code}"
+        )
+    for what, count, number in (
+        ("arguments", argument_count, needed.argument_count),
+        ("numbers", number_count, needed.number_count),
+    ):
+        if count != number:
+            raise BadRequestError(f"the kinds of this batch take {number} {what}, not {count}")

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from pequod_proto.commands import GET, PUT, REMOVE
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
+from pequod.commands.kinds import GET, PUT, WRITES
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod_server.backing import RowChange
 from pequod_server.batches.batch import BatchRun
@@ -254,7 +254,7 @@ class Steps:
         for _, kind, key, value in islice(self._batch.ahead(), TOGETHER_MAX):
             if kind >= REFUSED:
                 continue
-            if kind not in (PUT, REMOVE):
+            if kind not in WRITES:
                 break
             try:
                 if not self._executor.engine.owned_by_database(key, value):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pequod_proto.commands import GET, PUT, REMOVE
-
+from pequod.commands.columns import bounds_of
+from pequod.commands.kinds import RANGES, WRITES
 from pequod.engine import PequodError
 from pequod.errors import PermissionDeniedError
 from pequod.native import NativeBatch
@@ -52,15 +52,10 @@ class RightsJudge:
             return refused
         reads, covers, writes = role.read.holds, role.read.covers, role.write.holds
         for index, kind, first, last in commands:
-            if kind == GET:
-                if not reads(first):
-                    refused[index] = PermissionDeniedError(role.name, Right.READ, first, first + b"\0")
-            elif kind in (PUT, REMOVE):
-                if not writes(first):
-                    refused[index] = PermissionDeniedError(role.name, Right.WRITE, first, first + b"\0")
-            # A scan of some kind, or a count; an empty bound is none.
-            elif not covers(first, last or None):
-                refused[index] = PermissionDeniedError(role.name, Right.READ, first, last or None)
+            right = Right.WRITE if kind in WRITES else Right.READ
+            may = covers(first, last or None) if kind in RANGES else (writes if kind in WRITES else reads)(first)
+            if not may:
+                refused[index] = PermissionDeniedError(role.name, right, *bounds_of(kind, first, last))
         return refused
 
     def passes(self, batch: NativeBatch) -> bool:
@@ -95,7 +90,7 @@ class HomeJudge:
         if self._rules.bounds is None:
             return refused
         for index, kind, first, _ in commands:
-            if kind in (PUT, REMOVE) and (error := self._rules.error_of(first)) is not None:
+            if kind in WRITES and (error := self._rules.error_of(first)) is not None:
                 refused[index] = error
         return refused
 

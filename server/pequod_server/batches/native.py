@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN_DOWN
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN_DOWN
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.native import NativeBatch, parse_batch
 from pequod_server.batches.columns import ReadColumns, commands

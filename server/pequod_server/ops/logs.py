@@ -16,9 +16,10 @@ from typing import Any, Final, TextIO
 import grpc
 import structlog
 
+from pequod.commands.kinds import NAMES
 from pequod_server.config import LogFormat, LogLevel
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
-from pequod_server.ops.shown import KIND_NAMES, shortened
+from pequod_server.ops.shown import shortened
 
 log = logging.getLogger("pequod.server")
 
@@ -114,7 +115,7 @@ def _batch_facts(request: BatchRequest, reply: BatchReply, work: BatchWork, dura
         "method": "Execute",
         "ms": round(duration_s * 1000, 3),
         "commands": len(request.kinds),
-        "kinds": {KIND_NAMES.get(kind, str(kind)): count for kind, count in Counter(request.kinds).items()},
+        "kinds": {NAMES.get(kind, str(kind)): count for kind, count in Counter(request.kinds).items()},
         "rows": work.row_count + len(reply.keys),
         "rows_computed": work.rows_computed,
         "failed": len(work.errors) + len(reply.errors),

@@ -20,12 +20,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Hi
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
+from pequod.commands.kinds import NAMES
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
 from pequod_server.ops.backfill_metrics import BackfillCollector
 from pequod_server.ops.clock import TICK_S
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
 from pequod_server.ops.scraped import ScrapedCollector
-from pequod_server.ops.shown import KIND_NAMES, shown
+from pequod_server.ops.shown import shown
 from pequod_server.ops.statistics import collected
 
 #: From a get of what is there to the first read of something large.
@@ -108,7 +109,7 @@ class BatchMetrics(ScrapedCollector):
     """
 
     def __init__(self) -> None:
-        self._commands = dict.fromkeys(KIND_NAMES, 0)
+        self._commands = dict.fromkeys(NAMES, 0)
         self._errors: dict[str, int] = {}
         self._seconds = _Tally(_SECONDS)
         self._sizes = _Tally(_COMMANDS)
@@ -119,7 +120,7 @@ class BatchMetrics(ScrapedCollector):
         uncounted = len(kinds)
         self._seconds.add(duration_s)
         self._sizes.add(uncounted)
-        for kind in KIND_NAMES:
+        for kind in NAMES:
             count = kinds.count(kind)
             if count:
                 self._commands[kind] += count
@@ -135,7 +136,7 @@ class BatchMetrics(ScrapedCollector):
         yield self._sizes.metric("pequod_batch_commands", "Commands in a batch of Execute.")
         commands = CounterMetricFamily("pequod_commands", "Commands of Execute.", labels=["kind"])
         for kind, count in self._commands.items():
-            commands.add_metric([KIND_NAMES[kind]], count)
+            commands.add_metric([NAMES[kind]], count)
         yield commands
         errors = CounterMetricFamily("pequod_command_errors", "Commands of Execute that failed.", labels=["reason"])
         for reason, count in self._errors.items():

@@ -1,21 +1,9 @@
-"""Keys and kinds of commands as text, for logs and labels: one line, printable, different for different keys."""
+"""Keys as text, for logs and labels: one line, printable, different for different keys."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pequod_proto import commands
-
-#: By the byte that stands for the kind in a batch; the more frequent ones first.
-KIND_NAMES: Final = {
-    commands.SCAN: "SCAN",
-    commands.PUT: "PUT",
-    commands.GET: "GET",
-    commands.SCAN_LIMIT: "SCAN_LIMIT",
-    commands.REMOVE: "REMOVE",
-    commands.SCAN_DOWN: "SCAN_DOWN",
-    commands.COUNT: "COUNT",
-}
 #: Bytes of a key that stand in a line of the log.
 _KEY_BYTES_SHOWN: Final = 64
 

@@ -8,7 +8,7 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
-from pequod_proto.commands import STOPPING
+from pequod_proto.contract import STOPPING
 from pequod_proto.pequod_pb2 import CommandError
 
 from pequod.engine import PequodError

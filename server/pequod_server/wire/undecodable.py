@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from pequod_proto.commands import MESSAGE_SLACK_BYTES
+from pequod_proto.contract import MESSAGE_SLACK_BYTES
 
 from pequod.engine import LimitExceededError, PequodError
 from pequod.errors import BadRequestError

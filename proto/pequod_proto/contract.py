@@ -1,19 +1,6 @@
-"""Numbers and words of the contract that the .proto says in comments: kinds and statuses of commands, a reason."""
+"""A number and a word of the contract that the .proto says in comments; pequod/commands has the kinds of commands."""
 
 from typing import Final
-
-GET: Final = 1
-PUT: Final = 2
-REMOVE: Final = 3
-SCAN: Final = 4
-SCAN_LIMIT: Final = 5
-SCAN_DOWN: Final = 6
-COUNT: Final = 7
-
-OK: Final = 0
-ABSENT: Final = 1
-FAILED: Final = 2
-PART: Final = 3
 
 #: The reason that a server gives with UNAVAILABLE when it ends a call because it stops.
 STOPPING: Final = "ServerStopping"

@@ -1,0 +1,84 @@
+"""The kinds of commands: one row for each, by which clients, the embedded store, the server and the native core go.
+
+    kind    arguments    numbers    key or range    reads or writes    gives
+    GET     key                     key             reads              its value, or that it is absent
+    SCAN    first last              range           reads              rows
+
+The native core has the table again, in pequod/native/kinds.hpp, and the .proto has it in words; a test holds both to
+this one.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+GET: Final = 1
+PUT: Final = 2
+REMOVE: Final = 3
+SCAN: Final = 4
+SCAN_LIMIT: Final = 5
+SCAN_DOWN: Final = 6
+COUNT: Final = 7
+
+# The statuses of commands in a reply.
+OK: Final = 0
+ABSENT: Final = 1
+FAILED: Final = 2
+#: The first rows of a scan that goes on in the next piece of the reply.
+PART: Final = 3
+
+
+class Gives(Enum):
+    """What a command returns."""
+
+    #: A value, or that the key is absent.
+    VALUE = 0
+    NOTHING = 1
+    #: Whether the key was there.
+    WAS_THERE = 2
+    ROWS = 3
+    COUNT = 4
+
+
+class CommandKind(NamedTuple):
+    """A kind of command."""
+
+    #: The byte that stands for it in a batch.
+    code: int
+    name: str
+    #: What its arguments are, in their order: the first one is a key, or the first two are the bounds of a range.
+    arguments: tuple[str, ...]
+    numbers: tuple[str, ...]
+    is_write: bool
+    gives: Gives
+
+    @property
+    def is_of_range(self) -> bool:
+        """Whether it looks at a range of keys, and not at one key."""
+        return self.arguments[0] == "first"
+
+
+KINDS: Final = (
+    CommandKind(GET, "GET", ("key",), (), is_write=False, gives=Gives.VALUE),
+    CommandKind(PUT, "PUT", ("key", "value"), (), is_write=True, gives=Gives.NOTHING),
+    CommandKind(REMOVE, "REMOVE", ("key",), (), is_write=True, gives=Gives.WAS_THERE),
+    CommandKind(SCAN, "SCAN", ("first", "last"), (), is_write=False, gives=Gives.ROWS),
+    CommandKind(SCAN_LIMIT, "SCAN_LIMIT", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
+    CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
+    CommandKind(COUNT, "COUNT", ("first", "last"), (), is_write=False, gives=Gives.COUNT),
+)
+
+NAMES: Final = {kind.code: kind.name for kind in KINDS}
+WRITES: Final = frozenset(kind.code for kind in KINDS if kind.is_write)
+RANGES: Final = frozenset(kind.code for kind in KINDS if kind.is_of_range)
+SCANS: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.ROWS)
+
+
+def _by_code(counts: dict[int, int]) -> bytes:
+    return bytes(counts.get(code, 0) for code in range(256))
+
+
+#: For `bytes.translate`, and by index: how many arguments and numbers a command takes; 0 for what is no kind.
+ARGUMENT_COUNTS: Final = _by_code({kind.code: len(kind.arguments) for kind in KINDS})
+NUMBER_COUNTS: Final = _by_code({kind.code: len(kind.numbers) for kind in KINDS})
