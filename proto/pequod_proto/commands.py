@@ -22,6 +22,9 @@ STOPPING: Final = "ServerStopping"
 #: refused by gRPC, which tells this sum instead.
 MESSAGE_SLACK_BYTES: Final = 1 << 20
 
+#: Different levels of freshness in one batch: a server waits for all of them at once, with two kilobytes for each.
+LEVELS_MAX: Final = 4096
+
 #: Entries of each column of a LoadBackfill; ranges of a load, of a hello or released in one message; and next groups of
 #: a load. A server refuses more.
 LOAD_ENTRIES_MAX: Final = 1 << 18
