@@ -57,6 +57,27 @@ bool is_fitting(const Batch* batch) {
     return arguments == batch->argument_count && numbers == batch->number_count;
 }
 
+// The level of freshness has known fields alone, written as protobuf reads them: it is read when commands may have run.
+bool is_plain_level(Piece level) {
+    const unsigned char* start = reinterpret_cast<const unsigned char*>(level.start);
+    Reader reader = {start, start + level.size};
+    while (reader.is_right && reader.at < reader.end) {
+        switch (*reader.at++) {
+            case AFTER:
+                reader.piece();
+                break;
+            case LATEST:
+            case MAX_AGE_MS:
+            case WAIT_MS:
+                reader.varint();
+                break;
+            default:
+                return false;
+        }
+    }
+    return reader.is_right;
+}
+
 bool read_ranges(PyObject* pair, KeyRanges* ranges) {
     return PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
            PyList_CheckExact(ranges->starts = PyTuple_GET_ITEM(pair, 0)) &&
@@ -101,6 +122,7 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
                 // Of two such fields, protobuf makes one.
                 reader.is_right = !batch->freshness.size;
                 if (reader.is_right) batch->freshness = reader.piece();
+                reader.is_right = reader.is_right && is_plain_level(batch->freshness);
                 break;
             case TRACE_PARENT:
                 batch->trace_parent = reader.piece();

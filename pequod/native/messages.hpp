@@ -23,6 +23,7 @@ enum RequestTag : unsigned char {
     TRACE_PARENT = 0x42,
     TRACE_STATE = 0x4a,
 };
+enum LevelTag : unsigned char { AFTER = 0x0a, LATEST = 0x10, MAX_AGE_MS = 0x18, WAIT_MS = 0x20 };
 enum ReplyTag : unsigned char {
     REPLY_BATCH = 0x08,
     STATUSES = 0x12,

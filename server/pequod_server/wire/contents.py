@@ -113,10 +113,10 @@ class Contents:
         LookupError: A field of such a message, or of one in it, may be there many times and has no bound.
 
     Invariants:
-        1. Slot 0 of ``_most`` is that of fields that are not known; the others are those of ``_columns``, in order.
+        1. Slot 0 of ``_most`` is that of fields that are not known; the others are those of ``columns``, in order.
     """
 
-    __slots__ = ("_columns", "_layout", "_make", "_most", "_of_settings")
+    __slots__ = ("_layout", "_make", "_most", "_of_settings", "columns")
 
     def __init__(
         self,
@@ -125,7 +125,8 @@ class Contents:
         bounds: Mapping[str, Mapping[str, Bound]] = BOUNDS,
     ) -> None:
         self._make = message_type.FromString
-        self._columns: list[tuple[str, Bound]] = []
+        #: The names of the fields that are counted, and their bounds.
+        self.columns: list[tuple[str, Bound]] = []
         layout = bytearray()
         types = _types_of(message_type.DESCRIPTOR)
         places = {name: at for at, name in enumerate(types)}
@@ -139,9 +140,9 @@ class Contents:
             layout += fields
         self._layout = bytes(layout)
         self._of_settings = {
-            bound.name: getattr(config, bound.name) for _, bound in self._columns if isinstance(bound, Setting)
+            bound.name: getattr(config, bound.name) for _, bound in self.columns if isinstance(bound, Setting)
         }
-        self._most = (NOT_KNOWN_MAX, *(self._most_of(bound) for _, bound in self._columns))
+        self._most = (NOT_KNOWN_MAX, *(self._most_of(bound) for _, bound in self.columns))
 
     def _slot(self, field: FieldDescriptor, bound: Bound | None) -> int:
         assert field.number < FIELDS, "the layout has no room for fields of greater numbers"
@@ -149,8 +150,8 @@ class Contents:
             if may_be_many(field):
                 raise LookupError(f"{field.full_name} may be there many times and has no bound; see {__name__}.BOUNDS")
             return 0
-        self._columns.append((field.name, bound))
-        return len(self._columns)
+        self.columns.append((field.name, bound))
+        return len(self.columns)
 
     def _most_of(self, bound: Bound) -> int:
         match bound:
@@ -160,7 +161,7 @@ class Contents:
             case AtMost(most=most):
                 return most
             case Beside(column=column, times=times):
-                return times * self._most_of(dict(self._columns)[column])
+                return times * self._most_of(dict(self.columns)[column])
             case _:
                 assert_never(bound)
 
@@ -174,17 +175,24 @@ class Contents:
             DecodeError: The bytes are no such message.
         """
         if len(data) > SMALL_BYTES:
-            counts = tally(data, self._layout, self._most)
+            counts = self.counts(data)
             if counts is None:
                 raise DecodeError("its bytes are damaged")
             self._judge(counts)
         return self._make(data)
 
+    def counts(self, data: bytes) -> list[int] | None:
+        """Return how many fields are not known, and how many entries each column has, up to the first that is too long.
+
+        None: the bytes are no such message, for another reason than strings that are no UTF-8.
+        """
+        return tally(data, self._layout, self._most)
+
     def _judge(self, counts: list[int]) -> None:
         if counts[0] > NOT_KNOWN_MAX:
             raise BadRequestError(f"the request has more than {NOT_KNOWN_MAX} fields that this server does not know")
-        by_column = {name: count for (name, _), count in zip(self._columns, counts[1:], strict=True)}
-        for (name, bound), count, most in zip(self._columns, counts[1:], self._most[1:], strict=True):
+        by_column = {name: count for (name, _), count in zip(self.columns, counts[1:], strict=True)}
+        for (name, bound), count, most in zip(self.columns, counts[1:], self._most[1:], strict=True):
             if isinstance(bound, Setting) and count > most:
                 raise LimitExceededError(bound.name, count, most)
             if isinstance(bound, Beside) and count > bound.times * by_column[bound.column]:
