@@ -11,7 +11,7 @@ from pequod_server.backing.peer_session import PeerSession
 async def test_many_released_ranges_are_told_in_several_messages_each_of_which_counts() -> None:
     session = PeerSession(cast("Any", None), "127.0.0.1:1", 1, time.monotonic, 1.0)
     ranges = [KeyRange(b"%08d" % number, None) for number in range(RANGES_MAX + 1)]
-    requests = session._requests(None, [])
+    requests: Any = session._requests(None, [])
     assert (await anext(requests)).HasField("hello")
     session.release(ranges)
     # A load that begins now is behind all of these messages.
