@@ -14,7 +14,7 @@ from pequod_server import ServerConfig
 from pequod_server.batches.executor import Executor
 from pequod_server.batches.quick import run_quick
 from pequod_server.wire.contents import Contents
-from pequod_server.wire.tally import _DamagedError, _Tally, _TooManyError
+from pequod_server.wire.tally import _CountedMessage, _DamagedError, _TooManyError
 
 from pequod.engine import Engine, PequodError
 from pequod.native import core, parse_batch
@@ -156,7 +156,7 @@ def test_a_message_that_is_refused_has_applied_nothing() -> None:
 
 def counted(contents: Contents, message: bytes) -> list[int] | None:
     """Count with the twin in Python."""
-    found = _Tally(message, contents._layout, contents._most)
+    found = _CountedMessage(message, contents._layout, contents._most)
     try:
         found.count(0, len(message), 0, 0)
     except _DamagedError:

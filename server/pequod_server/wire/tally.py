@@ -47,7 +47,7 @@ def tally(message: bytes, layout: bytes, most: tuple[int, ...]) -> list[int] | N
     Requires:
         The types of messages in a message come behind its own in the layout.
     """
-    found = _Tally(message, layout, most)
+    found = _CountedMessage(message, layout, most)
     try:
         found.count(0, len(message), 0, 0)
     except _DamagedError:
@@ -65,7 +65,7 @@ class _TooManyError(Exception):
     """A count is above the greatest one."""
 
 
-class _Tally:
+class _CountedMessage:
     """A message that is counted."""
 
     __slots__ = ("_layout", "_message", "_most", "counts")
