@@ -62,7 +62,7 @@ PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         PyErr_SetString(PyExc_TypeError, "parse takes a message and three limits");
         return nullptr;
     }
-    const Py_ssize_t commands_max = PyLong_AsSsize_t(arguments[1]);
+    const size_t commands_max = PyLong_AsSize_t(arguments[1]);
     const long long rows_max = PyLong_AsLongLong(arguments[2]);
     const long long piece_bytes_max = PyLong_AsLongLong(arguments[3]);
     if (PyErr_Occurred()) return nullptr;
@@ -73,8 +73,8 @@ PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     batch->room = piece_bytes_max;
     batch->rows_max = rows_max;
     batch->kinds = batch->freshness = batch->trace_parent = batch->trace_state = {"", 0};
-    const Parsed parsed = parse_message(batch, piece_of(arguments[0]));
-    if (parsed == Parsed::RIGHT && Py_ssize_t(batch->kinds.size) <= commands_max && piece_bytes_max > 0) {
+    const Parsed parsed = parse_message(batch, piece_of(arguments[0]), commands_max);
+    if (parsed == Parsed::RIGHT && piece_bytes_max > 0) {
         batch->statuses = static_cast<char*>(PyMem_Calloc(batch->kinds.size + 1, 1));
         if (batch->statuses && batch->rows.begin(OUTPUT_BYTES + batch->kinds.size * COMMAND_BYTES)) return self;
     } else if (parsed != Parsed::NO_MEMORY) {

@@ -109,8 +109,9 @@ inline void advance(Batch* batch) {
 
 enum class Parsed { RIGHT, UNUSUAL, NO_MEMORY };
 
-// Read a message into a batch, whose columns fit the kinds then; the message has to stay.
-Parsed parse_message(Batch* batch, Piece message);
+// Read a message of at most as many commands into a batch, whose columns fit the kinds then; the message has to stay.
+// UNUSUAL is all that protobuf may read in another way, or refuse.
+Parsed parse_message(Batch* batch, Piece message, size_t commands_max);
 
 // Whether all keys that commands read, and all that they write, lie in ranges: each a pair of lists of where these start
 // and end, which ascend and do not touch. -1: an error is set.

@@ -57,6 +57,27 @@ bool is_fitting(const Batch* batch) {
     return arguments == batch->argument_count && numbers == batch->number_count;
 }
 
+// The level of freshness has known fields alone, written as protobuf reads them: it is read when commands may have run.
+bool is_plain_level(Piece level) {
+    const unsigned char* start = reinterpret_cast<const unsigned char*>(level.start);
+    Reader reader = {start, start + level.size};
+    while (reader.is_right && reader.at < reader.end) {
+        switch (*reader.at++) {
+            case AFTER:
+                reader.piece();
+                break;
+            case LATEST:
+            case MAX_AGE_MS:
+            case WAIT_MS:
+                reader.varint();
+                break;
+            default:
+                return false;
+        }
+    }
+    return reader.is_right;
+}
+
 bool read_ranges(PyObject* pair, KeyRanges* ranges) {
     return PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
            PyList_CheckExact(ranges->starts = PyTuple_GET_ITEM(pair, 0)) &&
@@ -65,12 +86,14 @@ bool read_ranges(PyObject* pair, KeyRanges* ranges) {
 
 }  // namespace
 
-Parsed parse_message(Batch* batch, Piece message) {
+Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
     Reader reader = {start, start + message.size};
     size_t argument_room = 0, number_room = 0;
     bool has_memory = true;
     while (reader.is_right && has_memory && reader.at < reader.end) {
+        // No commands take more: a column that goes on would take memory for nothing.
+        if (batch->argument_count > 2 * commands_max || batch->number_count > commands_max) return Parsed::UNUSUAL;
         switch (*reader.at++) {
             case BATCH:
                 batch->number = reader.varint();
@@ -89,6 +112,7 @@ Parsed parse_message(Batch* batch, Piece message) {
                 const unsigned char* first = reinterpret_cast<const unsigned char*>(packed.start);
                 Reader inside = {first, first + packed.size};
                 while (reader.is_right && has_memory && inside.at < inside.end) {
+                    if (batch->number_count > commands_max) return Parsed::UNUSUAL;
                     has_memory = add(&batch->numbers, &batch->number_count, &number_room, inside.varint());
                     reader.is_right = inside.is_right;
                 }
@@ -98,6 +122,7 @@ Parsed parse_message(Batch* batch, Piece message) {
                 // Of two such fields, protobuf makes one.
                 reader.is_right = !batch->freshness.size;
                 if (reader.is_right) batch->freshness = reader.piece();
+                reader.is_right = reader.is_right && is_plain_level(batch->freshness);
                 break;
             case TRACE_PARENT:
                 batch->trace_parent = reader.piece();
@@ -110,7 +135,7 @@ Parsed parse_message(Batch* batch, Piece message) {
         }
     }
     if (!has_memory) return Parsed::NO_MEMORY;
-    return reader.is_right && is_fitting(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
+    return reader.is_right && batch->kinds.size <= commands_max && is_fitting(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
 }
 
 int is_within(const Batch* batch, PyObject* readable_ranges, PyObject* writable_ranges) {

@@ -6,8 +6,8 @@
 
 namespace pequod {
 
-// The greatest number of bytes of a number.
-constexpr size_t VARINT_MAX = 10;
+// The greatest number of bytes of a number; and of a length or a tag, which protobuf refuses with more.
+constexpr size_t VARINT_MAX = 10, LENGTH_MAX = 5;
 
 // Tags: number of the field, and 0 a varint, 1 fixed 64 bits, 2 a length and as many bytes.
 enum RequestTag : unsigned char {
@@ -20,6 +20,7 @@ enum RequestTag : unsigned char {
     TRACE_PARENT = 0x42,
     TRACE_STATE = 0x4a,
 };
+enum LevelTag : unsigned char { AFTER = 0x0a, LATEST = 0x10, MAX_AGE_MS = 0x18, WAIT_MS = 0x20 };
 enum ReplyTag : unsigned char {
     REPLY_BATCH = 0x08,
     STATUSES = 0x12,
@@ -51,8 +52,17 @@ struct Reader {
         return 0;
     }
 
+    // A number that protobuf reads as a length or a tag.
+    uint64_t length() {
+        if (at < end && *at < 0x80) return *at++;
+        const unsigned char* start = at;
+        const uint64_t value = varint();
+        if (size_t(at - start) > LENGTH_MAX) is_right = false;
+        return value;
+    }
+
     Piece piece() {
-        const uint64_t size = varint();
+        const uint64_t size = length();
         if (!is_right || size > uint64_t(end - at)) {
             is_right = false;
             return {nullptr, 0};

@@ -104,6 +104,8 @@ def _padded_get(size: int) -> bytes:
     return pb.GetRequest(key=b"k").SerializeToString() + b"\xfa\x7f" + bytes(length) + bytes(size)
 
 
+#: Levels of two bytes each, of which protobuf and Python make 240: a server that read them would take 480 MiB.
+_EMPTY_LEVELS: Final = b"\x3a\0" * (2 * MIB - 1000)
 #: What a server has to hold for a moment: beyond any message that it takes under 256 MiB, and just below.
 LARGE: Final[dict[str, tuple[Trick, int]]] = {
     "put-too-much": (
@@ -118,6 +120,7 @@ LARGE: Final[dict[str, tuple[Trick, int]]] = {
         60,
     ),
     "get-much": (_to_its_end("Get", lambda: _padded_get(3_900_000)), 60),
+    "levels-much": (_to_its_end("Execute", lambda: _EMPTY_LEVELS), 4),
 }
 
 

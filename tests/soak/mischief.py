@@ -37,6 +37,7 @@ from tests.soak.unfinished import Unfinished
 JOINS = "tally|<a> = count n|<a>|<b>; heavy|<a>|<c> = pull check n|<a>|<b> copy n|<c>|<b>"
 _TOO_MANY_JOINS = ";".join(f"many{number}|<a> = copy n|<a>|<b>" for number in range(20_000))
 _SERVICE = "/pequod.v1.Pequod/"
+_PEER_SERVICE = "/pequod.v1.PequodPeer/"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #: Late, refused, or too far behind.
 _FORESEEN = (
@@ -72,6 +73,7 @@ class Mischief:
             self.send_bad_messages,
             self.send_bad_batches,
             self.send_what_is_refused,
+            self.send_too_many_entries,
             self.leave_a_stream_idle,
             self.leave_batches_unread,
             self.leave_calls_unfinished,
@@ -270,6 +272,30 @@ class Mischief:
                 with contextlib.suppress(aio.AioRpcError):
                     async for _ in make(request.SerializeToString(), timeout=10):
                         print(f"UNFORESEEN: {method} takes what it refuses", file=sys.stderr, flush=True)
+
+    async def send_too_many_entries(self) -> None:
+        """Columns of entries of two bytes each, of which protobuf would make up to a hundred times as many."""
+        columns = (
+            (_SERVICE + "Execute", b"\x3a\0"),
+            (_SERVICE + "MultiGet", b"\x0a\0"),
+            (_SERVICE + "LoadBackfill", b"\x32\0"),
+            (_PEER_SERVICE + "Load", b"\x3a\0"),
+            (_PEER_SERVICE + "Loads", b"\x1a\0"),
+            (_PEER_SERVICE + "Feed", b"\x12\0"),
+        )
+        path, entry = self.draw.choice(columns)
+        async with aio.insecure_channel(self.target) as channel:
+            call: Any = channel.stream_stream(path)(timeout=15)
+            try:
+                await call.write(entry * self.draw.randrange(600_000, 1_900_000))
+                await call.done_writing()
+                async for _ in call:
+                    print(f"UNFORESEEN: {path} takes too many entries", file=sys.stderr, flush=True)
+            except aio.AioRpcError as error:
+                if error.code() not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                    raise
+            except asyncio.InvalidStateError:
+                pass  # The stream was ended before all was written.
 
     async def leave_a_stream_idle(self) -> None:
         client = AsyncClient(self.target)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.contract import NEXT_GROUPS_MAX
 
 from pequod.language.missing import NextGroups
 from pequod_server.backing.errors import BackingUnavailableError
@@ -25,7 +26,8 @@ async def load_from(session: PeerSession, ranges: Sequence[KeyRange], next_group
         lasts=[one.last or b"" for one in ranges],
         feed=session.number,
         released=session.released_count,
-        next=[encoded(one) for one in next_groups],
+        # What the home does not hear of is asked for in a second load.
+        next=[encoded(one) for one in next_groups[:NEXT_GROUPS_MAX]],
     )
     rows: list[tuple[bytes, bytes]] = []
     last: pb.PeerLoadReply | None = None

@@ -29,8 +29,8 @@ VERSION_MIN: Final = 2
 VERSION_MAX: Final = 2
 #: How often a compute asks for position and age.
 ASK_S: Final = 0.25
-#: Ranges in one hello.
-_HELLO_RANGES: Final = 10_000
+#: Ranges in one message.
+_RANGES: Final = 10_000
 _NUMBER_MAX: Final = (1 << 64) - 1
 
 
@@ -58,7 +58,7 @@ class PeerSession:
         own_id: The compute's id in its cluster, for people at the home.
 
     Invariants:
-        1. ``released_count`` is the number of messages with released ranges, the next one included if it has any.
+        1. ``released_count`` is the number of messages with released ranges, those included that are still to be sent.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PeerSession:
     @property
     def released_count(self) -> int:
         """How many messages with released ranges come before a load that begins now."""
-        return self._released_sent + bool(self._released)
+        return self._released_sent - -len(self._released) // _RANGES
 
     def release(self, ranges: Sequence[KeyRange]) -> None:
         """Say that ranges were forgotten."""
@@ -107,14 +107,14 @@ class PeerSession:
 
     async def _requests(self, since: Known | None, ranges: Sequence[KeyRange]) -> AsyncIterator[pb.PeerFeedRequest]:
         rest, is_first = iter(ranges), True
-        while (some := list(islice(rest, _HELLO_RANGES))) or is_first:
+        while (some := list(islice(rest, _RANGES))) or is_first:
             hello = pb.PeerFeedHello(
                 version_min=VERSION_MIN,
                 version_max=VERSION_MAX,
                 feed=self.number,
                 firsts=[one.first for one in some],
                 lasts=[one.last or b"" for one in some],
-                more=len(some) == _HELLO_RANGES,
+                more=len(some) == _RANGES,
                 id=self._id,
             )
             if since is not None:
@@ -126,6 +126,8 @@ class PeerSession:
                 break
         while not self._over.done():
             yield self._question()
+            if self._released:
+                continue
             try:
                 async with asyncio.timeout(ASK_S):
                     await self._news.wait()
@@ -136,7 +138,7 @@ class PeerSession:
     def _question(self) -> pb.PeerFeedRequest:
         self._asked += 1
         self._asked_s[self._asked] = self._clock()
-        released, self._released = self._released, []
+        released, self._released = self._released[:_RANGES], self._released[_RANGES:]
         hurry, self._hurry = self._hurry, 0
         self._released_sent += bool(released)
         return pb.PeerFeedRequest(

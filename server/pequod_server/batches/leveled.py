@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.contract import LEVELS_MAX
 
 from pequod.engine import PequodError
 from pequod.errors import BadRequestError, InvalidTokenError, TokenLostError
@@ -87,7 +88,7 @@ class LeveledReads:
     """The reads of a batch that asks for levels; a judge of its commands.
 
     Raises:
-        BadRequestError: The columns of the levels do not fit.
+        BadRequestError: The columns of the levels do not fit, or they have too many different ones.
     """
 
     def __init__(self, levels: Levels, databases: Databases, request: pb.ExecuteRequest) -> None:
@@ -102,6 +103,8 @@ class LeveledReads:
             message = own.pop(position, request.freshness if request.HasField("freshness") else None)
             name = None if message is None else message.SerializeToString(deterministic=True)
             if name not in groups:
+                if len(groups) == LEVELS_MAX:
+                    raise BadRequestError(f"a batch may ask for {LEVELS_MAX} different levels; send several batches")
                 groups[name] = _Group(levels, message)
             groups[name].reads[position] = bounds
         if own:

@@ -67,6 +67,7 @@ class QuickBatch:
             executor.levels.count(batch)
             self.reply = batch.reply(executor.server_id, executor.engine.revision, executor.levels.tail())
             return
+        # The native core takes no message that protobuf refuses, or whose columns are longer than its kinds.
         request = ExecuteRequest.FromString(message)
         fresh = executor.levels.of(request)
         steps = executor.steps(request, judges if fresh is None else [fresh, *judges])

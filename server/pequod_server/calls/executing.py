@@ -17,7 +17,6 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2 import ExecuteRequest
 
 from pequod.engine import MissingError, PequodError
 from pequod_server.access.guard import present_caller
@@ -33,6 +32,7 @@ from pequod_server.database.loader import ROUNDS_MAX
 from pequod_server.database.write_through import CarriedOut, WriteThrough
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
+from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
 from pequod_server.wire.handlers import Context, Handler, end_call
 from pequod_server.wire.undecodable import undecodable
@@ -84,6 +84,7 @@ class ExecuteCalls:
         self._on_batch = on_batch
         self._traces = traces
         self._is_stopping = False
+        self._contents = Contents(pb.ExecuteRequest, served.config)
         self._executor = Executor(
             served.engine,
             served.server_id,
@@ -104,7 +105,7 @@ class ExecuteCalls:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
         read, write, clock, gate = context.read, context.write, time.monotonic, self._databases.gate
         engine = self._executor.engine
-        task, idle = asyncio.current_task(), self._admission.pressure.streams
+        task, idle, contents = asyncio.current_task(), self._admission.pressure.streams, self._contents.message
         assert task is not None
         caller = present_caller()
         # What is refused by several has the error of the last: rights come before the map.
@@ -131,7 +132,7 @@ class ExecuteCalls:
                     continue
                 rest = None if quick is None else quick.rest
                 assert rest is not None or quick is None, "what has run natively is not run again"
-                request = ExecuteRequest.FromString(message) if rest is None else rest[0]
+                request = contents(message) if rest is None else rest[0]
                 with self._traced(request, started_s):
                     await self._run(request, rest, judges, write, _Begun(started_s, computed))
                 # An idle stream keeps nothing of its last batch.

@@ -18,14 +18,25 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, PequodError
 from pequod.errors import BackingUnavailableError, InvalidTokenError, StaleError, TokenLostError
-from pequod.freshness import NO_TIMELINE, After, Freshness, Latest, Mark, MaxAge, Token, Whatever, database_of
+from pequod.freshness import (
+    NO_TIMELINE,
+    TOKEN_BYTES_MAX,
+    After,
+    Freshness,
+    Latest,
+    Mark,
+    MaxAge,
+    Token,
+    Whatever,
+    database_of,
+)
 from pequod_server.backing import Backoff, Place
 from pequod_server.database.database_levels import DatabaseLevels, Demand
 from pequod_server.database.databases import Databases
@@ -37,11 +48,20 @@ from pequod_server.wire.freshness import age_field, kind_of, merged, read_level,
 from pequod_server.wire.publishing import public
 
 T = TypeVar("T")
+#: A level with the longest token, and the time to wait for it.
+_LEVEL_BYTES_MAX: Final = TOKEN_BYTES_MAX + 32
 
 
-@lru_cache(maxsize=1024)
 def _level_of(message: bytes) -> Freshness | None:
+    # What is longer has fields that this server does not know, as many bytes of them as its caller likes.
+    return _known_level(message) if len(message) <= _LEVEL_BYTES_MAX else _read_level(message)
+
+
+def _read_level(message: bytes) -> Freshness | None:
     return read_level(pb.Freshness.FromString(message))
+
+
+_known_level: Final = lru_cache(maxsize=1024)(_read_level)
 
 
 class Levels:

@@ -18,7 +18,6 @@ from grpc import aio
 
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
-from pequod_server.memory.admission import message_bytes_max
 from pequod_server.wire.errors import status_of, stopping_status
 from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
@@ -39,8 +38,7 @@ class CallsUnderWay(aio.ServerInterceptor):
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
-        bytes_max = message_bytes_max(config)
-        self._checked = Wrapped(lambda _method, handler: refusing_undecodable(handler, bytes_max))
+        self._checked = Wrapped(lambda method, handler: refusing_undecodable(method, handler, config))
 
     async def intercept_service(
         self,
