@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Final
 
 from pequod.engine import Engine, LimitExceededError, Range, Rows
 from pequod.errors import PequodError, SnapshotError
+from pequod.freshness import database_of
 from pequod_server.backing import BackingUnavailableError, KeyRange, SchemaError
 from pequod_server.database.assignment import overlap
 from pequod_server.database.databases import Databases
@@ -58,6 +60,8 @@ class Snapshots:
         self._databases = databases
         #: One at a time.
         self._lock = asyncio.Lock()
+        #: Names the data in memory: another life of the server has another one, unless it starts from the snapshot.
+        self._origin = secrets.randbits(63) or 1
 
     @property
     def path(self) -> Path:
@@ -69,6 +73,17 @@ class Snapshots:
         if self._path is None:
             raise SnapshotError("file", "the server has none; set snapshot_file")
         return self._path
+
+    def origins(self) -> list[bytes]:
+        """Return what names the data that the server shows, for as long as these live; nothing if it is not known yet.
+
+        Each database behind the server has a name, whatever its timeline is. Otherwise data are in memory, and the
+        snapshot is all in which they outlive the server.
+        """
+        if not self._databases.all:
+            return [database_of("memory", self._origin)]
+        histories = [loader.followed.history for loader in self._databases.all]
+        return [history.database for history in histories if history is not None]
 
     async def save(self) -> Saved:
         """Write the base data of this moment; others are served while it is written.
@@ -94,7 +109,7 @@ class Snapshots:
                     left_out += owned
                 else:
                     backed.append(BackedPart(loader.name, position, _mapping_of(loader), mark, owned))
-            saved = await asyncio.to_thread(_written, path, rows, backed, left_out)
+            saved = await asyncio.to_thread(_written, path, rows, backed, left_out, self._origin)
         log.info("saved a snapshot", extra={"file": str(path), "keys": saved.key_count, "ranges": saved.range_count})
         return saved
 
@@ -120,6 +135,7 @@ class Snapshots:
             return since
         reasons = {part.name: await self._why_not(part) for part in snapshot.backed}
         self._put(snapshot)
+        self._origin = snapshot.origin or self._origin
         for part in snapshot.backed:
             if reasons[part.name]:
                 continue
@@ -192,9 +208,9 @@ async def _mark_of(loader: Loader) -> str | None:
         return None
 
 
-def _written(path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range]) -> Saved:
+def _written(path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range], origin: int) -> Saved:
     kept, ranges = _without(rows, left_out), [one for part in backed for one in part.ranges]
-    size = write_snapshot(path, kept, backed)
+    size = write_snapshot(path, kept, backed, origin)
     inside_count = len(kept.keys) - len(_without(kept, ranges).keys)
     return Saved(path, len(kept.keys), len(ranges), inside_count, size)
 

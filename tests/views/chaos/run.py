@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pequod_views import DurableView, ViewFile, parse_views
+from pequod_views import DurableView, TargetAwayError, ViewFile, parse_views
 
 from pequod import AsyncClient
 from pequod.errors import PequodError
@@ -156,6 +156,22 @@ class Run:
         await self._stage.server.restart()
         if behind is None:
             await self._stage.fill(self._rng)
+            # Its data were in memory: it is another server now.
+            await self._adopt()
+
+    async def _adopt(self) -> None:
+        """Have the views show the server that was started anew; start managers again that were refused meanwhile."""
+        stage = self._stage
+        while True:
+            try:
+                await installed(stage.site, stage.client, *stage.views.views, adopt=True)
+                break
+            except TargetAwayError:
+                await asyncio.sleep(0.05)
+        for manager in stage.managers:
+            if not manager.is_running:
+                self._count("managers refused")
+                manager.restart()
 
     def _count(self, what: str) -> None:
         self.report.done[what] += 1
