@@ -193,7 +193,7 @@ def run(
         from pequod_views import Manager, OtherServerError, TargetAwayError
         from pequod_views.follower import FollowerSettings
         from pequod_views.install import check as check_views
-        from pequod_views.install import check_server
+        from pequod_views.origins import check_server
 
         from pequod.client import AsyncClient
         from pequod.errors import UnavailableError

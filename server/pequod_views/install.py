@@ -138,19 +138,6 @@ async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
     return problems
 
 
-async def check_server(target: Target, client: AsyncClient, views: Sequence[DurableView]) -> None:
-    """Pass if a server is the one that views were installed with.
-
-    Raises:
-        OtherServerError: It is another one.
-        UnavailableError: It does not answer, or does not know its database yet.
-        TargetAwayError: The database does not answer.
-    """
-    found = await origins_of(client, views[0])
-    for name, noted in (await OriginNotes(target).of_all(view.name for view in views)).items():
-        demand_same(name, noted, found)
-
-
 def table_statement(dialect: TargetDialect, view: DurableView) -> str:
     """Return the statement that makes the table of a view."""
     columns = [f"{quoted(column.name)} {dialect.column_type(column.kind)}" for column in view.columns]

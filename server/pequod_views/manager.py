@@ -23,8 +23,8 @@ from pequod.errors import DeadlineExceededError, UnavailableError
 from pequod_views.definition import DurableView
 from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
 from pequod_views.follower import Counts, FollowerSettings, PartFollower
-from pequod_views.install import check_server
 from pequod_views.ledger import HeldPart, PartLedger, Standing
+from pequod_views.origins import check_server
 from pequod_views.targets import Target
 
 log = logging.getLogger("pequod.views")

@@ -104,3 +104,16 @@ class OriginNotes:
     async def note(self, transaction: TargetTransaction, view: str, origins: Origins) -> None:
         """Note whose data a view shows."""
         await transaction.fetch(f"UPDATE {self._views} SET origins = $2 WHERE view = $1", view, shown(origins))
+
+
+async def check_server(target: Target, client: AsyncClient, views: Sequence[DurableView]) -> None:
+    """Pass if a server is the one that views were installed with.
+
+    Raises:
+        OtherServerError: It is another one.
+        UnavailableError: It does not answer, or does not know its database yet.
+        TargetAwayError: The database does not answer.
+    """
+    found = await origins_of(client, views[0])
+    for name, noted in (await OriginNotes(target).of_all(view.name for view in views)).items():
+        demand_same(name, noted, found)
