@@ -129,6 +129,7 @@ class Run:
         return self.report
 
     async def _step(self) -> None:
+        self._start_refused()
         roll = self._rng.random()
         if roll < 0.80:
             await self._write()
@@ -160,7 +161,7 @@ class Run:
             await self._adopt()
 
     async def _adopt(self) -> None:
-        """Have the views show the server that was started anew; start managers again that were refused meanwhile."""
+        """Have the views show the server that was started anew."""
         stage = self._stage
         while True:
             try:
@@ -168,8 +169,12 @@ class Run:
                 break
             except TargetAwayError:
                 await asyncio.sleep(0.05)
-        for manager in stage.managers:
-            if not manager.is_running:
+        self._start_refused()
+
+    def _start_refused(self) -> None:
+        """Start managers again that had looked at the server before it was adopted; each ends a moment later."""
+        for manager in self._stage.managers:
+            if manager.was_refused:
                 self._count("managers refused")
                 manager.restart()
 
@@ -232,6 +237,8 @@ class Run:
         await stage.client.add_join(JOINS)
         views: tuple[DurableView, ...] = stage.views.views
         try:
+            await asyncio.sleep(LEASE_S)
+            self._start_refused()
             await equal(stage.site, stage.client, *views, wait_s=40)
             for view in views:
                 self.report.steps += await check_log(stage.site, view)
