@@ -208,6 +208,9 @@ class WatchEvent:
     #: The state that the event shows, and how old it was at most; None if that is not known.
     token: Token = field(default=NO_TOKEN, compare=False)
     age_s: float | None = field(default=None, compare=False)
+    #: In the first event only: names of the data that the server shows. Each database has one, on every server and
+    #: after a failover; data in memory have one for as long as they live. None if the server does not know them yet.
+    origins: tuple[bytes, ...] = field(default=(), compare=False)
 
 
 class Results(list[Result]):

@@ -54,7 +54,7 @@ class PlacedStore:
         """Write cells."""
         await asyncio.gather(*(node.put(table, key, cells, 1) for node in self._placed(table, key, quorum)))
 
-    async def keys(self, table: str, after: str, count: int) -> Sequence[str]:
+    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
         """Return the first keys of a table after one."""
         self.requests += len(self._nodes)
         found = await asyncio.gather(*(node.keys(table, after, count) for node in self._nodes))

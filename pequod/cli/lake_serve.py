@@ -48,14 +48,27 @@ def opened_lake(folder: Path) -> Iterator[Lake]:
 def serve(
     folder: Folder,
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:7745",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen in plain text, for everybody, where other machines can reach it.")
+    ] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, metavar="NUMBER", help="Sort and merge, too.")] = 0,
 ) -> None:
     """Take in rows and answer queries by Arrow Flight, which is gRPC with columns, until Ctrl-C.
 
-    It asks nobody who they are: listen on a loopback address, or behind a proxy that does.
+    It asks nobody who they are, and has no TLS: listen on a loopback address, or behind a proxy that does. An address
+    that other machines can reach is refused without --insecure.
     """
     from threading import Event, Thread
 
+    from pequod.addresses import is_local
+
+    if not insecure and not is_local(listen):
+        fail(
+            ExitCode.USAGE,
+            f"listen: {listen} can be reached from other machines, and everybody there could read and write the lake, "
+            "in plain text; listen on 127.0.0.1 behind a proxy that has TLS and asks who calls, or give --insecure if "
+            "nobody else can reach it",
+        )
     with opened_lake(folder) as lake:
         from pequod_lake.flight import LakeFlightServer
 

@@ -66,6 +66,7 @@ Server = Annotated[
     epilog=examples(
         "pequod views install views.toml",
         "pequod views install views.toml --recut       (parts of equal size again)",
+        "pequod views install views.toml --adopt       (show another server from now on)",
     ),
 )
 def install(
@@ -73,11 +74,15 @@ def install(
     database: Database = None,
     target: Server = None,
     recut: Annotated[bool, typer.Option("--recut", help="Cut the ranges again into parts of equal size.")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Show this server, though the views were installed with another one.")
+    ] = False,
 ) -> None:
     """Make the tables of the views and those beside them, in one transaction, and print what was done.
 
     Do it again after a change of the file: a view that is the same stays as it is; one that has changed keeps its table
-    and begins anew, with what differs. Exit code 3 if a table is there and has other columns.
+    and begins anew, with what differs. The server is noted: its databases, or the data in its memory. Exit code 3 if a
+    table is there and has other columns, or a view was installed with another server.
     """
     views = _views(file)
 
@@ -89,7 +94,7 @@ def install(
         async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
             if views.joins and any(view.part_count > 1 for view in views.views):
                 await client.add_join(views.joins)
-            return await install_views(place, client, views.views, recut=recut)
+            return await install_views(place, client, views.views, recut=recut, adopt=adopt)
 
     for line in _run(views, database, work):
         print(line)
@@ -168,7 +173,8 @@ def run(
 
     A server or a database that is away is waited for, and told on standard error, by `status` and in the metrics. With
     --json each change of what this manager holds and has done is a line on standard output. Exit code 0 after an
-    orderly end.
+    orderly end, 3 if the tables do not fit or the server is not the one that the views were installed with. A server
+    that is replaced by another one later fills no table: the rows stay, and `status` tells.
     """
     import asyncio
     import logging
@@ -184,23 +190,36 @@ def run(
             print(line, flush=True)
 
     async def work(place: Target) -> None:
-        from pequod_views import Manager, TargetAwayError
+        from pequod_views import Manager, OtherServerError, TargetAwayError
         from pequod_views.follower import FollowerSettings
         from pequod_views.install import check as check_views
+        from pequod_views.origins import check_server
 
         from pequod.client import AsyncClient
+        from pequod.errors import UnavailableError
 
-        while True:
-            try:
-                problems = await check_views(place, views.views)
-                break
-            except TargetAwayError as error:
-                logging.getLogger("pequod.views").warning("%s; it is waited for", error)
-                await asyncio.sleep(_AWAY_S)
-        if problems:
-            fail(ExitCode.REFUSED, "\n        ".join(problems))
+        async def problems_with(client: AsyncClient) -> list[str]:
+            problems = await check_views(place, views.views)
+            if not problems:
+                try:
+                    await check_server(place, client, views.views)
+                except UnavailableError as error:
+                    logging.getLogger("pequod.views").warning("%s; it is waited for", error)
+                except OtherServerError as error:
+                    return [str(error)]
+            return problems
+
         settings = FollowerSettings(lease_s=lease, joins=views.joins)
         async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
+            while True:
+                try:
+                    problems = await problems_with(client)
+                    break
+                except TargetAwayError as error:
+                    logging.getLogger("pequod.views").warning("%s; it is waited for", error)
+                    await asyncio.sleep(_AWAY_S)
+            if problems:
+                fail(ExitCode.REFUSED, "\n        ".join(problems))
             manager = Manager(client, place, views.views, settings, name=name, on_beat=tell)
             if metrics is not None:
                 from pequod_views.metrics import serve_metrics

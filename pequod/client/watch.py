@@ -61,11 +61,11 @@ async def follow(
         try:
             with connection.failures():
                 async with asyncio.timeout(connection.timeout_s):
-                    header, rows = await _begin(call)
+                    header, rows, origins = await _begin(call)
             note(header)
             if state is None:
                 state = header
-                yield _event(state, [], rows if asked_rows else None)
+                yield _event(state, [], rows if asked_rows else None, origins)
             if lost_at is not None:
                 log.info("the watch goes on; nothing was missed")
             lost_at, tries = None, 0
@@ -99,20 +99,22 @@ async def follow(
             call.cancel()
 
 
-def _event(state: pb.Header, changes: list[Change], rows: Rows | None = None) -> WatchEvent:
+def _event(
+    state: pb.Header, changes: list[Change], rows: Rows | None = None, origins: tuple[bytes, ...] = ()
+) -> WatchEvent:
     token, age_s = token_of_reply(state.token), to_age_s(age_ms_of(state))
-    return WatchEvent(state.revision, changes, rows, state.server_id, token, age_s)
+    return WatchEvent(state.revision, changes, rows, state.server_id, token, age_s, origins)
 
 
-async def _begin(call: Any) -> tuple[pb.Header, Rows]:
-    """Return the state at which a watch begins, and the rows that came before it."""
+async def _begin(call: Any) -> tuple[pb.Header, Rows, tuple[bytes, ...]]:
+    """Return the state at which a watch begins, the rows that came before it, and the names of the server's data."""
     rows = Rows([], [])
     while True:
         reply = await _next(call)
         rows.keys.extend(reply.keys)
         rows.values.extend(reply.values)
         if reply.ready:
-            return reply.header, rows
+            return reply.header, rows, tuple(reply.origins)
 
 
 async def _next(call: Any) -> pb.WatchReply:

@@ -282,18 +282,20 @@ class WatchRequest(_message.Message):
     def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ..., progress_ms: _Optional[int] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
 
 class WatchReply(_message.Message):
-    __slots__ = ("header", "keys", "values", "ready", "changes")
+    __slots__ = ("header", "keys", "values", "ready", "changes", "origins")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
     header: Header
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     ready: bool
     changes: _containers.RepeatedCompositeFieldContainer[Change]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., ready: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+    origins: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., ready: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., origins: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("key", "old", "new")
@@ -730,18 +732,20 @@ class SnapshotBlock(_message.Message):
     def __init__(self, head: _Optional[_Union[SnapshotHead, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., end: _Optional[_Union[SnapshotEnd, _Mapping]] = ...) -> None: ...
 
 class SnapshotHead(_message.Message):
-    __slots__ = ("format", "version", "saved_s", "server", "backing")
+    __slots__ = ("format", "version", "saved_s", "server", "backing", "origin")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SAVED_S_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     BACKING_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     format: str
     version: int
     saved_s: float
     server: str
     backing: _containers.RepeatedCompositeFieldContainer[SnapshotBacking]
-    def __init__(self, format: _Optional[str] = ..., version: _Optional[int] = ..., saved_s: _Optional[float] = ..., server: _Optional[str] = ..., backing: _Optional[_Iterable[_Union[SnapshotBacking, _Mapping]]] = ...) -> None: ...
+    origin: int
+    def __init__(self, format: _Optional[str] = ..., version: _Optional[int] = ..., saved_s: _Optional[float] = ..., server: _Optional[str] = ..., backing: _Optional[_Iterable[_Union[SnapshotBacking, _Mapping]]] = ..., origin: _Optional[int] = ...) -> None: ...
 
 class SnapshotBacking(_message.Message):
     __slots__ = ("position", "mapping", "mark", "firsts", "lasts", "name")

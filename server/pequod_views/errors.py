@@ -41,6 +41,20 @@ class TargetRefusedError(PequodError):
         self.reason = reason
 
 
+class OtherServerError(PequodError):
+    """The server shows other data than those that a view was installed with; nothing was written."""
+
+    def __init__(self, view: str, noted: str, found: str) -> None:
+        super().__init__(
+            f"{view}: this is another server than the one that the view was installed with: it shows {found}, "
+            f"the table {noted or 'no server yet'}. Check the target (--target, PEQUOD_TARGET, `server` in the "
+            "file); if the table is to show this server from now on, run `pequod views install --adopt`"
+        )
+        self.view = view
+        self.noted = noted
+        self.found = found
+
+
 class PartLostError(PequodError):
     """Another manager has taken the part; nothing was written."""
 

@@ -22,8 +22,9 @@ from pequod.client import AsyncClient
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError, WatchCompactedError
 from pequod.escapes import shown
 from pequod_views.definition import DurableView
-from pequod_views.errors import PartLostError, TargetAwayError
+from pequod_views.errors import OtherServerError, PartLostError, TargetAwayError
 from pequod_views.ledger import Advance, HeldPart, PartLedger, Position
+from pequod_views.origins import OriginNotes, as_origins, demand_same, known, origins_of
 from pequod_views.steps import CHUNK_ROWS, position_of, replacement, step_of
 from pequod_views.targets import Target, TargetTransaction
 from pequod_views.waiting import WaitingEvents
@@ -85,6 +86,8 @@ class PartFollower:
         #: The server cannot continue after the position, so all rows are read again.
         self._is_behind = False
         self._trouble = ""
+        #: The server is not the one of the view.
+        self.is_refused = False
         self._pause_s = _PAUSE_S
         #: When the position was written last.
         self._written_s = 0.0
@@ -114,6 +117,9 @@ class PartFollower:
                 await self._rest(str(error))
             except ClosedError:
                 return
+            except OtherServerError as error:
+                self.is_refused = True
+                await self._rest(str(error))
             except PequodError as error:
                 # A refusal by the server or the target: a person has to mend it, and then it goes on.
                 await self._rest(str(error))
@@ -136,12 +142,15 @@ class PartFollower:
     def _is_well(self) -> None:
         if self._trouble:
             log.info("%s goes on", self._name)
-        self._trouble, self._pause_s = "", _PAUSE_S
+        self._trouble, self._pause_s, self.is_refused = "", _PAUSE_S, False
 
     async def _follow(self, position: Position | None) -> None:
         part, settings = self.held.part, self._settings
         with_rows = position is None or self._is_behind
+        noted = (await OriginNotes(self._target).of_all([part.view]))[part.view]
         if with_rows and settings.joins:
+            # Another server is left as it is.
+            demand_same(part.view, noted, await origins_of(self._client, self._view))
             await self._client.add_join(settings.joins)
         after = None
         if position is not None and not with_rows:
@@ -156,6 +165,7 @@ class PartFollower:
         )
         async with aclosing(events):
             begin = await anext(events)
+            demand_same(part.view, noted, known(as_origins(begin.origins)))
             if with_rows:
                 await self._replace(position, begin)
                 self._is_behind = False

@@ -9,12 +9,13 @@ from pequod_views.definition import KEY_COLUMN, DurableView, names_of
 from pequod_views.errors import TargetRefusedError
 from pequod_views.ledger import PartLedger
 from pequod_views.locking import lock_ledger, lock_parts, take_turn
+from pequod_views.origins import NO_ORIGINS, OriginNotes, demand_same, origins_of
 from pequod_views.targets import Target, TargetDialect, TargetTransaction
 from pequod_views.targets.target import quoted
 
 
 async def install(
-    target: Target, client: AsyncClient, views: Sequence[DurableView], *, recut: bool = False
+    target: Target, client: AsyncClient, views: Sequence[DurableView], *, recut: bool = False, adopt: bool = False
 ) -> list[str]:
     """Make what views need in a database, in one transaction; return a line for each thing that was done.
 
@@ -22,20 +23,28 @@ async def install(
     whose table is gone, begins anew: its rows are replaced by what differs.
 
     Args:
-        client: Asked where to cut views of several parts.
+        client: Asked whose data it shows, and where to cut views of several parts.
         recut: Cut all views again, so that their parts are of equal size.
+        adopt: Have the views show this server, though they were installed with another one.
 
     Raises:
         TargetRefusedError: A table is there and has other columns.
+        OtherServerError: A view was installed with another server.
         TargetAwayError: The database does not answer.
         PequodError: The server refuses, or does not answer.
     """
-    ledger, done = PartLedger(target), list[str]()
+    ledger, notes, done = PartLedger(target), OriginNotes(target), list[str]()
+    origins = await origins_of(client, views[0])
     splits = {view.name: await _splits(client, view) for view in views if view.part_count > 1}
     async with target.transaction() as transaction:
         await take_turn(target.dialect, transaction)
         for statement in ledger.statements():
             await transaction.fetch(statement)
+        await notes.make(transaction)
+        noted = {view.name: await notes.of(transaction, view.name) for view in views}
+        others = [view for view in views if noted[view.name] and noted[view.name].isdisjoint(origins)]
+        if others and not adopt:
+            demand_same(others[0].name, noted[others[0].name], origins)
         problems, made = list[str](), set[str]()
         for view in views:
             if not await transaction.table_columns(view.table):
@@ -47,7 +56,7 @@ async def install(
             raise TargetRefusedError(target.name, "; ".join(problems))
         befores = {view.name: await ledger.fingerprint(transaction, view) for view in views}
         changed = [view for view in views if recut or view.name in made or befores[view.name] != view.fingerprint]
-        await lock_parts(target.dialect, transaction, [view.name for view in changed])
+        await lock_parts(target.dialect, transaction, [view.name for view in (*changed, *others)])
         for view in changed:
             before, bounds = befores[view.name], splits.get(view.name, [])
             await ledger.cut(transaction, view, bounds)
@@ -55,6 +64,12 @@ async def install(
             done.append(
                 f"{view.name}: {_why(view, before, is_made=view.name in made)}; its range has {len(bounds) + 1} parts"
             )
+        for view in others:
+            await ledger.fence_off(transaction, view.name)
+            done.append(f"{view.name}: shows this server from now on; what differs is replaced")
+        for view in views:
+            kept = noted[view.name] - origins if view not in others else NO_ORIGINS
+            await notes.note(transaction, view.name, origins | kept)
     return done
 
 
@@ -114,6 +129,11 @@ async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
                 problems.append(
                     f"{view.name}: it is installed with another definition; run `pequod views install`, "
                     "which keeps the table and replaces what differs"
+                )
+            elif not await OriginNotes(target).of(transaction, view.name):
+                problems.append(
+                    f"{view.name}: an earlier version has installed it, which did not note the server; "
+                    "run `pequod views install`"
                 )
     return problems
 

@@ -1,7 +1,7 @@
 """The tables beside the views: which parts there are, who holds each, and how far it is.
 
     managers   name | serves | alive_until
-    views      view | fingerprint | ...                        what `install` was given last
+    views      view | fingerprint | table | origins            what `install` was given last; whose data, see origins.py
     parts      view | first | last | owner | epoch | leased_until | server_id | revision | token | ...
     log        view | first | epoch | from_server, from_revision -> server_id, revision     views with `log = true`
 
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS {prefix}managers (
 )
 
 CREATE TABLE IF NOT EXISTS {prefix}views (
-    view text PRIMARY KEY, fingerprint text NOT NULL, table_name text NOT NULL
+    view text PRIMARY KEY, fingerprint text NOT NULL, table_name text NOT NULL, origins text NOT NULL DEFAULT ''
 )
 
 CREATE TABLE IF NOT EXISTS {prefix}parts (
@@ -163,6 +163,15 @@ class PartLedger:
         """Return the fingerprint that a view was installed with; None if it was not."""
         rows = await transaction.fetch(f"SELECT fingerprint FROM {self._views} WHERE view = $1", view.name)
         return rows[0][0] if rows else None
+
+    async def fence_off(self, transaction: TargetTransaction, view: str) -> None:
+        """Take the parts of a view from their holders; positions stay.
+
+        Requires:
+            The transaction has locked the parts.
+        """
+        statement = f"UPDATE {self._parts} SET owner = '', epoch = epoch + 1, leased_until = 0, trouble = ''"
+        await transaction.fetch(f"{statement} WHERE view = $1", view)
 
     async def installed(self, transaction: TargetTransaction) -> dict[str, str]:
         """Return the tables of the views that are installed, by view; nothing if the ledger is not installed."""

@@ -2,7 +2,8 @@
 
 Managers know of each other by the ledger alone. At each beat a manager says that it lives, renews its leases, and
 counts the living. Of p parts and m managers, each may hold p // m, and the first p % m managers by name one more. It
-hands over what is beyond that, and takes what nobody holds; a dead manager's leases end by themselves.
+hands over what is beyond that, and takes what nobody holds; a dead manager's leases end by themselves. A manager whose
+server is not the one that the views were installed with holds nothing and does not count.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pequod.client import AsyncClient
+from pequod.errors import DeadlineExceededError, UnavailableError
 from pequod_views.definition import DurableView
-from pequod_views.errors import TargetAwayError, TargetRefusedError
+from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
 from pequod_views.follower import Counts, FollowerSettings, PartFollower
 from pequod_views.ledger import HeldPart, PartLedger, Standing
+from pequod_views.origins import check_server
 from pequod_views.targets import Target
 
 log = logging.getLogger("pequod.views")
@@ -66,6 +69,10 @@ class Manager:
         self.counts = Counts()
         #: The error of the last beat; empty if it went well.
         self.target_trouble = ""
+        #: Why the server may not fill the tables; empty if it may.
+        self.server_trouble = ""
+        #: The life of the server that was found to be the one of the views; None before the first.
+        self._server_id: int | None = None
         self.managers: tuple[str, ...] = ()
         self._client = client
         self._target = target
@@ -102,6 +109,10 @@ class Manager:
             await self._leave()
 
     async def _beat(self) -> None:
+        await self._meet_server()
+        if self.server_trouble:
+            await self._withdraw()
+            return
         standing = await self._ledger.beat(self.name, self._serves, self._views, self._settings.lease_s)
         self.managers = standing.managers
         await self._agree(standing)
@@ -115,6 +126,37 @@ class Manager:
             for held in await self._ledger.take(self.name, self._views, wanted, self._settings.lease_s):
                 log.info("took %s from %r", held.part.view, held.part.first)
                 self._start(held)
+
+    async def _meet_server(self) -> None:
+        """Find out whether the server is the one of the views, at first and after its restarts."""
+        is_met = self._server_id is not None and self._client.server_id == self._server_id
+        if is_met and not self.server_trouble and not any(one.is_refused for one in self.followers):
+            return
+        try:
+            await check_server(self._target, self._client, list(self._views.values()))
+            trouble = ""
+        except OtherServerError as error:
+            trouble = str(error)
+        except (UnavailableError, DeadlineExceededError) as error:
+            # The parts that it has stay with it, but before the first answer it takes none.
+            trouble = self.server_trouble if self._server_id is not None else str(error)
+        else:
+            self._server_id = self._client.server_id
+        if trouble and trouble != self.server_trouble:
+            log.warning("no part is held: %s", trouble)
+        if self.server_trouble and not trouble:
+            log.info("the server is the one of the views")
+        self.server_trouble = trouble
+
+    async def _withdraw(self) -> None:
+        """Hand over all parts, with the reason for `status`; other managers may have the right server."""
+        running = list(self._running.values())
+        await self._end(running)
+        if running or self.name in self.managers:
+            for one in running:
+                await self._ledger.tell_trouble(one.follower.held, self.server_trouble)
+            await self._ledger.leave(self.name)
+        self.managers = tuple(name for name in self.managers if name != self.name)
 
     async def _agree(self, standing: Standing) -> None:
         """End followers of parts that are not held any more, and start those that are missing."""

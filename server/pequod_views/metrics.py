@@ -26,6 +26,7 @@ class ManagerCollector(Collector):
             ("parts", "Parts that this manager holds.", len(followers)),
             ("parts_waiting", "Of these, parts that do not go on.", sum(bool(one.trouble) for one in followers)),
             ("managers", "Managers of the same views that live.", len(manager.managers)),
+            ("server_known", "1 if the server is the one that the views show.", int(not manager.server_trouble)),
             ("target_up", "1 if the target database answered last.", int(not manager.target_trouble)),
         ):
             yield GaugeMetricFamily(f"pequod_views_{name}", text, value=gauge)

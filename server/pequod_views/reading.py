@@ -38,10 +38,10 @@ class PartStatus:
     @property
     def state(self) -> str:
         """One word for all this."""
-        if not self.owner:
-            return "free"
         if self.trouble:
             return "waits"
+        if not self.owner:
+            return "free"
         return "follows" if self.age_s is not None else "begins"
 
 

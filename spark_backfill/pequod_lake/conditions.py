@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import pyarrow as pa
 from pyarrow import compute as pc
@@ -70,6 +70,23 @@ class Bound:
             return pc.is_in(values, value_set=self.value)
         return _COMPARE[self.op](values, self.value)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        return (self.column,)
+
+    def mask_of(self, rows: Any) -> Any:
+        """Return for each row whether it meets the condition."""
+        return self.mask(rows[self.column])
+
+    def may_be_in(self, box: Sequence[tuple[Any, Any] | None]) -> bool:
+        """Return whether a row may meet the condition.
+
+        Args:
+            box: Of each of `columns` the least and the largest value; None if these are not known.
+        """
+        return box[0] is None or self.may_hold(*box[0])
+
     def may_hold(self, least: Any, most: Any) -> bool:
         """Return whether a value between ``least`` and ``most`` may meet the condition."""
         match self.op:
@@ -88,6 +105,41 @@ class Bound:
                 return bool(
                     pc.any(pc.and_(pc.greater_equal(self.value, least), pc.less_equal(self.value, most))).as_py()
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBound:
+    """A bound of the key as a whole: (a, b) >= (3, 7) is a > 3, or a = 3 and b >= 7."""
+
+    columns: tuple[str, ...]
+    #: Below it, or at least it.
+    op: Literal["<", ">="]
+    #: Scalars of Arrow, one for each column.
+    values: tuple[Any, ...]
+
+    def mask_of(self, rows: Any) -> Any:
+        """Return for each row whether it meets the condition."""
+        strict = _COMPARE["<" if self.op == "<" else ">"]
+        mask = _COMPARE[self.op](rows[self.columns[-1]], self.values[-1])
+        for name, value in zip(self.columns[-2::-1], self.values[-2::-1], strict=True):
+            column = rows[name]
+            mask = pc.or_(strict(column, value), pc.and_(pc.equal(column, value), mask))
+        return mask
+
+    def may_be_in(self, box: Sequence[tuple[Any, Any] | None]) -> bool:
+        """Return whether a row may meet the condition; see `Bound.may_be_in`."""
+        for pair, scalar in zip(box, self.values, strict=True):
+            if pair is None:
+                return True
+            value = scalar.as_py()
+            edge = pair[0] if self.op == "<" else pair[1]
+            if edge != value:
+                return bool(edge < value if self.op == "<" else edge > value)
+        return self.op == ">="
+
+
+#: What `LakeReader.read` filters rows by.
+RowBound: TypeAlias = Bound | KeyBound
 
 
 def bind(table: LakeTable, where: Where) -> tuple[Bound, ...]:
@@ -110,7 +162,10 @@ def _bound(table: LakeTable, condition: Condition) -> Bound:
     try:
         if condition.op == "in":
             return Bound(column.name, "in", pa.array([_fit(one, column.type) for one in condition.value], column.type))
-        return Bound(column.name, condition.op, pa.scalar(_fit(condition.value, column.type), column.type))
+        value = pa.scalar(_fit(condition.value, column.type), column.type)
+        # A timestamp outside years 1 to 9999 is no value that Python has; bounds of files are compared with it.
+        value.as_py()
+        return Bound(column.name, condition.op, value)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise LakeSchemaError(place, f"{condition.value!r} is no {column.kind}: {error}") from error
 

@@ -12,10 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet, finalize
 
 from pequod_lake.errors import LakeBusyError, LakeError
 
 _WAIT_S: Final = 30.0
+
+
+class _ThreadConnection:
+    """A connection that only its thread holds on to: Python lets go of what a thread has when the thread ends."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        finalize(self, connection.close)
 
 
 class LakeDatabase:
@@ -29,20 +38,20 @@ class LakeDatabase:
         self.path = path
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: WeakSet[_ThreadConnection] = WeakSet()
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection of this thread."""
-        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if found is None:
+        """The connection of this thread; it is closed when the thread has ended."""
+        held: _ThreadConnection | None = getattr(self._local, "held", None)
+        if held is None:
             found = sqlite3.connect(self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
             found.execute("PRAGMA journal_mode = WAL")
             found.execute("PRAGMA synchronous = FULL")
-            self._local.connection = found
+            self._local.held = held = _ThreadConnection(found)
             with self._lock:
-                self._connections.append(found)
-        return found
+                self._connections.add(held)
+        return held.connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -85,7 +94,7 @@ class LakeDatabase:
     def close(self) -> None:
         """Close the connections of all threads."""
         with self._lock:
-            for connection in self._connections:
-                connection.close()
+            for held in self._connections:
+                held.connection.close()
             self._connections.clear()
         self._local = threading.local()

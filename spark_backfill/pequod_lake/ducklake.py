@@ -11,6 +11,7 @@ yet.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -198,23 +199,44 @@ class DuckLakeCatalog:
             floor = max(self.floor, min(before, newest))
             db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
-        held = [int(name.split("-")[1]) for name in held_names(self.folder / "locks") if name.startswith("r-")]
-        limit = min([floor, *held])
+        locks = held_names(self.folder / "locks")
+        held = json.dumps(sorted({int(name.split("-")[1]) for name in locks if name.startswith("r-")}))
+        gone = self._delete_scheduled()
+        while self._schedule(floor, held):
+            # Before the next ones are scheduled: each batch makes room for the next on a full disk.
+            gone += self._delete_scheduled()
         with self.database.writing() as db:
-            db.execute(
-                "INSERT INTO ducklake_files_scheduled_for_deletion SELECT file, path, 1, ? FROM lake_file "
-                "WHERE run IN (SELECT run FROM lake_run WHERE end_number <= ?)",
-                (_now_text(), limit),
-            )
-            for statement in (
-                "DELETE FROM ducklake_data_file WHERE end_snapshot <= ?",
-                "DELETE FROM lake_file WHERE run IN (SELECT run FROM lake_run WHERE end_number <= ?)",
-                "DELETE FROM lake_run WHERE end_number <= ?",
-                "DELETE FROM lake_snapshot WHERE number < ?",
-                "DELETE FROM ducklake_snapshot WHERE snapshot_id < ?",
-                "DELETE FROM ducklake_snapshot_changes WHERE snapshot_id < ?",
+            for table, number in (
+                ("lake_snapshot", "number"),
+                ("ducklake_snapshot", "snapshot_id"),
+                ("ducklake_snapshot_changes", "snapshot_id"),
             ):
-                db.execute(statement, (limit,))
+                db.execute(f"DELETE FROM {table} WHERE {number} < ? AND {number} NOT IN {_LISTED}", (floor, held))  # noqa: S608
+        return gone
+
+    def _schedule(self, floor: int, held: str) -> bool:
+        """Take some runs that nothing needs out of the catalog, to have their files deleted; return if there were any.
+
+        Args:
+            held: The snapshots that readers have, as a list in JSON.
+        """
+        with self.database.writing() as db:
+            runs = [run for (run,) in db.execute(_EXPIRED, (floor, held, _EXPIRED_RUNS_MAX))]
+            listed = json.dumps(runs)
+            paths = db.execute(f"SELECT path FROM lake_file WHERE run IN {_LISTED}", (listed,)).fetchall()  # noqa: S608
+            db.execute(
+                "INSERT INTO ducklake_files_scheduled_for_deletion SELECT file, path, 1, ? FROM lake_file "  # noqa: S608
+                f"WHERE run IN {_LISTED}",
+                (_now_text(), listed),
+            )
+            names = json.dumps([Path(path).name for (path,) in paths])
+            db.execute(f"DELETE FROM ducklake_data_file WHERE path IN {_LISTED}", (names,))  # noqa: S608
+            db.execute(f"DELETE FROM lake_file WHERE run IN {_LISTED}", (listed,))  # noqa: S608
+            db.execute(f"DELETE FROM lake_run WHERE run IN {_LISTED}", (listed,))  # noqa: S608
+        return bool(runs)
+
+    def _delete_scheduled(self) -> list[str]:
+        """Delete the files that are scheduled for it, also by an expiry that broke off, and return their paths."""
         gone = [path for (path,) in self.database.connection.execute(_SCHEDULED)]
         for path in gone:
             (self.folder / path).unlink(missing_ok=True)
@@ -313,6 +335,16 @@ class DuckLakeCatalog:
 
 #: An SCU with its moment: a copy of the catalog that went another way has other ones.
 _MARK: Final = "SELECT scu || ' ' || wall_us || ' ' || elapsed_s FROM lake_scu"
+#: Runs that no snapshot from a floor on has, and none that a reader has: a run is in those from its begin to its end.
+_EXPIRED: Final = """
+SELECT run FROM lake_run WHERE end_number <= ?
+AND NOT EXISTS (SELECT 1 FROM json_each(?) AS held WHERE held.value >= begin_number AND held.value < end_number)
+ORDER BY end_number LIMIT ?
+"""
+#: So few that a transaction needs less room than `room` keeps.
+_EXPIRED_RUNS_MAX: Final = 32
+#: The values of a list in JSON.
+_LISTED: Final = "(SELECT value FROM json_each(?))"
 _SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
 
 

@@ -3,6 +3,7 @@ r"""A lake: a folder with a catalog, files, and locks.
     DIR/catalog.sqlite      the catalog
     DIR/data/               the files
     DIR/locks/              who writes, and who reads which snapshot
+    DIR/reserve             room for `expire` on a full disk
 
 >>> from tempfile import mkdtemp
 >>> schema = '[[table]]\nname = "posts"\nkey = ["id"]\ncolumns = { id = "int64", body = "text" }'
@@ -30,12 +31,13 @@ from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.coordination import Coordinator
 from pequod_lake.ducklake import DuckLakeCatalog
 from pequod_lake.ducklake_tables import create_tables
-from pequod_lake.errors import LakeExistsError, LakeStaleError
+from pequod_lake.errors import LakeExistsError, LakeStaleError, NoLakeError
 from pequod_lake.freshness import Level, chosen_runs, parse_level, staleness_s
 from pequod_lake.ingest import AtPoint, IngestLimits, Ingestor, no_point
 from pequod_lake.locks import HeldLock, held_names
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
+from pequod_lake.room import give_room, is_short, keep_room
 from pequod_lake.runs import MergePolicy, Stage
 from pequod_lake.schema import LakeSchema
 from pequod_lake.slices import Bulk
@@ -84,7 +86,13 @@ class Lake:
             NoLakeError: There is none, or of another version.
         """
         self.folder = Path(folder)
-        self.catalog = DuckLakeCatalog(self.folder)
+        try:
+            self.catalog = DuckLakeCatalog(self.folder)
+        except NoLakeError:
+            if not is_short(self.folder):
+                raise
+            give_room(self.folder)
+            self.catalog = DuckLakeCatalog(self.folder)
         self.schema = self.catalog.schema
         self.coordinator = Coordinator(self.catalog, clock)
         self.reader = LakeReader(self.folder)
@@ -108,6 +116,7 @@ class Lake:
         (path / "data").mkdir()
         (path / "locks").mkdir()
         create_tables(path.resolve(), parsed, clock())
+        keep_room(path)
         return Lake(path, clock=clock)
 
     def __enter__(self) -> Self:
@@ -131,6 +140,7 @@ class Lake:
         """What writes the files of this process."""
         if self._writer is None:
             self._writer = FileWriter(self.folder)
+            keep_room(self.folder)
         return self._writer
 
     def ingestor(self, limits: IngestLimits | None = None) -> Ingestor:
@@ -227,12 +237,19 @@ class Lake:
             lock.release()
 
     def expire(self, retention_s: float) -> tuple[list[str], list[str]]:
-        """Delete files of states that are older than ``retention_s``, and orphans; return the paths of both."""
-        orphans = self.catalog.orphans()
-        for path in orphans:
-            (self.folder / path).unlink(missing_ok=True)
-        expired = self.catalog.expire(self.catalog.number_at(retention_s, self._clock()))
-        self.coordinator.forget_uploads()
+        """Delete files of states that are older than ``retention_s``, and orphans; return the paths of both.
+
+        What snapshots that are open have stays, and nothing that lies between them. It works on a full disk, too.
+        """
+        give_room(self.folder)
+        try:
+            orphans = self.catalog.orphans()
+            for path in orphans:
+                (self.folder / path).unlink(missing_ok=True)
+            expired = self.catalog.expire(self.catalog.number_at(retention_s, self._clock()))
+            self.coordinator.forget_uploads()
+        finally:
+            keep_room(self.folder)
         return expired, orphans
 
     def status(self) -> LakeStatus:

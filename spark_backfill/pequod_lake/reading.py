@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import parquet
 
-from pequod_lake.conditions import Bound
+from pequod_lake.conditions import RowBound
 from pequod_lake.errors import LakeCorruptError
 from pequod_lake.runs import LakeFile
 from pequod_lake.writing import footer_of
@@ -48,15 +49,16 @@ class OpenedFile:
     #: The least and the largest value of a column in each row group; None where they are unknown.
     bounds: dict[str, list[tuple[Any, Any] | None]]
 
-    def groups(self, conditions: Sequence[Bound]) -> list[int]:
+    def groups(self, conditions: Sequence[RowBound]) -> list[int]:
         """Return the row groups that may have rows that meet all conditions."""
         found = range(self.metadata.num_row_groups)
         for condition in conditions:
-            bounds = self._bounds_of(condition.column)
-            found = [one for one in found if (pair := bounds[one]) is None or condition.may_hold(*pair)]  # type: ignore[assignment]
+            bounds = [self.bounds_of(column) for column in condition.columns]
+            found = [one for one in found if condition.may_be_in([column[one] for column in bounds])]  # type: ignore[assignment]
         return list(found)
 
-    def _bounds_of(self, column: str) -> list[tuple[Any, Any] | None]:
+    def bounds_of(self, column: str) -> list[tuple[Any, Any] | None]:
+        """Return the least and the largest value of a column in each row group; None where they are not known."""
         found = self.bounds.get(column)
         if found is None:
             place = self.places[column]
@@ -64,7 +66,7 @@ class OpenedFile:
             for number in range(self.metadata.num_row_groups):
                 statistics = self.metadata.row_group(number).column(place).statistics
                 is_known = statistics is not None and statistics.has_min_max
-                found.append((statistics.min, statistics.max) if is_known else None)
+                found.append(_edges(statistics) if is_known else None)
             self.bounds[column] = found
         return found
 
@@ -80,7 +82,11 @@ class LakeReader:
         self._checked: set[str] = set()
 
     def read(
-        self, file: LakeFile, columns: Sequence[str], conditions: Sequence[Bound] = (), counts: ReadCounts | None = None
+        self,
+        file: LakeFile,
+        columns: Sequence[str],
+        conditions: Sequence[RowBound] = (),
+        counts: ReadCounts | None = None,
     ) -> Any:
         """Return the rows that meet the conditions, in the order of the file.
 
@@ -115,12 +121,19 @@ class LakeReader:
             for batch in source.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
-    def first_values(self, file: LakeFile, column: str) -> list[tuple[Any, int]]:
-        """Return the least value of a column in each row group, and the group's number of rows."""
+    def least_values(self, file: LakeFile, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], int]]:
+        """Return the least value of each column in each row group, and the group's number of rows.
+
+        The columns end before the first one of which the least value is not known.
+        """
         with self._damage(file):
             opened = self._open(file)
-            rows = [opened.metadata.row_group(one).num_rows for one in range(opened.metadata.num_row_groups)]
-            return [(pair[0], count) for pair, count in zip(opened._bounds_of(column), rows, strict=True) if pair]
+            bounds = [opened.bounds_of(column) for column in columns]
+            found = []
+            for one in range(opened.metadata.num_row_groups):
+                pairs = takewhile(lambda pair: pair is not None, (column[one] for column in bounds))
+                found.append((tuple(pair[0] for pair in pairs if pair), opened.metadata.row_group(one).num_rows))
+            return found
 
     def checked_path(self, file: LakeFile) -> Path:
         """Return the path of a file whose whole content has been compared with its checksum.
@@ -185,14 +198,22 @@ class LakeReader:
             raise LakeCorruptError(file.path, f"it cannot be read: {error}") from error
 
 
-def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequence[Bound]) -> Any:
+def _edges(statistics: Any) -> tuple[Any, Any] | None:
+    """Return the least and the largest value; None if Python has no such value: a timestamp beyond year 9999."""
+    try:
+        return statistics.min, statistics.max
+    except (ValueError, OverflowError):
+        return None
+
+
+def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequence[RowBound]) -> Any:
     if not conditions:
         return source.read_row_groups(groups, columns=columns, use_threads=False).select(columns)
-    tested = list(dict.fromkeys(condition.column for condition in conditions))
+    tested = list(dict.fromkeys(column for condition in conditions for column in condition.columns))
     heads = source.read_row_groups(groups, columns=tested, use_threads=False)
     mask = None
     for condition in conditions:
-        one = condition.mask(heads[condition.column])
+        one = condition.mask_of(heads)
         mask = one if mask is None else pc.and_(mask, one)
     others = [column for column in columns if column not in tested]
     found = heads.filter(mask)

@@ -43,6 +43,9 @@ TYPES: Final[dict[str, Any]] = {
     "bytes": pa.binary(),
     "timestamp": pa.timestamp("us"),
 }
+#: The least and the largest timestamp, in microseconds since 1970: years 1 to 9999. Python and SQL have no others.
+TIMESTAMP_MIN_US: Final = -62_135_596_800_000_000
+TIMESTAMP_MAX_US: Final = 253_402_300_799_999_999
 #: Types whose order is not the same everywhere: NaN in floating point.
 _NOT_IN_KEYS: Final = {"double"}
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")

@@ -3,6 +3,8 @@
     runs      [ 1 ... 900 ][ 2 ... 700 ][ 5 ... 800 ]
     slices    [ below 300 ) [ 300 to 600 ) [ 600 and above )      each with the rows of all runs
 
+    key (country, id)       [ below (de, 500) ) [ (de, 500) to (fr) ) [ (fr) and above )
+
 A slice depends on no other, so slices are done one after the other, or by tasks of Spark side by side: the same code
 does them.
 """
@@ -12,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from pequod_lake.combining import combined, live
-from pequod_lake.conditions import Bound
+from pequod_lake.conditions import KeyBound
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, Run
 from pequod_lake.schema import LakeTable
@@ -53,10 +55,10 @@ class TableWork:
 
 @dataclass(frozen=True, slots=True)
 class KeySlice:
-    """The rows whose first column of the key is at least ``low`` and below ``high``; None is no limit."""
+    """The rows whose key is at least ``low`` and below ``high``: values of its first columns; None is no limit."""
 
-    low: Any
-    high: Any
+    low: tuple[Any, ...] | None
+    high: tuple[Any, ...] | None
 
     def rows(self, reader: LakeReader, work: TableWork) -> Any:
         """Return what remains of the slice's rows.
@@ -64,30 +66,40 @@ class KeySlice:
         Raises:
             LakeCorruptError: A file is damaged.
         """
-        table = work.table
-        name, stored = table.key[0], table.stored(table.primary)
-        kind = stored.field(name).type
-        conditions = [Bound(name, ">=", pa.scalar(self.low, kind))] if self.low is not None else []
-        conditions += [Bound(name, "<", pa.scalar(self.high, kind))] if self.high is not None else []
-        return work.finished([reader.read(file, stored.names, conditions) for file in work.files])
+        conditions = list[KeyBound]()
+        conditions += [_bound(work.table, ">=", self.low)] if self.low is not None else []
+        conditions += [_bound(work.table, "<", self.high)] if self.high is not None else []
+        names = work.table.stored(work.table.primary).names
+        return work.finished([reader.read(file, names, conditions) for file in work.files])
 
 
 def key_slices(reader: LakeReader, work: TableWork, rows_max: int) -> list[KeySlice]:
     """Cut the rows of sorted runs into slices of about ``rows_max`` rows, by the statistics of their files.
 
+    The least values of all columns of a row group are no key of it, but no key of it is below them. Few values of the
+    first columns are no hindrance, then: within one of them the cuts are by the next column.
+
     Raises:
         LakeCorruptError: A file is damaged.
     """
-    name = work.table.key[0]
-    starts = sorted(start for file in work.files for start in reader.first_values(file, name))
-    bounds = list[Any]()
+    starts = sorted(start for file in work.files for start in reader.least_values(file, work.table.key))
+    bounds = list[tuple[Any, ...]]()
+    before: tuple[Any, ...] = ()
     rows = 0
     for least, count in starts:
         rows += count
-        if rows > rows_max and (not bounds or bounds[-1] < least):
-            bounds.append(least)
+        if rows > rows_max and before < least:
+            # No longer than it must be: each column of a bound is compared with those of all rows.
+            bounds.append(next(least[:size] for size in range(1, len(least) + 1) if before < least[:size]))
             rows = count
+        before = least
     return [KeySlice(low, high) for low, high in pairwise([None, *bounds, None])]
+
+
+def _bound(table: LakeTable, op: Literal["<", ">="], values: tuple[Any, ...]) -> KeyBound:
+    names, stored = table.key[: len(values)], table.stored(table.primary)
+    scalars = [pa.scalar(value, stored.field(name).type) for name, value in zip(names, values, strict=True)]
+    return KeyBound(names, op, tuple(scalars))
 
 
 class Bulk(Protocol):

@@ -11,9 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from pyarrow import compute as pc
 
 from pequod_lake.errors import UploadRefusedError
-from pequod_lake.schema import DELETED, DELETED_TIME, TIME, LakeSchema, LakeTable, set_time
+from pequod_lake.schema import (
+    DELETED,
+    DELETED_TIME,
+    TIME,
+    TIMESTAMP_MAX_US,
+    TIMESTAMP_MIN_US,
+    LakeSchema,
+    LakeTable,
+    set_time,
+)
 
 #: The most bytes of an id.
 _ID_BYTES_MAX: Final = 256
@@ -55,8 +65,8 @@ class Upload:
                 all columns; of a partial one, the columns that are named are set.
 
         Raises:
-            UploadRefusedError: A column is missing, unknown or of another type; or a null stands in the key or the
-                timestamp.
+            UploadRefusedError: A column is missing, unknown or of another type; a null stands in the key or the
+                timestamp; or a timestamp is outside years 1 to 9999.
         """
         chosen = self._table(table)
         self._add(chosen, put_rows(chosen, rows))
@@ -148,9 +158,28 @@ def _check_columns(table: LakeTable, given: Any, wanted: set[str], known: set[st
         )
     if len(set(names)) < len(names):
         raise UploadRefusedError(table.name, "a column is there twice")
+    for column in table.columns:
+        if column.kind == "timestamp" and column.name in names:
+            _check_moments(table, column.name, given[column.name])
     for name in (*table.key, *([table.timestamp] if table.timestamp else [])):
         if given[name].null_count:
             raise UploadRefusedError(table.name, f"the column {name} holds a null; the key and the timestamp have none")
+
+
+def _check_moments(table: LakeTable, name: str, moments: Any) -> None:
+    """Pass if timestamps are in years 1 to 9999: a query of the column could show no other one."""
+    numbers = moments.cast(pa.int64())
+    found = pc.min_max(numbers)
+    if numbers.null_count < len(numbers) and not (
+        found["min"].as_py() >= TIMESTAMP_MIN_US and found["max"].as_py() <= TIMESTAMP_MAX_US
+    ):
+        outside = pc.or_(pc.less(numbers, TIMESTAMP_MIN_US), pc.greater(numbers, TIMESTAMP_MAX_US))
+        row = pc.index(outside, value=True).as_py()
+        raise UploadRefusedError(
+            table.name,
+            f"row {row + 1}, column {name}: the timestamp {numbers[row].as_py()}, in microseconds since 1970, is "
+            "outside years 1 to 9999",
+        )
 
 
 def _times(table: LakeTable, given: Any) -> Any:

@@ -4,6 +4,6 @@ Spark looks for modules whose names begin with `pyspark_` and takes their `Defau
 register: `spark.read.format("pequod_lake")` works where this is installed. docs/lake.md has the options.
 """
 
-from pyspark_pequod_lake.tables import DefaultSource
+from pyspark_pequod_lake.source import DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -12,8 +12,7 @@ from pequod_lake import Lake
 from pequod_lake.conditions import bind
 from pequod_lake.errors import LakeSchemaError
 from pequod_lake.schema import LakeTable
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 _OPTIONS: Final = {"path", "table", "freshness", "at_scu", "partitions", "where"}
 _TYPES: Final = {
@@ -31,22 +30,10 @@ _BATCH_ROWS: Final = 65_536
 Compared = tuple[str, Any, Any]
 
 
-class DefaultSource(DataSource):
-    """A table of a lake."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "pequod_lake"
-
-    def schema(self) -> str:
-        """Return the columns of a read that does not choose them."""
-        with _opened(self.options) as lake:
-            return ", ".join(f"`{column.name}` {_TYPES[column.kind]}" for column in _table(lake, self.options).columns)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Read the columns of the schema."""
-        return LakeTableReader(dict(self.options), tuple(schema.fieldNames()))
+def columns_of(options: Any) -> str:
+    """Return the columns of a table with their types, as Spark has them."""
+    with _opened(options) as lake:
+        return ", ".join(f"`{column.name}` {_TYPES[column.kind]}" for column in _table(lake, options).columns)
 
 
 @dataclass
@@ -128,7 +115,7 @@ def _cuts(lake: Lake, table: LakeTable, runs: Any, count: int) -> list[Any]:
     if table.column(table.key[0]).ids or count < 2:
         return []
     files = [file for run in runs if run.stage.is_sorted for file in run.of(table.name)]
-    starts = sorted({start for file in files for start, _ in lake.reader.first_values(file, table.key[0])})
+    starts = sorted({start[0] for file in files for start, _ in lake.reader.least_values(file, table.key[:1]) if start})
     step = max(1, len(starts) // count)
     return starts[step::step][: count - 1]
 

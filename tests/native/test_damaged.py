@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from google.protobuf.message import DecodeError, Message
 from pequod_proto import pequod_pb2 as pb
-from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_LIMIT
 from pequod_server import ServerConfig
 from pequod_server.batches.executor import Executor
 from pequod_server.batches.quick import run_quick
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.tally import _CountedMessage, _DamagedError, _TooManyError
 
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_LIMIT
 from pequod.engine import Engine, PequodError
 from pequod.native import core, parse_batch
 

@@ -142,11 +142,15 @@ async def managing(
     assert isinstance(outcome, asyncio.CancelledError), outcome
 
 
-async def installed(site: Site, client: AsyncClient, *views: DurableView) -> list[str]:
-    """Install views."""
+async def installed(site: Site, client: AsyncClient, *views: DurableView, adopt: bool = False) -> list[str]:
+    """Install views.
+
+    Args:
+        adopt: Have them show this server, though they were installed with another one.
+    """
     target = open_target(site.database)
     try:
-        return await install(target, client, views)
+        return await install(target, client, views, adopt=adopt)
     finally:
         await target.close()
 

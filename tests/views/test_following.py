@@ -96,7 +96,7 @@ async def test_every_class_of_view_follows_a_changing_base(site: Site, client: A
     assert sum([await check_log(site, view) for view in views]) > 20
 
 
-async def test_another_server_replaces_by_difference(site: Site) -> None:
+async def test_another_server_that_was_adopted_replaces_by_difference(site: Site) -> None:
     config = ServerConfig(listen="127.0.0.1:0", drain_s=0.5)
     views = [KARMA_VIEW]
     async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:
@@ -110,6 +110,7 @@ async def test_another_server_replaces_by_difference(site: Site) -> None:
     async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:
         await client.add_join(KARMA)
         await client.multi_put({"vote|ann|1|bob": b"", "vote|cat|1|a": b"", "vote|cat|1|b": b"", "vote|dan|1|b": b""})
+        await installed(site, client, *views, adopt=True)
         async with managing(site, client, views) as manager:
             await equal(site, client, *views)
             # The table is equal a moment before the manager counts its transaction.
@@ -131,14 +132,13 @@ async def test_a_range_that_became_empty_leaves_an_empty_table(site: Site) -> No
             await equal(site, client, view)
     async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:
         await client.multi_put({f"k{number:05}": b"" for number in range(3, 4100, 1366)})
+        await installed(site, client, view, adopt=True)
         async with managing(site, client, [view]):
             await equal(site, client, view)
-    async with (
-        serving(config) as port,
-        AsyncClient(f"127.0.0.1:{port}") as client,
-        managing(site, client, [view]),
-    ):
-        await equal(site, client, view)
+    async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:
+        await installed(site, client, view, adopt=True)
+        async with managing(site, client, [view]):
+            await equal(site, client, view)
     assert await site.rows(view) == []
 
 

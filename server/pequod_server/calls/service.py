@@ -90,7 +90,7 @@ class PequodService:
         self._batches = ExecuteCalls(served, admission, through, on_batch, rules, batch_traces)
         self.Execute = self._batches.execute
 
-        self._watches = WatchCalls(served, admission)
+        self._watches = WatchCalls(served, admission, snapshots.origins)
         self.Watch = self._watches.watch
 
         cluster_joins = None if member is None else ClusterJoins(engine, member)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -27,8 +27,9 @@ _FIRST_ROWS: Final = 1024
 class WatchCalls:
     """Answers Watch."""
 
-    def __init__(self, served: ServedEngine, admission: Admission) -> None:
+    def __init__(self, served: ServedEngine, admission: Admission, origins: Callable[[], Sequence[bytes]]) -> None:
         self._served = served
+        self._origins = origins
         self._admission = admission
         #: The feeds of all watches.
         self.feeds = Feeds(served.engine, served.config, served.databases, lambda: served.levels.token)
@@ -61,7 +62,7 @@ class WatchCalls:
                     yield reply
             # They may be many, and the watch may take long.
             del rows
-            yield pb.WatchReply(header=header, ready=True)
+            yield pb.WatchReply(header=header, ready=True, origins=self._origins())
             while True:
                 while (batch := feed.take()) is not None:
                     changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]

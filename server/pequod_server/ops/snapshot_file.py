@@ -60,16 +60,18 @@ class SnapshotContent:
     #: Base rows in key order, those of the ranges among them.
     rows: Rows
     backed: tuple[BackedPart, ...]
+    #: Names the data in memory; 0: an earlier version wrote the file.
+    origin: int
 
 
-def write_snapshot(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
+def write_snapshot(path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int = 0) -> int:
     """Write a snapshot in the place of the present one, and return how large the file is.
 
     Raises:
         SnapshotError: It cannot be written; the present one stays.
     """
     try:
-        return _write(path, rows, backed)
+        return _write(path, rows, backed, origin)
     except OSError as error:
         raise SnapshotError(str(path), f"it cannot be written: {error.strerror}") from error
 
@@ -128,11 +130,11 @@ def _is_at(file: BinaryIO, name: Path) -> bool:
     return name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))
 
 
-def _write(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
+def _write(path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int) -> int:
     with _unfinished(path) as file:
         # Level 1 makes keys of one prefix small as well, five times as fast as the default.
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1) as stream:
-            for block in _blocks(rows, backed):
+            for block in _blocks(rows, backed, origin):
                 data = block.SerializeToString()
                 stream.write(_LENGTH.pack(len(data)) + data)
         file.flush()
@@ -147,9 +149,10 @@ def _write(path: Path, rows: Rows, backed: Sequence[BackedPart]) -> int:
     return size
 
 
-def _blocks(rows: Rows, backed: Sequence[BackedPart]) -> Iterator[pb.SnapshotBlock]:
+def _blocks(rows: Rows, backed: Sequence[BackedPart], origin: int) -> Iterator[pb.SnapshotBlock]:
     number = _VERSION if len(backed) < 2 else _VERSION_OF_MANY
     head = pb.SnapshotHead(format=_FORMAT, version=number, saved_s=time.time(), server=version("pequod"))
+    head.origin = origin
     for part in backed:
         head.backing.add(
             name=part.name,
@@ -204,7 +207,7 @@ def _parse(path: Path, file: BinaryIO) -> SnapshotContent:
         # To the end of the file, where the checksum is.
         if block is None or stream.read(1) or block.end.keys != len(keys) or len(keys) != len(values):
             raise SnapshotError(str(path), "it is damaged (it does not end where it should)")
-    return SnapshotContent(head.saved_s, Rows(keys, values), _backed(head))
+    return SnapshotContent(head.saved_s, Rows(keys, values), _backed(head), head.origin)
 
 
 def _first_block(path: Path, stream: gzip.GzipFile) -> pb.SnapshotBlock:

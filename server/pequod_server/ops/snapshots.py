@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ from typing import Final
 
 from pequod.engine import Engine, LimitExceededError, Range, Rows
 from pequod.errors import PequodError, SnapshotError
+from pequod.freshness import database_of
 from pequod_server.backing import BackingUnavailableError, KeyRange, SchemaError
 from pequod_server.database.assignment import overlap
 from pequod_server.database.databases import Databases
@@ -63,6 +65,8 @@ class Snapshots:
         self.saved_s: float | None = None
         #: Saves that failed.
         self.failure_count = 0
+        #: Names the data in memory: another life of the server has another one, unless it starts from the snapshot.
+        self._origin = secrets.randbits(63) or 1
 
     @property
     def path(self) -> Path:
@@ -79,6 +83,17 @@ class Snapshots:
     def is_wanted(self) -> bool:
         """Whether the settings name a file."""
         return self._path is not None
+
+    def origins(self) -> list[bytes]:
+        """Return what names the data that the server shows, for as long as these live; nothing if it is not known yet.
+
+        Each database behind the server has a name, whatever its timeline is. Otherwise data are in memory, and the
+        snapshot is all in which they outlive the server.
+        """
+        if not self._databases.all:
+            return [database_of("memory", self._origin)]
+        histories = [loader.followed.history for loader in self._databases.all]
+        return [history.database for history in histories if history is not None]
 
     async def save(self) -> Saved:
         """Write the base data of this moment; others are served while it is written.
@@ -106,7 +121,7 @@ class Snapshots:
                 else:
                     backed.append(BackedPart(loader.name, position, _mapping_of(loader), mark, owned))
             try:
-                saved = await asyncio.to_thread(_written, path, rows, backed, left_out)
+                saved = await asyncio.to_thread(_written, path, rows, backed, left_out, self._origin)
             except SnapshotError:
                 self.failure_count += 1
                 raise
@@ -139,6 +154,7 @@ class Snapshots:
         self.saved_s = snapshot.saved_s
         reasons = {part.name: await self._why_not(part) for part in snapshot.backed}
         self._put(snapshot)
+        self._origin = snapshot.origin or self._origin
         for part in snapshot.backed:
             if reasons[part.name]:
                 continue
@@ -211,9 +227,9 @@ async def _mark_of(loader: Loader) -> str | None:
         return None
 
 
-def _written(path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range]) -> Saved:
+def _written(path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range], origin: int) -> Saved:
     kept, ranges = _without(rows, left_out), [one for part in backed for one in part.ranges]
-    size = write_snapshot(path, kept, backed)
+    size = write_snapshot(path, kept, backed, origin)
     inside_count = len(kept.keys) - len(_without(kept, ranges).keys)
     return Saved(path, len(kept.keys), len(ranges), inside_count, size)
 

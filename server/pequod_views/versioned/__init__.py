@@ -7,11 +7,13 @@ from pequod_views.versioned.algorithms import NoLiveRowError, RowUnfinishedError
 from pequod_views.versioned.coordinator import StoreSession, ViewCoordinator
 from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.records import QuorumError, RecordStore, StoredCell, StoredColumn
-from pequod_views.versioned.rows import Update, VersionedView
+from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView
 from pequod_views.versioned.sqlite_store import SqliteReplicas
 from pequod_views.versioned.sweeping import Swept, ViewSweeper
 
 __all__ = [
+    "EarlierFormatError",
+    "NameRefusedError",
     "NoLiveRowError",
     "QuorumError",
     "RecordStore",

@@ -29,9 +29,11 @@ from pequod_views.versioned.rows import (
     Update,
     VersionedView,
     live_rows,
+    put_column,
     put_row,
     record_of,
     row_of,
+    view_column,
 )
 from pequod_views.versioned.turns import TurnStamps, take_turn
 
@@ -84,7 +86,7 @@ def propagate(view: VersionedView, update: Update, guess: str, quorum: int) -> G
     """
     if update.column != view.key_column:
         live = yield from get_live_row(view, update.key, guess, quorum)
-        yield put_row(view, live.row, update.key, {update.column: update.cell}, quorum)
+        yield put_column(view, live.row, update, quorum)
         return
     turn = yield from take_turn(view, update.key, quorum)
     live = yield from get_live_row(view, update.key, guess, quorum)
@@ -265,7 +267,7 @@ def copy_data(
     view: VersionedView, base_key: str, live_row: str, new_row: str, quorum: int
 ) -> Generator[Request, Any, None]:
     """Copy the cells of a live row, with their timestamps, to the row that takes its place."""
-    columns = tuple(StoredColumn(name, base_key) for name in view.columns)
+    columns = tuple(view_column(name, base_key) for name in view.columns)
     if not columns:
         return
     cells: Cells = yield Get(view.name, record_of(live_row, base_key), columns, quorum)

@@ -14,7 +14,7 @@ from pequod_views.versioned.algorithms import RowUnfinishedError, get_view
 from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells, QuorumError, RecordStore, StoredCell
-from pequod_views.versioned.rows import Update, VersionedView, base_column, guesses
+from pequod_views.versioned.rows import Update, VersionedView, base_column, check_text, check_views, guesses
 
 
 class StoreSession:
@@ -43,6 +43,7 @@ class ViewCoordinator:
     """
 
     def __init__(self, store: RecordStore, views: Sequence[VersionedView], locks: RowLocks) -> None:
+        check_views(views)
         self._store = store
         self._views = tuple(views)
         self._propagator = Propagator(store, locks)
@@ -102,7 +103,10 @@ class ViewCoordinator:
 
         Raises:
             QuorumError: Less than a majority of the replicas answers.
+            EarlierFormatError: The record is of an earlier version.
+            NameRefusedError: The key is not Unicode.
         """
+        check_text("the view key", key)
         if session is not None:
             await session.settle(view.name)
         while True:

@@ -16,7 +16,7 @@ from pequod_views.versioned.algorithms import (
 )
 from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.records import Forget, Get, QuorumError, RecordStore, StoredCell
-from pequod_views.versioned.rows import Update, VersionedView, base_column, done_column
+from pequod_views.versioned.rows import Update, VersionedView, base_column, check_cells, done_column
 
 T = TypeVar("T")
 _PAUSE_S: Final = 0.01
@@ -112,7 +112,11 @@ class Propagator:
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     async def carry_out(self, steps: Generator[Request, Any, T]) -> T:
-        """Send the requests of an algorithm to the store, and return its result."""
+        """Send the requests of an algorithm to the store, and return its result.
+
+        Raises:
+            EarlierFormatError: A record of the view is of an earlier version.
+        """
         reply: Any = None
         while True:
             try:
@@ -123,6 +127,7 @@ class Propagator:
             reply = None
             if isinstance(request, Get):
                 reply = await self.store.get(request.table, request.key, request.columns, request.quorum)
+                check_cells(request.table, request.key, reply)
             elif isinstance(request, Forget):
                 await self.store.forget(request.table, request.key, dict(request.cells), request.quorum)
             else:

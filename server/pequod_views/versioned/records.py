@@ -126,8 +126,10 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def keys(self, table: str, after: str, count: int) -> Sequence[str]:
+    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
         """Return the first keys of a table that are larger than ``after``, in order, from the replicas that answer.
+
+        None is below all keys, also the empty one.
 
         A record that the replicas that answer lack may be left out; the next sweep finds it.
         """

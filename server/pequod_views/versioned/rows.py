@@ -4,6 +4,9 @@
     view       root -> kim -> cy (live)        ray -> cy
                rows are (view key, base key); `next` points to a row with a newer key, of the live row to itself
 
+    cells      own next, own ready, own from, own turn      the book-keeping
+               column <name>                                a column of the base, whatever its name is
+
 A pointer is a row and the time of that row's view key; its cell has the stamp of the turn that wrote it, see `turns`.
 
 >>> Pointer.of(Pointer(5, row_of("cy")).text)
@@ -16,27 +19,60 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
+from pequod.errors import PequodError
 from pequod_views.versioned.records import EMPTY, NEVER, Cells, Put, StoredCell, StoredColumn
 
-NEXT: Final = "next"
+NEXT: Final = "own next"
 #: Has the timestamp of `next` once a live row has all of its cells; readers wait for that.
-READY: Final = "ready"
+READY: Final = "own ready"
 #: The row that was live before, written with `next`: the row may have been part of the chain to it, which is cut then.
-FROM: Final = "from"
+FROM: Final = "own from"
 #: In the root: the number of the last turn.
-TURN: Final = "turn"
+TURN: Final = "own turn"
 #: The rows of a base record that no view key names: where it begins, and where it is while its view key is deleted.
 ROOT: Final = "root"
 GONE: Final = "gone"
 _KEY: Final = "key "
 _OWN: Final = frozenset({NEXT, READY, FROM, TURN})
+#: Before the name of a column of the base, in a cell of the view: so no column, whatever its name, is a cell above.
+_COLUMN: Final = "column "
 #: Before the name of a base column, in a cell of the base record whose base key is the view's name.
 _DONE: Final = "done "
 
 
+class NameRefusedError(PequodError):
+    """A name or a value that a store cannot keep, or that would be taken for another one; nothing was done."""
+
+    def __init__(self, what: str, text: str | None, reason: str) -> None:
+        super().__init__(f"{what} {text!r} is refused: {reason}")
+        self.what = what
+        self.text = text
+        self.reason = reason
+
+
+class EarlierFormatError(PequodError):
+    """A record of a view has cells that an earlier version wrote, where columns and book-keeping shared their names."""
+
+    def __init__(self, view: str, key: str, name: str) -> None:
+        super().__init__(
+            f"{view}: the record {key!r} has the cell {name!r} of an earlier version, whose columns and "
+            "book-keeping shared their names. Give the view another name and sweep: its rows are made anew from the "
+            "base, which has lost nothing"
+        )
+        self.view = view
+        self.key = key
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class VersionedView:
-    """A view of a base table by another column, with some columns beside it (Definition 1)."""
+    """A view of a base table by another column, with some columns beside it (Definition 1).
+
+    Any text is the name of a column, also that of a cell of the book-keeping, an empty one or one with spaces.
+
+    Raises:
+        NameRefusedError: The view has no name or that of its base, a column is named twice, or a name is not Unicode.
+    """
 
     name: str
     base: str
@@ -45,15 +81,63 @@ class VersionedView:
     #: The columns that the view has as well.
     columns: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        check_text("the view", self.name)
+        check_text("the base table", self.base)
+        if not self.name:
+            raise NameRefusedError("the view", self.name, "marks in base records are kept under the view's name")
+        if self.name == self.base:
+            raise NameRefusedError("the view", self.name, "its base table has this name")
+        for at, column in enumerate((self.key_column, *self.columns)):
+            check_text("the column", column)
+            if column in (self.key_column, *self.columns)[:at]:
+                raise NameRefusedError("the column", column, f"the view {self.name!r} has it twice")
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A write of one cell of a base record."""
+    """A write of one cell of a base record.
+
+    Raises:
+        NameRefusedError: A text is not Unicode.
+    """
 
     table: str
     key: str
     column: str
     cell: StoredCell
+
+    def __post_init__(self) -> None:
+        for what, text in (("the table", self.table), ("the key", self.key), ("the column", self.column)):
+            check_text(what, text)
+        if self.cell.value is not None:
+            check_text("the value", self.cell.value)
+
+
+def check_text(what: str, text: str) -> None:
+    """Pass if a text is Unicode: a store cannot keep half of a character.
+
+    Raises:
+        NameRefusedError: It is not.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NameRefusedError(what, text, "it has half of a surrogate pair, which is no Unicode text") from None
+
+
+def check_views(views: Sequence[VersionedView]) -> None:
+    """Pass if views can be kept in one store.
+
+    Raises:
+        NameRefusedError: Two views have one name, or one has the name of another one's base table.
+    """
+    names = [view.name for view in views]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise NameRefusedError("the view", name, "another view has this name")
+        if name in {view.base for view in views}:
+            raise NameRefusedError("the view", name, "a base table has this name")
 
 
 class Pointer(NamedTuple):
@@ -80,6 +164,22 @@ def base_column(name: str) -> StoredColumn:
     return StoredColumn(name)
 
 
+def view_column(name: str, base_key: str) -> StoredColumn:
+    """Return the cell of a view's row for a column of the base."""
+    return StoredColumn(_COLUMN + name, base_key)
+
+
+def check_cells(table: str, key: str, cells: Cells) -> None:
+    """Pass if all cells of a view's record are of this format.
+
+    Raises:
+        EarlierFormatError: One is not.
+    """
+    for name, _ in cells:
+        if name not in _OWN and not name.startswith(_COLUMN):
+            raise EarlierFormatError(table, key, name)
+
+
 def done_column(view: VersionedView, column: str) -> StoredColumn:
     """Return the mark in a base record whose timestamp is that of the column's newest propagated update."""
     return StoredColumn(_DONE + column, view.name)
@@ -104,9 +204,16 @@ def row_in(record: str, base_key: str) -> str:
 
 
 def put_row(view: VersionedView, row: str, base_key: str, cells: Mapping[str, StoredCell], quorum: int) -> Put:
-    """Return the request that writes cells of a row."""
+    """Return the request that writes cells of the book-keeping of a row."""
+    assert cells.keys() <= _OWN, "columns are written by `put_column`"
     named = tuple((StoredColumn(name, base_key), cell) for name, cell in cells.items())
     return Put(view.name, record_of(row, base_key), named, quorum)
+
+
+def put_column(view: VersionedView, row: str, update: Update, quorum: int) -> Put:
+    """Return the request that writes a column of a row."""
+    cells = ((view_column(update.column, update.key), update.cell),)
+    return Put(view.name, record_of(row, update.key), cells, quorum)
 
 
 def guesses(old: Sequence[StoredCell]) -> list[str]:
@@ -138,9 +245,9 @@ def live_rows(row: str, cells: Cells) -> tuple[dict[str, dict[str, StoredCell]],
         if cells.get(StoredColumn(READY, base_key), EMPTY).timestamp != cell.timestamp:
             unfinished.append(base_key)
         rows[base_key] = {
-            column.name: value
+            column.name.removeprefix(_COLUMN): value
             for column, value in cells.items()
-            if column.base_key == base_key and column.name not in _OWN
+            if column.base_key == base_key and column.name.startswith(_COLUMN)
         }
     return rows, unfinished
 

@@ -24,7 +24,7 @@ INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value, timestamp = excluded.timestamp
 WHERE excluded.timestamp > timestamp OR (excluded.timestamp = timestamp AND excluded.value IS NOT NULL
     AND (value IS NULL OR excluded.value > value))"""
-_KEYS: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ? AND key > ? ORDER BY key LIMIT ?"
+_KEYS: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ?1 AND (?2 IS NULL OR key > ?2) ORDER BY key LIMIT ?3"
 _FORGET: Final = "DELETE FROM cells WHERE tbl = ? AND key = ? AND name = ? AND base_key = ? AND timestamp <= ?"
 _INDEX: Final = "CREATE INDEX IF NOT EXISTS by_value ON cells (tbl, name, value)"
 _FIND: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ? AND name = ? AND base_key = '' AND value = ?"
@@ -68,7 +68,7 @@ class SqliteReplicas:
         rows = [(table, key, *column, *cell) for column, cell in cells.items()]
         await self._ask(lambda file: _write(file, rows), quorum)
 
-    async def keys(self, table: str, after: str, count: int) -> Sequence[str]:
+    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
         """Return the first keys of a table after one."""
         found = await self._ask(lambda file: file.execute(_KEYS, (table, after, count)).fetchall(), 1)
         return sorted({key for rows in found for (key,) in rows})[:count]

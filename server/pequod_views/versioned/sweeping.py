@@ -18,7 +18,16 @@ from pequod_views.versioned.algorithms import collect, forget
 from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import QuorumError, RecordStore
-from pequod_views.versioned.rows import VersionedView, base_column, guesses, row_in, swept_rows, undone
+from pequod_views.versioned.rows import (
+    VersionedView,
+    base_column,
+    check_cells,
+    check_views,
+    guesses,
+    row_in,
+    swept_rows,
+    undone,
+)
 
 _PAGE: Final = 1000
 
@@ -51,6 +60,7 @@ class ViewSweeper:
         forget_s: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_views(views)
         self._store = store
         self._views = tuple(views)
         self._propagator = Propagator(store, locks)
@@ -64,6 +74,7 @@ class ViewSweeper:
 
         Raises:
             QuorumError: Too few replicas answer.
+            EarlierFormatError: A record of a view is of an earlier version.
         """
         swept = Swept()
         for view in self._views:
@@ -74,7 +85,7 @@ class ViewSweeper:
         return swept
 
     async def _keys(self, table: str) -> AsyncIterator[str]:
-        after = ""
+        after: str | None = None
         while keys := await self._store.keys(table, after, _PAGE):
             for key in keys:
                 yield key
@@ -96,7 +107,9 @@ class ViewSweeper:
     async def _tidy(self, view: VersionedView, record: str, swept: Swept) -> None:
         """Finish, collect and remove rows in a record of a view."""
         majority = self._propagator.majority
-        found = swept_rows(record, await self._store.get(view.name, record, None, majority))
+        cells = await self._store.get(view.name, record, None, majority)
+        check_cells(view.name, record, cells)
+        found = swept_rows(record, cells)
         for base_key in found.unfinished:
             await self._propagator.heal(view, base_key, row_in(record, base_key))
             swept.finished += 1

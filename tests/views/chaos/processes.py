@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pequod_bench.compare.server import free_port
 
+from pequod.cli.exits import ExitCode
 from tests.forked import FORKS, ForkedServer
 
 
@@ -30,6 +31,11 @@ class ManagerProcess:
     @property
     def is_running(self) -> bool:
         return self._process.is_alive()
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether it has ended since its server was not the one of the views."""
+        return self._process.exitcode == ExitCode.REFUSED
 
     def restart(self) -> None:
         """Kill it, and start another."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pequod_views import DurableView, ViewFile, parse_views
+from pequod_views import DurableView, TargetAwayError, ViewFile, parse_views
 
 from pequod import AsyncClient
 from pequod.errors import PequodError
@@ -129,6 +129,7 @@ class Run:
         return self.report
 
     async def _step(self) -> None:
+        self._start_refused()
         roll = self._rng.random()
         if roll < 0.80:
             await self._write()
@@ -156,6 +157,26 @@ class Run:
         await self._stage.server.restart()
         if behind is None:
             await self._stage.fill(self._rng)
+            # Its data were in memory: it is another server now.
+            await self._adopt()
+
+    async def _adopt(self) -> None:
+        """Have the views show the server that was started anew."""
+        stage = self._stage
+        while True:
+            try:
+                await installed(stage.site, stage.client, *stage.views.views, adopt=True)
+                break
+            except TargetAwayError:
+                await asyncio.sleep(0.05)
+        self._start_refused()
+
+    def _start_refused(self) -> None:
+        """Start managers again that had looked at the server before it was adopted; each ends a moment later."""
+        for manager in self._stage.managers:
+            if manager.was_refused:
+                self._count("managers refused")
+                manager.restart()
 
     def _count(self, what: str) -> None:
         self.report.done[what] += 1
@@ -216,6 +237,8 @@ class Run:
         await stage.client.add_join(JOINS)
         views: tuple[DurableView, ...] = stage.views.views
         try:
+            await asyncio.sleep(LEASE_S)
+            self._start_refused()
             await equal(stage.site, stage.client, *views, wait_s=40)
             for view in views:
                 self.report.steps += await check_log(stage.site, view)
