@@ -99,7 +99,7 @@ class Calling:
         while True:
             nodes = candidates()
             error: PequodError = UnavailableError(self._cluster.target, "no server has the role", is_unapplied=True)
-            for node in (*(one for one in nodes if not one.is_away), *(one for one in nodes if one.is_away)):
+            for node in in_turn(nodes):
                 try:
                     return await self._once(node, name, request, deadline, text)
                 except UnavailableError as failed:
@@ -118,7 +118,17 @@ class Calling:
 
     async def _once(self, node: Node, name: str, request: Any, deadline: float, text: str | None) -> Any:
         """Make a call at a node; leave it if it gives no sign of life, and the call may be repeated."""
-        timeout_s = deadline - asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        if name not in HARMLESS_TWICE:
+            # Until there is a connection, nothing is sent that may have been applied.
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await leaving(node, node.connection.connected())
+            except UnavailableError as error:
+                raise UnavailableError(error.target, error.reason, is_unapplied=True) from None
+            except TimeoutError:
+                raise DeadlineExceededError(self._cluster.target, self._cluster.timeout_s) from None
+        timeout_s = deadline - clock()
         if timeout_s <= 0:
             raise DeadlineExceededError(self._cluster.target, self._cluster.timeout_s)
         calling = node.connection.unary(name, request, text, timeout_s=timeout_s)
@@ -199,6 +209,12 @@ class Calling:
         return pb.InvalidateReply(header=header, contexts=sum(reply.contexts for reply in replies))
 
 
+def in_turn(nodes: Nodes) -> list[Node]:
+    """Return nodes in the order in which they are tried: those that are away last, and of these the latest to answer
+    first."""
+    return sorted(nodes, key=lambda node: (node.is_away, -node.answered_s if node.is_away else 0.0))
+
+
 async def together(calls: Sequence[Awaitable[Any]]) -> list[Any]:
     """Return what calls return that run at once; if one fails, end the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
@@ -223,13 +239,11 @@ async def counted(node: Node, call: Awaitable[Any]) -> Any:
 
 
 async def leaving(node: Node, call: Awaitable[Any]) -> Any:
-    """Await a call at a node; end it if the node gives no sign of life, unless it gave none before the call.
+    """Await a call at a node; end it if the node gives no sign of life and another one does.
 
     Raises:
         UnavailableError: It gave none.
     """
-    if node.is_away:
-        return await counted(node, call)
     calling = asyncio.ensure_future(counted(node, call))
     left = asyncio.ensure_future(node.left.wait())
     try:

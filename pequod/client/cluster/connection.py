@@ -173,8 +173,14 @@ class ClusterConnection(Link):
         """Route by who answers now; `Node` tells it."""
         if self.routes is not None:
             self.routes.forget()
+            # A slow server may be the last one that answers: what waits there is moved once there is a better one.
+            for one in self._nodes.values():
+                if one.is_away and self.routes.has_better(one):
+                    one.left.set()
+                    self._sender.move_reads(one)
+                else:
+                    one.left.clear()
         if node.is_away:
-            self._sender.move_reads(node)
             if node.entry.address == self._following.address:
                 self._following.leave()
 

@@ -13,7 +13,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.client.cluster.calls import leaving
 from pequod.client.cluster.node import Node
-from pequod.client.cluster.routes import Routed
+from pequod.client.cluster.routes import Routed, latest_of
 from pequod.client.retry import advance, pause_s
 from pequod.client.tracing import caller_trace
 from pequod.errors import TokenLostError, UnavailableError
@@ -83,4 +83,4 @@ def next_node(cluster: Routed, key: bytes, tried: set[Node]) -> Node:
     left = [node for node in nodes if node not in tried]
     if not tried and (best := cluster.routes.reader(key)) is not None and not best.is_away:
         return best
-    return next((node for node in left if not node.is_away), (left or nodes)[0])
+    return next((node for node in left if not node.is_away), None) or latest_of(left or nodes)

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 from pequod.client.cluster.dividing import Whole, chosen, divided, taken_apart, writes_of
 from pequod.client.cluster.node import Node
-from pequod.client.cluster.routes import Nodes, Routed, Routes
+from pequod.client.cluster.routes import Nodes, Routed, Routes, latest_of
 from pequod.client.columns import Columns, Reply, written_keys
 from pequod.client.retry import pause_s
 from pequod.client.stream import Deliver
@@ -134,7 +134,7 @@ class ClusterSender:
             self._fail(part, error)
 
     def move_reads(self, node: Node) -> None:
-        """Send the reads under way at a node that does not answer elsewhere."""
+        """Send the reads under way at a node that does not answer elsewhere, to nodes that do."""
         for part in tuple(self._under_way.get(node, ())):
             if not part.is_moved:
                 part.is_moved = True
@@ -235,8 +235,10 @@ class ClusterSender:
         reads, at = part.columns.reads()
         if at:
             positions = [part.positions[one] for one in at]
-            moved = BatchPart(part.whole, reads, positions, part.send, set(part.tried), part.pauses)
-            self._next(moved, error or UnavailableError("" if node is None else node.id, "it does not answer"))
+            # One that was tried before may answer again.
+            tried = {one for one in part.tried if one.is_away or one is node} if node is not None else set(part.tried)
+            moved = BatchPart(part.whole, reads, positions, part.send, tried, part.pauses)
+            self._next(moved, error.of(writes=False) if error else UnavailableError("" if node is None else node.id, "it does not answer"))
 
     def _some(self, part: BatchPart, at: Sequence[int]) -> BatchPart:
         """Return some commands of a part as a part."""
@@ -253,7 +255,8 @@ class ClusterSender:
 
         def next_of(nodes: Nodes) -> Node | None:
             left = [node for node in nodes if node not in tried]
-            return next((node for node in left if not node.is_away), left[0] if left and is_later else None)
+            there = next((node for node in left if not node.is_away), None)
+            return there or (latest_of(left) if left and is_later else None)
 
         found = divided(
             part.columns, lambda key: next_of(routes.readers(key)), lambda key: next_of(routes.writers(key))

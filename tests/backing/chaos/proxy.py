@@ -20,6 +20,8 @@ class Proxy:
         self.behind = behind
         self._flows = asyncio.Event()
         self._flows.set()
+        #: How long each piece takes.
+        self.delay_s = 0.0
         self._is_open = True
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,6 +108,7 @@ class Proxy:
         flows = self._flows
         with suppress(OSError):
             while data := await reader.read(65536):
+                await asyncio.sleep(self.delay_s)
                 await flows.wait()
                 writer.write(data)
                 await writer.drain()
