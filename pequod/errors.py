@@ -81,7 +81,6 @@ class UnavailableError(PequodError):
         #: writes that were under way is unknown.
         self.is_unapplied = is_unapplied
 
-
     def of(self, *, writes: bool) -> Self:
         """Return this error for commands that change something, or for those that do not."""
         return type(self)(self.target, self.reason, is_unapplied=self.is_unapplied, has_writes=writes)

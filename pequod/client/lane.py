@@ -67,9 +67,7 @@ class Lane:
     def _go(self, sending: Sending) -> None:
         if self._stream is None or self._stream.broken is not None:
             try:
-                self._stream = BatchStream(
-                    self._connect(), self._target, self._connected, self._take_back, self._renew
-                )
+                self._stream = BatchStream(self._connect(), self._target, self._connected, self._take_back, self._renew)
             except PequodError as error:
                 sending.end(error)
                 return

@@ -18,6 +18,8 @@ from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes
 from pequod.client.retry import HARMLESS_TWICE, pause_s
 from pequod.errors import (
+    BackingStaleError,
+    BackingUnavailableError,
     DeadlineExceededError,
     MixedWriteError,
     NotHomeError,
@@ -96,6 +98,8 @@ class Calling:
         """Make a call at the first of some nodes that answers."""
         clock = asyncio.get_running_loop().time
         pauses = 0
+        # The refusal of a server that cannot load what a read needs: others may have it.
+        lacking: PequodError | None = None
         while True:
             nodes = candidates()
             error: PequodError = UnavailableError(self._cluster.target, "no server has the role", is_unapplied=True)
@@ -106,10 +110,16 @@ class Calling:
                     error = failed
                     if not (failed.is_unapplied or name in HARMLESS_TWICE):
                         raise
+                except (BackingUnavailableError, BackingStaleError) as refused:
+                    if name != "MultiGet" or request.freshness.latest:
+                        raise
+                    lacking = lacking or refused
                 except NotHomeError as refused:
                     error = refused
                     self._cluster.learn_newer(refused.map_version)
                     break
+            if lacking is not None:
+                raise lacking
             pauses += 1
             wait_s = pause_s(pauses)
             if pauses > self._cluster.retries or clock() + wait_s >= deadline:

@@ -17,8 +17,8 @@ from pequod.calls import Result, token_of_reply
 from pequod.client.cluster.node import Node
 from pequod.client.columns import Columns, Reply
 from pequod.client.stream import Deliver
-from pequod.errors import PequodError
-from pequod.freshness import NO_TOKEN, Token
+from pequod.errors import BackingStaleError, BackingUnavailableError, PequodError
+from pequod.freshness import NO_TOKEN, Latest, Token
 
 P = TypeVar("P")
 Finder = Callable[[bytes], Node | None]
@@ -69,6 +69,8 @@ def _pairs_taken_apart(columns: Columns, nodes: list[Node | None]) -> list[tuple
     return parts
 
 
+#: How a server refuses reads of ranges that it does not have while its homes are away, or is too old itself.
+NOT_LOADED: Final = frozenset({BackingUnavailableError, BackingStaleError})
 _WRITES: Final = frozenset({PUT, REMOVE})
 _NUMBERED: Final = frozenset({SCAN_LIMIT, SCAN_DOWN})
 #: The number of arguments, by kind.
@@ -78,6 +80,23 @@ _WIDTHS: Final = bytes(1 if kind in (GET, REMOVE) else 2 for kind in range(256))
 def writes_of(columns: Columns) -> list[int]:
     """Return the positions of the commands that change something."""
     return [at for at, kind in enumerate(columns.kinds) if kind in _WRITES]
+
+
+def unloaded(columns: Columns, results: Sequence[Result]) -> list[int]:
+    """Return the positions of reads that failed since their server cannot load what they need: others may have it.
+
+    `latest` is not among them: no server can answer it while the homes are away.
+    """
+    if NOT_LOADED.isdisjoint(map(type, results)):
+        return []
+    levels = columns.overrides
+    return [
+        at
+        for at, (kind, result) in enumerate(zip(columns.kinds, results, strict=True))
+        if type(result) in NOT_LOADED
+        and kind not in _WRITES
+        and not isinstance(levels.get(at, columns.freshness), Latest)
+    ]
 
 
 def chosen(columns: Columns, positions: Sequence[int]) -> Columns:

@@ -16,7 +16,7 @@ from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routed, latest_of
 from pequod.client.retry import advance, pause_s
 from pequod.client.tracing import caller_trace
-from pequod.errors import TokenLostError, UnavailableError
+from pequod.errors import BackingStaleError, BackingUnavailableError, TokenLostError, UnavailableError
 
 
 async def chunks_of(
@@ -56,6 +56,10 @@ async def chunks_of(
                 raise
             reason = "its server went away in the middle of a scan, and no other has its state; scan again"
             raise UnavailableError(cluster.target, reason) from error
+        except (BackingUnavailableError, BackingStaleError):
+            tried.add(node)
+            if request.freshness.latest or next_node(cluster, first, tried) in tried:
+                raise
         except UnavailableError as error:
             if not has_more:
                 return

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from pequod.client.cluster.dividing import Whole, chosen, divided, taken_apart, writes_of
+from pequod.client.cluster.dividing import Whole, chosen, divided, taken_apart, unloaded, writes_of
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes, latest_of
 from pequod.client.columns import Columns, Reply, written_keys
@@ -200,6 +200,8 @@ class ClusterSender:
             self._take_writes(part, outcome)
         elif part.columns.has_writes() and any(isinstance(one, NotHomeError) for one in outcome.results):
             self._route_again(part, outcome)
+        elif at := unloaded(part.columns, outcome.results):
+            self._ask_others(part, node, outcome, at)
         else:
             part.whole.take(part.positions, outcome)
 
@@ -238,7 +240,12 @@ class ClusterSender:
             # One that was tried before may answer again.
             tried = {one for one in part.tried if one.is_away or one is node} if node is not None else set(part.tried)
             moved = BatchPart(part.whole, reads, positions, part.send, tried, part.pauses)
-            self._next(moved, error.of(writes=False) if error else UnavailableError("" if node is None else node.id, "it does not answer"))
+            self._next(
+                moved,
+                error.of(writes=False)
+                if error
+                else UnavailableError("" if node is None else node.id, "it does not answer"),
+            )
 
     def _some(self, part: BatchPart, at: Sequence[int]) -> BatchPart:
         """Return some commands of a part as a part."""
@@ -270,6 +277,27 @@ class ClusterSender:
                 self._pause(rest, error)
             else:
                 self._go(rest, node)
+
+    def _ask_others(self, part: BatchPart, node: Node, reply: Reply, at: Sequence[int]) -> None:
+        """Ask other servers for what one cannot load; after the last one, its refusal is the answer."""
+        routes = self._cluster.routes
+        assert routes is not None, "the part was sent"
+        again = self._some(part, at)
+        again.tried.add(node)
+
+        def other_of(key: bytes) -> Node | None:
+            return next((one for one in routes.readers(key) if not (one.is_away or one in again.tried)), None)
+
+        answered = set(range(len(reply.results))) - set(at)
+        for other, columns, positions in divided(again.columns, other_of, other_of):
+            if other is None:
+                answered.update(at[one] for one in positions)
+            else:
+                mine = [again.positions[one] for one in positions]
+                self._go(BatchPart(part.whole, columns, mine, part.send, set(again.tried), part.pauses), other)
+        if answered:
+            results = [reply.results[one] for one in sorted(answered)]
+            part.whole.take([part.positions[one] for one in sorted(answered)], reply._replace(results=results))
 
     def _route_again(self, part: BatchPart, reply: Reply) -> None:
         """Route writes anew that a server has refused, since it is no home of their keys."""
