@@ -220,8 +220,7 @@ class Calling:
 
 
 def in_turn(nodes: Nodes) -> list[Node]:
-    """Return nodes in the order in which they are tried: those that are away last, and of these the latest to answer
-    first."""
+    """Return nodes in the order in which they are tried: those that are away last, the latest to answer first."""
     return sorted(nodes, key=lambda node: (node.is_away, -node.answered_s if node.is_away else 0.0))
 
 

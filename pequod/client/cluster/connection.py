@@ -180,9 +180,8 @@ class ClusterConnection(Link):
                     self._sender.move_reads(one)
                 else:
                     one.left.clear()
-        if node.is_away:
-            if node.entry.address == self._following.address:
-                self._following.leave()
+        if node.is_away and node.entry.address == self._following.address:
+            self._following.leave()
 
     # Calls.
 

@@ -53,8 +53,8 @@ class Node:
         self.entry = entry
         self.connection = connection
         self.is_away = False
-        #: Set while the server is away and another one answers, or once it has left the cluster: what waits for it shall
-        #: ask another server. The listener sets it.
+        #: Set while the server is away and another one answers, or once it has left the cluster: what waits for it
+        #: shall ask another server. The listener sets it.
         self.left = asyncio.Event()
         #: When the server last gave an answer, 0 before the first.
         self.answered_s = 0.0
