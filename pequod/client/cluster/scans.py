@@ -16,7 +16,7 @@ from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routed, latest_of
 from pequod.client.retry import advance, pause_s
 from pequod.client.tracing import caller_trace
-from pequod.errors import BackingStaleError, BackingUnavailableError, TokenLostError, UnavailableError
+from pequod.errors import BackingStaleError, BackingUnavailableError, PequodError, TokenLostError, UnavailableError
 
 
 async def chunks_of(
@@ -56,10 +56,9 @@ async def chunks_of(
                 raise
             reason = "its server went away in the middle of a scan, and no other has its state; scan again"
             raise UnavailableError(cluster.target, reason) from error
-        except (BackingUnavailableError, BackingStaleError):
+        except (BackingUnavailableError, BackingStaleError) as error:
             tried.add(node)
-            if request.freshness.latest or next_node(cluster, first, tried) in tried:
-                raise
+            _refuse_if_last(cluster, request, tried, error)
         except UnavailableError as error:
             if not has_more:
                 return
@@ -76,6 +75,12 @@ async def chunks_of(
                 await asyncio.sleep(wait_s)
         finally:
             call.cancel()
+
+
+def _refuse_if_last(cluster: Routed, request: pb.ScanRequest, tried: set[Node], error: PequodError) -> None:
+    """Raise the error of a server that cannot load what a scan needs, if no other may have it."""
+    if request.freshness.latest or next_node(cluster, request.first, tried) in tried:
+        raise error from None
 
 
 def next_node(cluster: Routed, key: bytes, tried: set[Node]) -> Node:
