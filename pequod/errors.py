@@ -112,10 +112,15 @@ class ClusterMapError(PequodError):
 
 
 class CoordinatorUnavailableError(PequodError):
-    """The coordinator of the cluster does not answer: the map stays as it is, and everything else goes on."""
+    """The coordinator of the cluster does not answer, or refuses: the map stays as it is, and everything else goes on."""
 
-    def __init__(self, coordinator: str, reason: str) -> None:
-        super().__init__(f"{coordinator} does not answer: {reason}; the map cannot be changed until it does")
+    def __init__(self, coordinator: str, reason: str, *, is_refusal: bool = False) -> None:
+        if is_refusal:
+            super().__init__(f"{coordinator} refuses: {reason}; the map stays as it is")
+        else:
+            super().__init__(f"{coordinator} does not answer: {reason}; the map cannot be changed until it does")
+        #: Whether it has answered: another attempt is refused, too, unless its operator does something.
+        self.is_refusal = is_refusal
         self.coordinator = coordinator
         self.reason = reason
 
