@@ -112,7 +112,7 @@ class ClusterMapError(PequodError):
 
 
 class CoordinatorUnavailableError(PequodError):
-    """The coordinator of the cluster does not answer, or refuses: the map stays as it is, and everything else goes on."""
+    """The coordinator of the cluster does not answer, or refuses: the map stays as it is, and all else goes on."""
 
     def __init__(self, coordinator: str, reason: str, *, is_refusal: bool = False) -> None:
         if is_refusal:
