@@ -115,8 +115,8 @@ class ServerConnection(Link):
     async def connected(self) -> None:
         """Wait until the channel has a connection, or has failed to get one: a call then fails at once.
 
-        gRPC keeps what is sent before, and does not tell whether it goes out: a port that takes connections, and says
-        nothing, as that of a load balancer without a server, keeps it for 20 s.
+        gRPC keeps what is sent before, for 20 s, and the caller cannot know whether it goes out: the port of a load
+        balancer without a server takes connections, and is silent.
         """
         self.stub()
         wait_s = _LOOK_S

@@ -114,6 +114,8 @@ class Calling:
                     if name != "MultiGet" or request.freshness.latest:
                         raise
                     lacking = lacking or refused
+                except DeadlineExceededError as late:
+                    raise (lacking or late) from None
                 except NotHomeError as refused:
                     error = refused
                     self._cluster.learn_newer(refused.map_version)

@@ -68,7 +68,7 @@ class ClusterConnection(Link):
         self._closing: set[asyncio.Task[None]] = set()
         self._sender = ClusterSender(self)
         self._following = MapFollowing(self._to.addresses, self._connect, self._take, self._give_up)
-        self._taken_in = TakenIn(self._ask)
+        self._taken_in = TakenIn(self._ask, self._following.repeat)
         self._calling = Calling(self, self._to.server)
         #: Set when the map changes, and when it cannot be had.
         self._news = asyncio.Event()
@@ -128,15 +128,19 @@ class ClusterConnection(Link):
     async def learn_from(self, node: Node) -> None:
         """Learn the map that a server goes by now; one that does not tell it is left alone."""
         with suppress(PequodError):
-            await self._following.ask(node.connection)
+            self._following.take(await self._following.ask(node.connection))
 
-    async def _ask(self, server: ServerEntry) -> None:
-        """Learn the map that a server goes by, though it be no newer than that which is known."""
+    async def _ask(self, server: ServerEntry) -> int:
+        """Return the version of the map that a server goes by.
+
+        What it says of others is left out: that of who is followed is newer.
+        """
         connection = self._connect(server.address)
         try:
-            await self._following.ask(connection)
+            state = await self._following.ask(connection)
         finally:
             await connection.close()
+        return next((one.map_version for one in state.servers if one.id == server.id), 0)
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()

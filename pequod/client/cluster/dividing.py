@@ -17,7 +17,7 @@ from pequod.calls import Result, token_of_reply
 from pequod.client.cluster.node import Node
 from pequod.client.columns import Columns, Reply
 from pequod.client.stream import Deliver
-from pequod.errors import BackingStaleError, BackingUnavailableError, PequodError
+from pequod.errors import BackingStaleError, BackingUnavailableError, DeadlineExceededError, PequodError
 from pequod.freshness import NO_TOKEN, Latest, Token
 
 P = TypeVar("P")
@@ -144,7 +144,10 @@ class Whole:
         1. ``_left`` commands have no result yet; each gets one result.
     """
 
-    __slots__ = ("_age_ms", "_deliver", "_has_answer", "_left", "_results", "_server", "_token", "deadline", "number")
+    __slots__ = (
+        *("_age_ms", "_deliver", "_has_answer", "_left", "_refusals", "_results", "_server", "_token"),
+        *("deadline", "number"),
+    )
 
     def __init__(self, count: int, deliver: Deliver, deadline: float, number: int = 0) -> None:
         self.deadline = deadline
@@ -155,6 +158,8 @@ class Whole:
         self._token: Token = NO_TOKEN
         self._age_ms: int | None = 0
         self._has_answer = False
+        #: By command, why a server could not answer while others are asked.
+        self._refusals: dict[int, Result] = {}
         #: The server and its revision, (0, 0) once there are several.
         self._server: tuple[int, int] | None = None
 
@@ -170,8 +175,13 @@ class Whole:
         self._set(positions, reply.results)
 
     def fail(self, positions: Sequence[int], error: PequodError) -> None:
-        """Take an error as the result of some commands."""
-        self._set(positions, [error] * len(positions))
+        """Take an error as the result of some commands; a refusal says more than that the time was over."""
+        refusals = self._refusals if isinstance(error, DeadlineExceededError) else {}
+        self._set(positions, [refusals.get(position, error) for position in positions])
+
+    def refuse(self, positions: Sequence[int], refusals: Sequence[Result]) -> None:
+        """Note why a server could not answer some commands, which others are asked."""
+        self._refusals.update(zip(positions, refusals, strict=True))
 
     def _set(self, positions: Sequence[int], results: Sequence[Result]) -> None:
         if len(positions) == len(self._results):

@@ -284,6 +284,7 @@ class ClusterSender:
         assert routes is not None, "the part was sent"
         again = self._some(part, at)
         again.tried.add(node)
+        part.whole.refuse(again.positions, [reply.results[one] for one in at])
 
         def other_of(key: bytes) -> Node | None:
             return next((one for one in routes.readers(key) if not (one.is_away or one in again.tried)), None)

@@ -23,11 +23,14 @@ class TakenIn:
     """Knows the maps that servers go by, and asks those that have not said it.
 
     Args:
-        ask: Asks a server for its state, which comes to `filled`, and raises a PequodError if it does not answer.
+        ask: Asks a server for the map that it goes by, 0 if it does not say it; raises a PequodError if it does not
+            answer.
+        again: Called when a server has said another one: `filled` gives another state now.
     """
 
-    def __init__(self, ask: Callable[[ServerEntry], Awaitable[None]]) -> None:
+    def __init__(self, ask: Callable[[ServerEntry], Awaitable[int]], again: Callable[[], None]) -> None:
         self._ask = ask
+        self._again = again
         #: The versions that servers have said, by id.
         self._said: dict[str, int] = {}
         self._behind: list[ServerEntry] = []
@@ -45,7 +48,9 @@ class TakenIn:
         silent = [server for server in state.servers if not server.map_version]
         servers = [replace(one, map_version=one.map_version or self._said.get(one.id, 1)) for one in state.servers]
         self._behind = [
-            one for one in silent if ServerRole.COMPUTE in one.roles and self._said.get(one.id, 1) < state.map.version
+            one
+            for one in silent
+            if ServerRole.COMPUTE in one.roles and 0 < self._said.get(one.id, 1) < state.map.version
         ]
         if self._behind and self._asking is None:
             self._asking = asyncio.create_task(self._ask_those_behind(), name="pequod maps of servers")
@@ -55,14 +60,17 @@ class TakenIn:
         rounds = 0
         try:
             while self._behind:
-                for server in self._behind:
+                for server in tuple(self._behind):
                     try:
-                        await self._ask(server)
+                        version = await self._ask(server)
                     except ClosedError:
                         return
                     except PequodError:
                         # It is asked again: reads do not go there before.
                         continue
+                    if version != self._said.get(server.id):
+                        self._said[server.id] = version
+                        self._again()
                 rounds += 1
                 await asyncio.sleep(pause_s(rounds) if self._behind else 0)
         finally:

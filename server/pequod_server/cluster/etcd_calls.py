@@ -29,6 +29,10 @@ CALL_S: Final = 6.0
 _PAUSE_S: Final = 0.1
 #: Codes of endpoints that are away, or without a leader.
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+#: Codes of calls that etcd refuses: it has answered, and did nothing.
+_REFUSALS: Final = frozenset(
+    {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT}
+)
 #: How etcd refuses a token that it has forgotten, or that is from before a change of users and roles.
 _STALE: Final = ("invalid auth token", "auth: revision in header is old", "auth revision in header is old")
 #: How etcd answers to a user and a password where it has no users yet.
@@ -183,9 +187,9 @@ class EtcdCalls:
                 if reason.endswith(_NO_LEASE):
                     raise LeaseEndedError from error
                 fault = self._away(at, reason)
-                if error.code() not in _AWAY:
+                if error.code() in _REFUSALS:
                     raise CoordinatorUnavailableError(self.place, fault.reason, is_refusal=True) from error
-                if time.monotonic() + _PAUSE_S >= ends_s:
+                if error.code() not in _AWAY or time.monotonic() + _PAUSE_S >= ends_s:
                     raise fault from error
             await asyncio.sleep(_PAUSE_S)
 
