@@ -1,7 +1,7 @@
 """All exceptions of Pequod. `PequodError` is the root; each carries its facts as attributes."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from pequod.escapes import shown
 from pequod.language.errors import (
@@ -64,7 +64,7 @@ __all__ = [
 class UnavailableError(PequodError):
     """No server answers at the target, or it went away."""
 
-    def __init__(self, target: str, reason: str, *, is_unapplied: bool = False) -> None:
+    def __init__(self, target: str, reason: str, *, is_unapplied: bool = False, has_writes: bool = False) -> None:
         hint = "start one with `pequod serve`, or name another target"
         if "handshake failed" in reason:
             hint = "see that `ca` is the authority of the server's certificate, and that it is made out to this name"
@@ -73,12 +73,17 @@ class UnavailableError(PequodError):
                 f"{hint}; a server that wants TLS, or a client certificate, closes connections without it like this, "
                 "and so does one that has `connections_max` of them"
             )
-        super().__init__(f"no server at {target}: {reason}; {hint}")
+        fate = " (whether writes under way were applied is not known)" if has_writes and not is_unapplied else ""
+        super().__init__(f"no server at {target}: {reason}{fate}; {hint}")
         self.target = target
         self.reason = reason
         #: Whether the request certainly was not applied: the server was not reached, or says so. Otherwise the fate of
         #: writes that were under way is unknown.
         self.is_unapplied = is_unapplied
+
+    def of(self, *, writes: bool) -> Self:
+        """Return this error for commands that change something, or for those that do not."""
+        return type(self)(self.target, self.reason, is_unapplied=self.is_unapplied, has_writes=writes)
 
 
 class DeadlineExceededError(PequodError):
@@ -107,10 +112,15 @@ class ClusterMapError(PequodError):
 
 
 class CoordinatorUnavailableError(PequodError):
-    """The coordinator of the cluster does not answer: the map stays as it is, and everything else goes on."""
+    """The coordinator of the cluster does not answer, or refuses: the map stays as it is, and all else goes on."""
 
-    def __init__(self, coordinator: str, reason: str) -> None:
-        super().__init__(f"{coordinator} does not answer: {reason}; the map cannot be changed until it does")
+    def __init__(self, coordinator: str, reason: str, *, is_refusal: bool = False) -> None:
+        if is_refusal:
+            super().__init__(f"{coordinator} refuses: {reason}; the map stays as it is")
+        else:
+            super().__init__(f"{coordinator} does not answer: {reason}; the map cannot be changed until it does")
+        #: Whether it has answered: another attempt is refused, too, unless its operator does something.
+        self.is_refusal = is_refusal
         self.coordinator = coordinator
         self.reason = reason
 

@@ -38,6 +38,12 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 
+#: States of a channel in which calls go out, or fail at once.
+_SETTLED: Final = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+#: How often a channel that connects is looked at: at first, and later. Most connections take a millisecond or two.
+_LOOK_S: Final = 0.001
+_LOOK_S_MAX: Final = 0.016
+
 #: How Execute is called on the wire.
 _EXECUTE: Final = "/pequod.v1.Pequod/Execute"
 #: How servers are asked whether they are well; an empty request asks for the whole server.
@@ -104,7 +110,27 @@ class ServerConnection(Link):
 
     def sender(self) -> Lanes:
         """Return what sends batches."""
-        return Lanes(lambda: Lane(self.execute, self.target, self.timeout_s, self.retries))
+        return Lanes(lambda: Lane(self.execute, self.connected, self.target, self.timeout_s, self.retries))
+
+    async def connected(self) -> None:
+        """Wait until the channel has a connection, or has failed to get one: a call then fails at once.
+
+        gRPC keeps what is sent before, for 20 s, and the caller cannot know whether it goes out: the port of a load
+        balancer without a server takes connections, and is silent.
+        """
+        self.stub()
+        wait_s = _LOOK_S
+        while (channel := self._channel) is not None:
+            if channel.get_state(try_to_connect=True) in _SETTLED:
+                return
+            # A wait for the next state cannot be given up: it would leave a watch behind in gRPC.
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LOOK_S_MAX)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether calls go out at once."""
+        return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def probe(self, timeout_s: float) -> None:
         """Ask for a sign of life, of any kind.
@@ -138,7 +164,7 @@ class ServerConnection(Link):
                     reply = await call(request, timeout=deadline - clock(), metadata=caller_trace())
             except UnavailableError as error:
                 if not (error.is_unapplied or name in HARMLESS_TWICE):
-                    raise
+                    raise error.of(writes=True) from None
                 tries += 1
                 await self.pause(error, tries, deadline)
                 continue

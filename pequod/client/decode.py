@@ -205,8 +205,6 @@ def unavailable(target: str, reason: str, metadata: grpc.aio.Metadata | None) ->
     """Return the exception for a server that is not there, or went away, from gRPC's message."""
     info = _info(metadata)
     is_unapplied = reason.startswith(_NOT_CONNECTED) or (info is not None and info.reason == STOPPING)
-    if not is_unapplied:
-        reason += " (whether writes under way were applied is not known)"
     return UnavailableError(target, reason, is_unapplied=is_unapplied)
 
 

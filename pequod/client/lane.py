@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pequod.client.columns import Columns
@@ -26,13 +26,22 @@ class Lane:
 
     Args:
         connect: Opens an Execute call; it raises once the client is closed.
+        connected: Waits until calls have a connection.
 
     Invariants:
         1. Batches are held only during a pause, and during a pause all are held: no stream is in use.
     """
 
-    def __init__(self, connect: Callable[[], Any], target: str, timeout_s: float, retries: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        connected: Callable[[], Awaitable[None]],
+        target: str,
+        timeout_s: float,
+        retries: int,
+    ) -> None:
         self._connect = connect
+        self._connected = connected
         self._target = target
         self._timeout_s = timeout_s
         self._retries = retries
@@ -58,7 +67,7 @@ class Lane:
     def _go(self, sending: Sending) -> None:
         if self._stream is None or self._stream.broken is not None:
             try:
-                self._stream = BatchStream(self._connect(), self._target, self._take_back, self._renew)
+                self._stream = BatchStream(self._connect(), self._target, self._connected, self._take_back, self._renew)
             except PequodError as error:
                 sending.end(error)
                 return
@@ -68,19 +77,20 @@ class Lane:
         """Hold the batches that may be sent again; the others fail."""
         failed = []
         for sending in unanswered:
-            if self._may_try_again(sending, error):
+            own = sending.outcome_of(error)
+            if self._may_try_again(sending, own):
                 sending.tries += 1
-                sending.error = error
-                sending.begun = None
+                sending.error = own
+                sending.begun, sending.is_sent = None, False
                 self._held.append(sending)
             else:
-                failed.append(sending)
+                failed.append((sending, own))
         if self._held and self._pause is None:
             tries = max(sending.tries for sending in self._held)
             self._pause = asyncio.get_running_loop().call_later(pause_s(tries), self._resume)
         # Last, since a caller may send a batch when it gets its error.
-        for sending in failed:
-            sending.end(error)
+        for sending, own in failed:
+            sending.end(own)
 
     def _may_try_again(self, sending: Sending, error: PequodError) -> bool:
         return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -57,6 +57,8 @@ class Sending:
     error: PequodError | None = None
     #: The pieces of its reply so far, appended; None before the first.
     begun: ExecuteReply | None = None
+    #: Whether the present stream has begun to write it; before, the server certainly did not apply it.
+    is_sent: bool = False
 
     def take(self, message: bytes) -> Reply | None:
         """Take a message of its reply; return the reply with the last one, None before."""
@@ -83,6 +85,14 @@ class Sending:
                 self.begun.token = bytes(token)
         return self.begun
 
+    def outcome_of(self, error: PequodError) -> PequodError:
+        """Return the error of this batch when its stream has ended with ``error``."""
+        if not isinstance(error, UnavailableError):
+            return error
+        if self.is_sent:
+            return error.of(writes=self.columns.has_writes())
+        return UnavailableError(error.target, error.reason, is_unapplied=True)
+
     def end(self, outcome: Reply | PequodError) -> None:
         """Deliver the outcome, if none was delivered before."""
         if self.timer is not None:
@@ -100,6 +110,8 @@ class BatchStream:
     """A live Execute call; when it breaks, the batches under way are returned, and a new stream must be made.
 
     Args:
+        connected: Waits until the call has a connection. Nothing is written before: gRPC would take it, and not say
+            whether it went out.
         take_back: Gets the batches without a whole reply, in their order, and the error of the stream.
         renew: Gets a batch for which a piece of the reply has come that is not the last one.
 
@@ -113,10 +125,12 @@ class BatchStream:
         self,
         call: grpc.aio.StreamStreamCall[Any, Any],
         target: str,
+        connected: Callable[[], Awaitable[None]],
         take_back: Callable[[list[Sending], PequodError], None],
         renew: Callable[[Sending], None],
     ) -> None:
         self._call = call
+        self._connected = connected
         self._target = target
         self._take_back = take_back
         self._renew = renew
@@ -144,6 +158,7 @@ class BatchStream:
     async def _write_all(self) -> None:
         write, outgoing, wake = self._call.write, self._outgoing, self._wake
         try:
+            await self._connected()
             while True:
                 while outgoing:
                     sending = outgoing.popleft()
@@ -151,6 +166,7 @@ class BatchStream:
                         # It is late before it was sent: its caller has given up, so it must not change anything.
                         self._waiting.remove(sending)
                     else:
+                        sending.is_sent = True
                         columns = sending.columns
                         request = encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers)
                         # Fields of a message may come in any order.

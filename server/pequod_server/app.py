@@ -192,7 +192,11 @@ class PequodServer:
     def waits_for(self) -> str:
         """What the start waits for, in words; the last step once it is done."""
         step = self.databases.start_step
-        return f"the database {without_passwords(self._config.backing)}: {step}" if step else self._waits_for
+        if not step:
+            return self._waits_for
+        errors = [error for one in self.databases.all if (error := one.store.status.error)]
+        reason = f"; {'; '.join(errors)}" if errors else ""
+        return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     def _peer_collector(self) -> ScrapedCollector:
         from pequod_server.peer.peer_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics

@@ -28,8 +28,9 @@ value = ["since", "score", "ok"]
 EVERYTHING = KeyRange(b"", None)
 
 
-def make(dsn: str, mode: Mode, mappings: tuple[Mapping, ...] = MAPPINGS) -> PostgresStore:
-    return PostgresStore(dsn, mappings, mode=mode, backoff=Backoff(first_s=0.02, most_s=0.2))
+def make(dsn: str, mode: Mode, mappings: tuple[Mapping, ...] = MAPPINGS, timeout_s: float = 10.0) -> PostgresStore:
+    backoff = Backoff(first_s=0.02, most_s=0.2)
+    return PostgresStore(dsn, mappings, mode=mode, backoff=backoff, timeout_s=timeout_s)
 
 
 async def installed(dsn: str, mode: Mode, mappings: tuple[Mapping, ...] = MAPPINGS) -> PostgresStore:

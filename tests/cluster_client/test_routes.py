@@ -28,6 +28,7 @@ class PlainNode:
         self.id = name
         self.is_away = False
         self.writes = self.lent = 0
+        self.answered_s = 0.0
 
 
 def routes(known: ClusterMap) -> Routes:
@@ -60,6 +61,10 @@ def test_who_is_away_is_not_asked_and_its_spare_is() -> None:
         node.is_away = True
     found.forget()
     assert found.reader(b"t|ann|") is owner
+    # Of those that are away, the one that answered last is the likeliest to answer.
+    spare.answered_s = 1.0
+    found.forget()
+    assert found.reader(b"t|ann|") is spare
 
 
 def test_the_writes_of_a_key_follow_those_under_way() -> None:

@@ -26,6 +26,7 @@ class Home:
         self.is_away = False
         self.is_up = True
         self.writes = self.lent = 0
+        self.answered_s = 0.0
         self._applied = applied
         self._sent: list[tuple[Columns, Deliver]] = []
 

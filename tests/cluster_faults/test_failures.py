@@ -352,3 +352,37 @@ async def test_process_paused_for_longer_than_its_lease(tmp_path: Path, etcd: Et
 
 def servers(client: AsyncClient) -> tuple[ServerEntry, ...]:
     return routes(client).state.servers
+
+
+async def test_a_compute_that_restarted_empty_while_all_homes_are_away(site: FaultSite, client: AsyncClient) -> None:
+    """What another compute has loaded is read there, whatever the call."""
+    await check(site, client)
+    before = await client.scan(prefix="t|u1|")
+    name = owner(client, b"t|u1|").id
+    site.kill(name)
+    # The spare computes it.
+    assert await client.scan(prefix="t|u1|") == before
+    site.kill("h1", "h2")
+    await asyncio.to_thread(site.start, name)
+    await until(lambda: owner(client, b"t|u1|").id == name)
+    key, value = before[0]
+    session = client.session()
+    assert await client.scan(prefix="t|u1|") == before
+    assert await client.get(key) == value
+    assert await client.multi_get([key]) == [value]
+    assert [one async for rows in client.scan_chunks(prefix="t|u1|") for one in rows.keys] == [one for one, _ in before]
+    assert await session.get(key) == value
+    batch = client.batch()
+    batch.get(key)
+    batch.scan("t|cold|", "t|cold}")
+    batch.get(key)
+    found, cold, again = await batch.send()
+    assert found == again == value
+    assert isinstance(cold, BackingUnavailableError)
+    for call in (
+        client.get("t|cold|0001|bob"),
+        client.multi_get(["t|cold|0001|bob"]),
+        client.scan_page(prefix="t|cold|"),
+    ):
+        with pytest.raises(BackingUnavailableError):
+            await call

@@ -18,6 +18,8 @@ from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes
 from pequod.client.retry import HARMLESS_TWICE, pause_s
 from pequod.errors import (
+    BackingStaleError,
+    BackingUnavailableError,
     DeadlineExceededError,
     MixedWriteError,
     NotHomeError,
@@ -96,20 +98,30 @@ class Calling:
         """Make a call at the first of some nodes that answers."""
         clock = asyncio.get_running_loop().time
         pauses = 0
+        # The refusal of a server that cannot load what a read needs: others may have it.
+        lacking: PequodError | None = None
         while True:
             nodes = candidates()
             error: PequodError = UnavailableError(self._cluster.target, "no server has the role", is_unapplied=True)
-            for node in (*(one for one in nodes if not one.is_away), *(one for one in nodes if one.is_away)):
+            for node in in_turn(nodes):
                 try:
                     return await self._once(node, name, request, deadline, text)
                 except UnavailableError as failed:
                     error = failed
                     if not (failed.is_unapplied or name in HARMLESS_TWICE):
                         raise
+                except (BackingUnavailableError, BackingStaleError) as refused:
+                    if name != "MultiGet" or request.freshness.latest:
+                        raise
+                    lacking = lacking or refused
+                except DeadlineExceededError as late:
+                    raise (lacking or late) from None
                 except NotHomeError as refused:
                     error = refused
                     self._cluster.learn_newer(refused.map_version)
                     break
+            if lacking is not None:
+                raise lacking
             pauses += 1
             wait_s = pause_s(pauses)
             if pauses > self._cluster.retries or clock() + wait_s >= deadline:
@@ -118,7 +130,17 @@ class Calling:
 
     async def _once(self, node: Node, name: str, request: Any, deadline: float, text: str | None) -> Any:
         """Make a call at a node; leave it if it gives no sign of life, and the call may be repeated."""
-        timeout_s = deadline - asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        if name not in HARMLESS_TWICE:
+            # Until there is a connection, nothing is sent that may have been applied.
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await leaving(node, node.connection.connected())
+            except UnavailableError as error:
+                raise UnavailableError(error.target, error.reason, is_unapplied=True) from None
+            except TimeoutError:
+                raise DeadlineExceededError(self._cluster.target, self._cluster.timeout_s) from None
+        timeout_s = deadline - clock()
         if timeout_s <= 0:
             raise DeadlineExceededError(self._cluster.target, self._cluster.timeout_s)
         calling = node.connection.unary(name, request, text, timeout_s=timeout_s)
@@ -199,6 +221,11 @@ class Calling:
         return pb.InvalidateReply(header=header, contexts=sum(reply.contexts for reply in replies))
 
 
+def in_turn(nodes: Nodes) -> list[Node]:
+    """Return nodes in the order in which they are tried: those that are away last, the latest to answer first."""
+    return sorted(nodes, key=lambda node: (node.is_away, -node.answered_s if node.is_away else 0.0))
+
+
 async def together(calls: Sequence[Awaitable[Any]]) -> list[Any]:
     """Return what calls return that run at once; if one fails, end the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
@@ -223,13 +250,11 @@ async def counted(node: Node, call: Awaitable[Any]) -> Any:
 
 
 async def leaving(node: Node, call: Awaitable[Any]) -> Any:
-    """Await a call at a node; end it if the node gives no sign of life, unless it gave none before the call.
+    """Await a call at a node; end it if the node gives no sign of life and another one does.
 
     Raises:
         UnavailableError: It gave none.
     """
-    if node.is_away:
-        return await counted(node, call)
     calling = asyncio.ensure_future(counted(node, call))
     left = asyncio.ensure_future(node.left.wait())
     try:

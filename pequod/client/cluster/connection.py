@@ -26,6 +26,7 @@ from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routes
 from pequod.client.cluster.scans import chunks_of
 from pequod.client.cluster.sender import ClusterSender
+from pequod.client.cluster.taken_in import TakenIn
 from pequod.client.cluster.watching import follow_anywhere
 from pequod.client.columns import Columns
 from pequod.client.connection import ServerConnection
@@ -33,6 +34,7 @@ from pequod.client.credentials import Credentials
 from pequod.client.link import Link
 from pequod.client.stream import Deliver
 from pequod.cluster.map import ClusterState
+from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 from pequod.freshness import Token
 
@@ -66,6 +68,7 @@ class ClusterConnection(Link):
         self._closing: set[asyncio.Task[None]] = set()
         self._sender = ClusterSender(self)
         self._following = MapFollowing(self._to.addresses, self._connect, self._take, self._give_up)
+        self._taken_in = TakenIn(self._ask, self._following.repeat)
         self._calling = Calling(self, self._to.server)
         #: Set when the map changes, and when it cannot be had.
         self._news = asyncio.Event()
@@ -85,6 +88,7 @@ class ClusterConnection(Link):
         self._fault = ClosedError()
         self._tell()
         await self._following.close()
+        await self._taken_in.close()
         await self._sender.close()
         for node in (*self._nodes.values(), *self._gone):
             await node.close()
@@ -124,7 +128,19 @@ class ClusterConnection(Link):
     async def learn_from(self, node: Node) -> None:
         """Learn the map that a server goes by now; one that does not tell it is left alone."""
         with suppress(PequodError):
-            await self._following.ask(node.connection)
+            self._following.take(await self._following.ask(node.connection))
+
+    async def _ask(self, server: ServerEntry) -> int:
+        """Return the version of the map that a server goes by.
+
+        What it says of others is left out: that of who is followed is newer.
+        """
+        connection = self._connect(server.address)
+        try:
+            state = await self._following.ask(connection)
+        finally:
+            await connection.close()
+        return next((one.map_version for one in state.servers if one.id == server.id), 0)
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -132,6 +148,7 @@ class ClusterConnection(Link):
 
     def _take(self, state: ClusterState) -> None:
         """Go by a state of the cluster from now on."""
+        state = self._taken_in.filled(state)
         present: dict[str, Node] = {}
         for server in state.servers:
             node = self._nodes.get(server.id)
@@ -173,10 +190,15 @@ class ClusterConnection(Link):
         """Route by who answers now; `Node` tells it."""
         if self.routes is not None:
             self.routes.forget()
-        if node.is_away:
-            self._sender.move_reads(node)
-            if node.entry.address == self._following.address:
-                self._following.leave()
+            # A slow server may be the last one that answers: what waits there is moved once there is a better one.
+            for one in self._nodes.values():
+                if one.is_away and self.routes.has_better(one):
+                    one.left.set()
+                    self._sender.move_reads(one)
+                else:
+                    one.left.clear()
+        if node.is_away and node.entry.address == self._following.address:
+            self._following.leave()
 
     # Calls.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pequod.calls import Result, token_of_reply
 from pequod.client.cluster.node import Node
@@ -17,8 +17,8 @@ from pequod.client.columns import Columns, Reply
 from pequod.client.stream import Deliver
 from pequod.commands.columns import has_reads, has_writes
 from pequod.commands.kinds import ARGUMENT_COUNTS, WRITES
-from pequod.errors import PequodError
-from pequod.freshness import NO_TOKEN, Token
+from pequod.errors import BackingStaleError, BackingUnavailableError, DeadlineExceededError, PequodError
+from pequod.freshness import NO_TOKEN, Latest, Token
 
 P = TypeVar("P")
 Finder = Callable[[bytes], Node | None]
@@ -68,9 +68,30 @@ def _pairs_taken_apart(columns: Columns, nodes: list[Node | None]) -> list[tuple
     return parts
 
 
+#: How a server refuses reads of ranges that it does not have while its homes are away, or is too old itself.
+NOT_LOADED: Final = frozenset({BackingUnavailableError, BackingStaleError})
+
+
 def writes_of(columns: Columns) -> list[int]:
     """Return the positions of the commands that change something."""
     return [at for at, kind in enumerate(columns.kinds) if kind in WRITES]
+
+
+def unloaded(columns: Columns, results: Sequence[Result]) -> list[int]:
+    """Return the positions of reads that failed since their server cannot load what they need: others may have it.
+
+    `latest` is not among them: no server can answer it while the homes are away.
+    """
+    if NOT_LOADED.isdisjoint(map(type, results)):
+        return []
+    levels = columns.overrides
+    return [
+        at
+        for at, (kind, result) in enumerate(zip(columns.kinds, results, strict=True))
+        if type(result) in NOT_LOADED
+        and kind not in WRITES
+        and not isinstance(levels.get(at, columns.freshness), Latest)
+    ]
 
 
 def taken_apart(columns: Columns, places: Sequence[P]) -> list[tuple[P, Columns, Sequence[int]]]:
@@ -93,7 +114,10 @@ class Whole:
         1. ``_left`` commands have no result yet; each gets one result.
     """
 
-    __slots__ = ("_age_ms", "_deliver", "_has_answer", "_left", "_results", "_server", "_token", "deadline", "number")
+    __slots__ = (
+        *("_age_ms", "_deliver", "_has_answer", "_left", "_refusals", "_results", "_server", "_token"),
+        *("deadline", "number"),
+    )
 
     def __init__(self, count: int, deliver: Deliver, deadline: float, number: int = 0) -> None:
         self.deadline = deadline
@@ -104,6 +128,8 @@ class Whole:
         self._token: Token = NO_TOKEN
         self._age_ms: int | None = 0
         self._has_answer = False
+        #: By command, why a server could not answer while others are asked.
+        self._refusals: dict[int, Result] = {}
         #: The server and its revision, (0, 0) once there are several.
         self._server: tuple[int, int] | None = None
 
@@ -119,8 +145,13 @@ class Whole:
         self._set(positions, reply.results)
 
     def fail(self, positions: Sequence[int], error: PequodError) -> None:
-        """Take an error as the result of some commands."""
-        self._set(positions, [error] * len(positions))
+        """Take an error as the result of some commands; a refusal says more than that the time was over."""
+        refusals = self._refusals if isinstance(error, DeadlineExceededError) else {}
+        self._set(positions, [refusals.get(position, error) for position in positions])
+
+    def refuse(self, positions: Sequence[int], refusals: Sequence[Result]) -> None:
+        """Note why a server could not answer some commands, which others are asked."""
+        self._refusals.update(zip(positions, refusals, strict=True))
 
     def _set(self, positions: Sequence[int], results: Sequence[Result]) -> None:
         if len(positions) == len(self._results):

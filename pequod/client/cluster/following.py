@@ -111,7 +111,7 @@ class MapFollowing:
                         reply = await call.read()
                     if not isinstance(reply, pb.FollowClusterReply):
                         return has_told
-                    self._told(state_of(reply))
+                    self.take(state_of(reply))
                     has_told = True
         except UnavailableError:
             if not has_told:
@@ -127,8 +127,8 @@ class MapFollowing:
             self._call = None
             await connection.close()
 
-    async def ask(self, connection: ServerConnection) -> None:
-        """Take the state that a server goes by now.
+    async def ask(self, connection: ServerConnection) -> ClusterState:
+        """Return the state that a server goes by now.
 
         Raises:
             PequodError: It does not tell it.
@@ -138,12 +138,19 @@ class MapFollowing:
             with connection.failures():
                 async with asyncio.timeout(_FIRST_S):
                     reply = await call.read()
-            if isinstance(reply, pb.FollowClusterReply):
-                self._told(state_of(reply))
         finally:
             call.cancel()
+        if not isinstance(reply, pb.FollowClusterReply):
+            raise UnavailableError(connection.target, "it does not tell the map")
+        return state_of(reply)
 
-    def _told(self, state: ClusterState) -> None:
+    def repeat(self) -> None:
+        """Tell the latest state again."""
+        if self._latest is not None:
+            self._take(self._latest)
+
+    def take(self, state: ClusterState) -> None:
+        """Take a state, unless a newer one is known."""
         if self._latest is None or state.map.version >= self._latest.map.version:
             self._latest = state
             self._take(state)

@@ -2,10 +2,11 @@
 
     up --- no sign of life for SILENCE_S, and none to a probe ---> away: reads go to spares
      |  ^                                                            |
-     |  `---------------------- a probe is answered -----------------|
+     |  `------------- a probe is answered, or a late call ----------|
      `--- a call finds nobody -------------------------------------->'
 
-A server that is away is probed until it answers, with growing pauses. Writes stay with it, so that they keep their
+A server that is away is probed until it answers, with growing pauses. A server that is merely slow is away as well: if
+no other answers, calls stay with the one that answered last. Writes stay with it, so that they keep their
 order, until its stream of batches breaks; if it is silent for `STALLED_S`, the client breaks the stream.
 """
 
@@ -52,8 +53,11 @@ class Node:
         self.entry = entry
         self.connection = connection
         self.is_away = False
-        #: Set while the server is away: what waits for it may ask another server.
+        #: Set while the server is away and another one answers, or once it has left the cluster: what waits for it
+        #: shall ask another server. The listener sets it.
         self.left = asyncio.Event()
+        #: When the server last gave an answer, 0 before the first.
+        self.answered_s = 0.0
         #: Batches with writes under way here, and those at other servers in place of this one.
         self.writes = 0
         self.lent = 0
@@ -88,8 +92,8 @@ class Node:
         self._under_way -= 1
         if isinstance(error, UnavailableError):
             self._leave()
-        elif not isinstance(error, DeadlineExceededError | asyncio.CancelledError):
-            self._heard = self._clock()
+        elif not isinstance(error, DeadlineExceededError | asyncio.CancelledError | ClosedError):
+            self._answer()
 
     @property
     def is_idle(self) -> bool:
@@ -128,13 +132,12 @@ class Node:
     def _leave(self) -> None:
         if not self.is_away:
             self.is_away = True
-            self.left.set()
             self._listener.changed(self)
 
-    def _return(self) -> None:
+    def _answer(self) -> None:
+        self._heard = self.answered_s = self._clock()
         if self.is_away:
             self.is_away = False
-            self.left.clear()
             self._listener.changed(self)
 
     async def _watch(self) -> None:
@@ -151,26 +154,25 @@ class Node:
                 except (UnavailableError, DeadlineExceededError) as error:
                     self._leave()
                     pause_s = min(pause_s * 1.5, _PROBE_S_MAX)
-                    if isinstance(error, DeadlineExceededError) and self._under_way and silent_s > STALLED_S:
+                    if isinstance(error, DeadlineExceededError) and self._under_way and self._is_hopeless(silent_s):
                         self._give_up()
                 except ClosedError:
                     return
                 else:
-                    self._heard = self._clock()
-                    self._return()
+                    self._answer()
                     pause_s = SILENCE_S / 2
         finally:
             self._watching = None
 
+    def _is_hopeless(self, silent_s: float) -> bool:
+        """Return whether writes shall not wait for the server any more."""
+        # Without a connection nothing was sent, so that another server may have it at once.
+        return silent_s > STALLED_S or (self.left.is_set() and not self.connection.is_connected)
+
     def _give_up(self) -> None:
-        """End the streams of batches: the outcome of writes under way is not known."""
+        """End the streams of batches: the outcome of writes that were sent is not known."""
         lanes, self._lanes = self._lanes, self.connection.sender()
-        lanes.abandon(
-            UnavailableError(
-                self.connection.target,
-                f"it gave no sign of life for {STALLED_S:g} s (whether writes under way were applied is not known)",
-            )
-        )
+        lanes.abandon(UnavailableError(self.connection.target, "it gave no sign of life"))
         self._heard = self._clock()
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ key -> group -> nodes in rendezvous order -> the first that is not away
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from random import choice
 from typing import Final, Protocol
 
@@ -140,7 +140,7 @@ class Routes:
         if spread > 1 and len(there) > 1:
             found = tuple(there[:spread])
         elif nodes:
-            found = (there or nodes)[0]
+            found = there[0] if there else latest_of(nodes)
         else:
             found = None
         if len(self._reads) >= GROUPS_MAX:
@@ -148,5 +148,19 @@ class Routes:
         self._reads[group] = found
         return found
 
+    def has_better(self, node: Node) -> bool:
+        """Return whether another server of its role answers, so that nothing needs to wait for ``node``."""
+        roles = node.entry.roles
+        return any(not one.is_away and one is not node and roles & one.entry.roles for one in self.nodes.values())
+
     def _all(self, servers: Servers) -> Nodes:
         return tuple(self.nodes[server.id] for server in servers)
+
+
+def latest_of(nodes: Iterable[Node]) -> Node:
+    """Return the node that answered last: where all are away, it is the likeliest to answer.
+
+    Requires:
+        There is one.
+    """
+    return max(nodes, key=lambda node: node.answered_s)

@@ -13,10 +13,10 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.client.cluster.calls import leaving
 from pequod.client.cluster.node import Node
-from pequod.client.cluster.routes import Routed
+from pequod.client.cluster.routes import Routed, latest_of
 from pequod.client.retry import advance, pause_s
 from pequod.client.tracing import caller_trace
-from pequod.errors import TokenLostError, UnavailableError
+from pequod.errors import BackingStaleError, BackingUnavailableError, PequodError, TokenLostError, UnavailableError
 
 
 async def chunks_of(
@@ -56,6 +56,9 @@ async def chunks_of(
                 raise
             reason = "its server went away in the middle of a scan, and no other has its state; scan again"
             raise UnavailableError(cluster.target, reason) from error
+        except (BackingUnavailableError, BackingStaleError) as error:
+            tried.add(node)
+            _refuse_if_last(cluster, request, tried, error)
         except UnavailableError as error:
             if not has_more:
                 return
@@ -74,6 +77,12 @@ async def chunks_of(
             call.cancel()
 
 
+def _refuse_if_last(cluster: Routed, request: pb.ScanRequest, tried: set[Node], error: PequodError) -> None:
+    """Raise the error of a server that cannot load what a scan needs, if no other may have it."""
+    if request.freshness.latest or next_node(cluster, request.first, tried) in tried:
+        raise error from None
+
+
 def next_node(cluster: Routed, key: bytes, tried: set[Node]) -> Node:
     """Return the best node for a read that is not in ``tried``, one that is if there is no other."""
     assert cluster.routes is not None, "calls wait for the map"
@@ -83,4 +92,4 @@ def next_node(cluster: Routed, key: bytes, tried: set[Node]) -> Node:
     left = [node for node in nodes if node not in tried]
     if not tried and (best := cluster.routes.reader(key)) is not None and not best.is_away:
         return best
-    return next((node for node in left if not node.is_away), (left or nodes)[0])
+    return next((node for node in left if not node.is_away), None) or latest_of(left or nodes)

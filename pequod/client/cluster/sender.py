@@ -21,9 +21,9 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from pequod.client.cluster.dividing import Whole, divided, taken_apart, writes_of
+from pequod.client.cluster.dividing import Whole, divided, taken_apart, unloaded, writes_of
 from pequod.client.cluster.node import Node
-from pequod.client.cluster.routes import Nodes, Routed, Routes
+from pequod.client.cluster.routes import Nodes, Routed, Routes, latest_of
 from pequod.client.columns import Columns, Reply, written_keys
 from pequod.client.retry import pause_s
 from pequod.client.stream import Deliver
@@ -134,7 +134,7 @@ class ClusterSender:
             self._fail(part, error)
 
     def move_reads(self, node: Node) -> None:
-        """Send the reads under way at a node that does not answer elsewhere."""
+        """Send the reads under way at a node that does not answer elsewhere, to nodes that do."""
         for part in tuple(self._under_way.get(node, ())):
             if not part.is_moved:
                 part.is_moved = True
@@ -200,6 +200,8 @@ class ClusterSender:
             self._take_writes(part, outcome)
         elif part.columns.has_writes() and any(isinstance(one, NotHomeError) for one in outcome.results):
             self._route_again(part, outcome)
+        elif at := unloaded(part.columns, outcome.results):
+            self._ask_others(part, node, outcome, at)
         else:
             part.whole.take(part.positions, outcome)
 
@@ -235,8 +237,15 @@ class ClusterSender:
         reads, at = part.columns.reads()
         if at:
             positions = [part.positions[one] for one in at]
-            moved = BatchPart(part.whole, reads, positions, part.send, set(part.tried), part.pauses)
-            self._next(moved, error or UnavailableError("" if node is None else node.id, "it does not answer"))
+            # One that was tried before may answer again.
+            tried = {one for one in part.tried if one.is_away or one is node} if node is not None else set(part.tried)
+            moved = BatchPart(part.whole, reads, positions, part.send, tried, part.pauses)
+            self._next(
+                moved,
+                error.of(writes=False)
+                if error
+                else UnavailableError("" if node is None else node.id, "it does not answer"),
+            )
 
     def _some(self, part: BatchPart, at: Sequence[int]) -> BatchPart:
         """Return some commands of a part as a part."""
@@ -253,7 +262,8 @@ class ClusterSender:
 
         def next_of(nodes: Nodes) -> Node | None:
             left = [node for node in nodes if node not in tried]
-            return next((node for node in left if not node.is_away), left[0] if left and is_later else None)
+            there = next((node for node in left if not node.is_away), None)
+            return there or (latest_of(left) if left and is_later else None)
 
         found = divided(
             part.columns, lambda key: next_of(routes.readers(key)), lambda key: next_of(routes.writers(key))
@@ -267,6 +277,28 @@ class ClusterSender:
                 self._pause(rest, error)
             else:
                 self._go(rest, node)
+
+    def _ask_others(self, part: BatchPart, node: Node, reply: Reply, at: Sequence[int]) -> None:
+        """Ask other servers for what one cannot load; after the last one, its refusal is the answer."""
+        routes = self._cluster.routes
+        assert routes is not None, "the part was sent"
+        again = self._some(part, at)
+        again.tried.add(node)
+        part.whole.refuse(again.positions, [reply.results[one] for one in at])
+
+        def other_of(key: bytes) -> Node | None:
+            return next((one for one in routes.readers(key) if not (one.is_away or one in again.tried)), None)
+
+        answered = set(range(len(reply.results))) - set(at)
+        for other, columns, positions in divided(again.columns, other_of, other_of):
+            if other is None:
+                answered.update(at[one] for one in positions)
+            else:
+                mine = [again.positions[one] for one in positions]
+                self._go(BatchPart(part.whole, columns, mine, part.send, set(again.tried), part.pauses), other)
+        if answered:
+            results = [reply.results[one] for one in sorted(answered)]
+            part.whole.take([part.positions[one] for one in sorted(answered)], reply._replace(results=results))
 
     def _route_again(self, part: BatchPart, reply: Reply) -> None:
         """Route writes anew that a server has refused, since it is no home of their keys."""

@@ -141,6 +141,11 @@ class PostgresSession:
         self._wanted = 0
         self.on_hurry: Callable[[], None] = lambda: None
         self._pushing: asyncio.Task[None] | None = None
+        #: After this time without a sign of life, the database ends the feed's connection. Normally that is 60 s. It is
+        #: longer than the feed's own patience, since the feed gives none while a large commit is taken in.
+        self.sender_timeout_s = 2 * timeout_s
+        #: The database's process that sent to the last connection of the feed; 0 before the first.
+        self.sender = 0
         #: How often in a row the feed broke within one commit, or at one that the database cannot send.
         self.broken_commits = 0
         self._number = 0
@@ -152,6 +157,20 @@ class PostgresSession:
         """The database without its password, for messages."""
         scheme, _, rest = self.dsn.partition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "postgresql"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of each connection: also the database finds out that this machine has no power or network.
+
+        Else it would keep for hours what a connection holds: locks of rows, and a slot.
+        """
+        return {
+            **SETTINGS,
+            "tcp_keepalives_idle": str(max(1, int(self.timeout_s))),
+            "tcp_keepalives_interval": str(max(1, int(self.timeout_s / 4))),
+            "tcp_keepalives_count": "4",
+            "tcp_user_timeout": str(int(2000 * self.timeout_s)),
+        }
 
     @property
     def everything(self) -> tuple[KeyRange, ...]:
@@ -177,7 +196,7 @@ class PostgresSession:
                         max_size=self._connections_max,
                         timeout=self.timeout_s,
                         command_timeout=self.timeout_s,
-                        server_settings={**SETTINGS, "application_name": "pequod"},
+                        server_settings={**self.settings, "application_name": "pequod"},
                     )
             async with self._pool.acquire(timeout=self.timeout_s) as connection:
                 yield connection
@@ -189,7 +208,7 @@ class PostgresSession:
                 self.dsn,
                 timeout=self.timeout_s,
                 command_timeout=self.timeout_s,
-                server_settings={**SETTINGS, "application_name": "pequod feed"},
+                server_settings={**self.settings, "application_name": "pequod feed"},
             )
             return connection
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
+import asyncpg
+
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
 from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.pg_decoder import Decoder
 from pequod_server.backing.pg_history import history, place
+from pequod_server.backing.pg_holder import pass_if_free
 from pequod_server.backing.pg_lookout import looking_out
-from pequod_server.backing.pg_schema import Facts
+from pequod_server.backing.pg_schema import Connection, Facts
 from pequod_server.backing.pg_session import PostgresSession
 from pequod_server.backing.pg_stream import SenderError, streaming
 from pequod_server.backing.store import Event, IsWanted, Progress, Reload
@@ -99,20 +102,15 @@ async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, st
 async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]:
     """Return the position at which the slot starts, and the reason why changes before it are lost, if they are."""
     async with session.connection() as connection:
-        slot = await connection.fetchrow(
-            "SELECT plugin, active, wal_status, database = current_database() AS is_here, "
-            "(confirmed_flush_lsn - '0/0')::bigint AS confirmed FROM pg_replication_slots WHERE slot_name = $1",
-            session.feed_name,
-        )
+        slot = await _slot(session, connection)
         if slot is not None and (slot["plugin"] != "pgoutput" or not slot["is_here"]):
             raise SchemaError(
                 session.name,
                 [f"the slot {session.feed_name} is of another program; choose another name"],
             )
         if slot is not None and slot["active"]:
-            raise BackingUnavailableError(
-                session.name, f"the slot {session.feed_name} is in use; give each server a slot of its own"
-            )
+            await pass_if_free(session, connection)
+            slot = await _slot(session, connection)
         lost = ""
         if slot is None:
             lost = "the slot is gone"
@@ -139,3 +137,12 @@ async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]
                 "the slot cannot be made while transactions from before are open; pg_stat_activity shows them",
             ) from error
         return start, "" if since is None else lost
+
+
+async def _slot(session: PostgresSession, connection: Connection) -> asyncpg.Record | None:
+    """Return what the database says of the slot, None if there is none."""
+    return await connection.fetchrow(
+        "SELECT plugin, active, wal_status, database = current_database() AS is_here, "
+        "(confirmed_flush_lsn - '0/0')::bigint AS confirmed FROM pg_replication_slots WHERE slot_name = $1",
+        session.feed_name,
+    )

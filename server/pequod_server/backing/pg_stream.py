@@ -15,7 +15,6 @@ import psycopg2
 from psycopg2.extras import LogicalReplicationConnection, ReplicationCursor
 
 from pequod_server.backing.errors import BackingUnavailableError, SchemaError
-from pequod_server.backing.pg_schema import SETTINGS
 from pequod_server.backing.pg_session import PostgresSession
 from pequod_server.backing.sql import quoted
 
@@ -142,7 +141,8 @@ async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Strea
     """Stream the slot of a session from a position on."""
 
     def connect() -> ReplicationCursor:
-        settings = " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in SETTINGS.items())
+        wanted = {**session.settings, "wal_sender_timeout": f"{int(session.sender_timeout_s * 1000)}ms"}
+        settings = " ".join(f"-c {name}={value.replace(' ', '')}" for name, value in wanted.items())
         connection = psycopg2.connect(
             session.dsn,
             connection_factory=LogicalReplicationConnection,
@@ -157,6 +157,7 @@ async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Strea
         )
         try:
             cursor: ReplicationCursor = connection.cursor()
+            session.sender = connection.info.backend_pid
             cursor.execute("IDENTIFY_SYSTEM")
             _refuse_other(session, (cursor.fetchone() or ("", 0))[1])
             cursor.start_replication(

@@ -26,7 +26,7 @@ from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError
 from pequod_server.backing import Backoff
 from pequod_server.cluster.coordinator import LEASE_S
-from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls
+from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
 
 log = logging.getLogger("pequod.server")
 
@@ -34,6 +34,7 @@ log = logging.getLogger("pequod.server")
 _KEEP_S: Final = LEASE_S / 3
 #: How long a server waits for the lease of another one with its id to end.
 _TAKEN_S: Final = 2 * LEASE_S
+_AWAY: Final = "the server was away for longer than its lease; it registers again"
 _PAUSES: Final = Backoff(first_s=0.1, most_s=2.0)
 
 
@@ -92,9 +93,14 @@ class EtcdCoordinator:
                 continue
             except CoordinatorUnavailableError as error:
                 failures += 1
-                if failures in (1, 10):
-                    log.warning("the coordinator does not answer", extra={"at": self.place, "reason": error.reason})
+                self._say(error, failures)
                 await asyncio.sleep(_PAUSES.wait_s(failures))
+
+    def _say(self, error: CoordinatorUnavailableError, failures: int) -> None:
+        """Log the first failure of a row, and the tenth."""
+        if failures in (1, 10):
+            what = "the coordinator refuses" if error.is_refusal else "the coordinator does not answer"
+            log.warning(what, extra={"at": self.place, "reason": error.reason})
 
     async def _followed(self) -> AsyncGenerator[dict[bytes, bytes], None]:
         """Yield all keys with their values, as they are and after each change, until a break."""
@@ -159,6 +165,8 @@ class EtcdCoordinator:
         try:
             reply = await self._calls.transact(request)
         except CoordinatorUnavailableError as error:
+            if error.is_refusal:
+                raise
             reason = f"{error.reason}; whether the map was changed is not known: look at it, and try again"
             raise CoordinatorUnavailableError(error.coordinator, reason) from error
         if reply.succeeded:
@@ -202,11 +210,12 @@ class EtcdCoordinator:
                 is_first, failures = False, 0
                 while await self._kept():
                     pass
-                log.warning("the server was away for longer than its lease; it registers again")
+                log.warning(_AWAY)
+            except LeaseEndedError:
+                log.warning(_AWAY)
             except CoordinatorUnavailableError as error:
                 failures += 1
-                if failures in (1, 10):
-                    log.warning("the coordinator does not answer", extra={"at": self.place, "reason": error.reason})
+                self._say(error, failures)
                 await asyncio.sleep(_PAUSES.wait_s(failures))
 
     async def _kept(self) -> bool:
@@ -268,8 +277,10 @@ class EtcdCoordinator:
             unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision)
             put = etcd.PutRequest(key=key, value=_written(message_of_server(entry)), lease=found[0].lease)
             request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
-            if (await self._calls.transact(request)).succeeded:
-                return
+            # If its lease ends just now, the next look does not find it.
+            with suppress(LeaseEndedError):
+                if (await self._calls.transact(request)).succeeded:
+                    return
 
     def reload(self) -> None:
         """Do nothing: etcd tells what is new."""
@@ -281,9 +292,9 @@ class EtcdCoordinator:
         if keeper is None:
             return
         keeper.cancel()
-        with suppress(asyncio.CancelledError, CoordinatorUnavailableError, ClusterMapError):
+        with suppress(asyncio.CancelledError, CoordinatorUnavailableError, ClusterMapError, LeaseEndedError):
             await keeper
-        with suppress(CoordinatorUnavailableError):
+        with suppress(CoordinatorUnavailableError, LeaseEndedError):
             await self._calls.revoke(self._lease)
 
     async def close(self) -> None:

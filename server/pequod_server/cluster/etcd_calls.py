@@ -29,10 +29,16 @@ CALL_S: Final = 6.0
 _PAUSE_S: Final = 0.1
 #: Codes of endpoints that are away, or without a leader.
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+#: Codes of calls that etcd refuses: it has answered, and did nothing.
+_REFUSALS: Final = frozenset(
+    {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT}
+)
 #: How etcd refuses a token that it has forgotten, or that is from before a change of users and roles.
 _STALE: Final = ("invalid auth token", "auth: revision in header is old", "auth revision in header is old")
 #: How etcd answers to a user and a password where it has no users yet.
 _NO_USERS: Final = "authentication is not enabled"
+#: How etcd refuses a lease that has ended.
+_NO_LEASE: Final = "requested lease not found"
 #: etcd refuses pings that come more often than every 5 s.
 _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 6000),
@@ -55,6 +61,10 @@ class EtcdAccess(NamedTuple):
     #: Of etcd's own users; empty: none.
     user: str = ""
     password: str = ""
+
+
+class LeaseEndedError(Exception):
+    """The lease is not there any more: this server was away for longer than it lasts."""
 
 
 class CompactedError(Exception):
@@ -151,6 +161,7 @@ class EtcdCalls:
 
         Raises:
             CoordinatorUnavailableError: None answered in time, or one refuses the call.
+            LeaseEndedError: The call names a lease that is not there any more.
         """
         ends_s = time.monotonic() + within_s
         while True:
@@ -173,7 +184,11 @@ class EtcdCalls:
                     if self._token == shown:
                         self._token = ""
                     continue
+                if reason.endswith(_NO_LEASE):
+                    raise LeaseEndedError from error
                 fault = self._away(at, reason)
+                if error.code() in _REFUSALS:
+                    raise CoordinatorUnavailableError(self.place, fault.reason, is_refusal=True) from error
                 if error.code() not in _AWAY or time.monotonic() + _PAUSE_S >= ends_s:
                     raise fault from error
             await asyncio.sleep(_PAUSE_S)

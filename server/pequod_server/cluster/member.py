@@ -143,6 +143,7 @@ class Member:
             with contextlib.suppress(CoordinatorUnavailableError):
                 self._learn(await self._coordinator.read())
         self._entry = replace(self._entry, map_version=self.map.version)
+        log.info("the map is taken in", extra={"at": self.place, "version": self.map.version})
         self._tasks = [
             asyncio.create_task(self._follow(), name="pequod map"),
             asyncio.create_task(self._catch_up(), name="pequod map taken in"),
@@ -297,6 +298,8 @@ class Member:
                 self._tell()
                 asyncio.get_running_loop().call_later(_AGAIN_S, self._is_behind.set)
                 continue
+            if self._fault or state.map.version != self._entry.map_version:
+                log.info("the map is taken in", extra={"at": self.place, "version": state.map.version})
             self._fault = ""
             if state.map.version != self._entry.map_version:
                 self._entry = replace(self._entry, map_version=state.map.version)

@@ -31,6 +31,8 @@ MakeStore = Callable[[Sequence[str], Sequence[bytes]], PequodStore]
 #: How long a new group's feed may take before the server goes on without it.
 _STAND_S: Final = 5.0
 _LOOK_S: Final = 0.02
+#: How often those that did not are looked at afterwards.
+_AGAIN_S: Final = 0.2
 
 
 class MapSources:
@@ -51,6 +53,8 @@ class MapSources:
         self._stores: dict[str, PequodStore] = {}
         self._addresses: dict[str, list[str]] = {}
         self._ranges: dict[str, tuple[KeyRange, ...]] | None = None
+        #: Says when groups answer again.
+        self._telling: asyncio.Task[None] | None = None
 
     async def take_in(self, state: ClusterState) -> None:
         """Follow the homes of the map, and have their ranges loaded from them.
@@ -119,6 +123,19 @@ class MapSources:
                     await asyncio.sleep(_LOOK_S)
         if down := self.down(groups):
             log.warning("home groups do not answer", extra={"groups": ", ".join(down)})
+            if self._telling is not None:
+                self._telling.cancel()
+            self._telling = asyncio.create_task(self._tell_of(down), name="pequod home groups")
+
+    async def _tell_of(self, groups: Sequence[str]) -> None:
+        """Say when groups answer that did not, until their stores are closed."""
+        waiting = list(groups)
+        while waiting:
+            await asyncio.sleep(_AGAIN_S)
+            states = {group: self._stores[group].status.state for group in waiting if group in self._stores}
+            if back := [group for group, state in states.items() if state == "ok"]:
+                log.info("home groups answer again", extra={"groups": ", ".join(back)})
+            waiting = [group for group, state in states.items() if state not in ("ok", "closed")]
 
     def down(self, groups: Sequence[str] | None = None) -> list[str]:
         """Return the groups, of all or of some, whose feed does not stand."""

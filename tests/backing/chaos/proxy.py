@@ -20,6 +20,8 @@ class Proxy:
         self.behind = behind
         self._flows = asyncio.Event()
         self._flows.set()
+        #: How long each piece takes.
+        self.delay_s = 0.0
         self._is_open = True
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,6 +57,12 @@ class Proxy:
     def hold_on(self) -> None:
         """Pass nothing on until `let_go`; nobody is told."""
         self._flows.clear()
+
+    def forget(self) -> None:
+        """Pass nothing more on of what is connected now, for good; nobody is told. New connections are passed on."""
+        self._flows.clear()
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     def take_away(self) -> None:
         """Break all connections and take none until `let_go`."""
@@ -97,11 +105,15 @@ class Proxy:
             self._tasks -= {*pumps}
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        flows = self._flows
         with suppress(OSError):
             while data := await reader.read(65536):
-                await self._flows.wait()
+                await asyncio.sleep(self.delay_s)
+                await flows.wait()
                 writer.write(data)
                 await writer.drain()
+        # A machine that lost its power, or its link, does not say that its connections are closed either.
+        await flows.wait()
 
 
 class TcpProxy(Proxy):
