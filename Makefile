@@ -1,10 +1,12 @@
-# `make` lists the targets. Everything runs in .venv, which `make install` makes and the others bring up to date.
+# `make` lists the targets. Everything runs in .venv, which each target makes, and brings up to date with what it needs.
 
 PYTHON ?= python3
 SECONDS ?= 60
 BIN := .venv/bin
+# What .venv has: the server and the clients; what the demo needs beside them; everything.
+LIGHT := .venv/.light
+DEMO := .venv/.demo
 INSTALLED := .venv/.installed
-ENVIRONMENT := .venv/.environment
 PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1 -I pequod_proto=proto/pequod/etcd
 # $(1): the folder that gets the code.
@@ -12,28 +14,40 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
     $(PROTOC) --python_out=$(1) --pyi_out=$(1) pequod_proto/etcd.proto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
+.PHONY: help install install-dev demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
+install: $(LIGHT) ## make .venv with the server and the clients: 120 MB
+
+install-dev: $(INSTALLED) ## make .venv with everything that the other targets need: 1.5 GB, some minutes
 
 # The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
-$(INSTALLED): $(ENVIRONMENT) $(wildcard pequod/native/*.?pp) pequod/native/build.py
+$(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp) pequod/native/build.py
 	@$(BIN)/python pequod/native/build.py pequod/native || true
 	@touch $@
 
-$(ENVIRONMENT): pyproject.toml
+$(LIGHT): .venv/.light.packages
+$(DEMO): .venv/.demo.packages
+$(INSTALLED): .venv/.installed.packages
+
+.venv/.light.packages: EXTRAS = server
+.venv/.demo.packages: EXTRAS = demo
+.venv/.installed.packages: EXTRAS = server,backing,otel,spark,bench,docs,dev
+# pip shows what it does, as it takes its time. What it installed before the name changed goes first: the command and the
+# folder of both are the same.
+.venv/.%.packages: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pequod needs Python 3.11 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[server,backing,otel,spark,bench,docs,dev]'
+	@$(BIN)/python -m pip uninstall --quiet --yes pequod 2>/dev/null
+	$(BIN)/python -m pip install --editable '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
+demo: $(DEMO) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
 # Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
