@@ -14,7 +14,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
     $(PROTOC) --python_out=$(1) --pyi_out=$(1) pequod_proto/etcd.proto
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
+.PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
@@ -58,6 +58,18 @@ test: $(INSTALLED) ## run the whole test suite
 QUICK := tests/engine tests/grammar tests/native tests/regress tests/client/test_clients.py tests/client/test_columns.py
 test-quick: $(INSTALLED) ## run what an edit of the engine, the grammar or a client breaks first; under a minute
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(PARALLEL) $(QUICK)
+
+test-pythons: $(INSTALLED) ## the quick tests, with the native core, under each CPython from 3.11 to 3.14 that is here
+	$(BIN)/python tests/pythons.py
+
+test-extras: $(INSTALLED) ## each extra alone in an environment that pip makes: minutes, and a GB
+	PEQUOD_EXTRAS=pip $(BIN)/python -m pytest -n 2 tests/packaging/test_extras.py --timeout=1200
+
+ran: ## show when each target that tests ran last; `make ran-TARGET` runs one and notes it
+	@$(PYTHON) tests/ran.py
+
+ran-%: $(INSTALLED)
+	@$(BIN)/python tests/ran.py $* -- $(MAKE) --no-print-directory $*
 
 SPARKS ?= 4.1 4.2 4.3
 # PySpark 4.1 leaves sockets to the garbage collector, which is a warning, and an error elsewhere.

@@ -6,6 +6,7 @@ builds of CPython that Bytedeco publishes for Java; PYTHONS names others: 3.14=/
 
     --core      compile the core and run its own tests only
     --installed do with those that are on the machine
+    --others    leave out the version that runs this
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def found(version: str, *, is_fetched: bool) -> Path | None:
 
 def _runs(python: Path) -> bool:
     """Return whether an interpreter starts, and has what compiles against it."""
-    look = "import ssl, sqlite3, pathlib, sysconfig; assert pathlib.Path(sysconfig.get_path('include'), 'Python.h').exists()"
+    header = "pathlib.Path(sysconfig.get_path('include'), 'Python.h')"
+    look = f"import ssl, sqlite3, pathlib, sysconfig; assert {header}.exists()"
     return subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
 
 
@@ -91,7 +93,6 @@ def _made(version: str, python: Path) -> Path:
     if not own.exists():
         subprocess.run([python, "-m", "venv", folder], check=True)
     pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    # numpy for the tests; of a version of Python that it has no wheel for, it is left out.
     subprocess.run([*pip, "--prefer-binary", "--editable", f"{ROOT}[server]", *_NEEDED], check=True)
     return own
 
@@ -113,6 +114,8 @@ def main(arguments: list[str]) -> int:
     tests = _CORE if "--core" in arguments else _QUICK
     failed, lacking = [], []
     for version in VERSIONS:
+        if "--others" in arguments and version == f"{sys.version_info.major}.{sys.version_info.minor}":
+            continue
         python = found(version, is_fetched="--installed" not in arguments)
         if python is None:
             lacking.append(version)

@@ -64,7 +64,8 @@ spark.stop()
 """
 _LAKE = """
 import subprocess
-open("schema.toml", "w").write('[[table]]\\nname = "posts"\\nkey = ["id"]\\ncolumns = { id = "int64", body = "text" }\\n')
+open("schema.toml", "w").write('[[table]]\\nname = "posts"\\nkey = ["id"]\\n'
+                               'columns = { id = "int64", body = "text" }\\n')
 open("posts.csv", "w").write("id,body\\n1,hello\\n")
 for arguments in (["init", "lake", "schema.toml"], ["ingest", "lake", "posts=posts.csv"], ["compact", "lake"]):
     subprocess.run([*PEQUOD, "lake", *arguments], check=True)
@@ -95,7 +96,8 @@ subprocess.run([*PEQUOD, "load", "votes.parquet", "--target", TARGET], check=Tru
 """
 _SHELL = """
 import pequod.cli.prompt, subprocess
-done = subprocess.run([*PEQUOD, "shell", "--target", TARGET], input="get vote|ann|1|bob\\n", capture_output=True, text=True)
+shell = [*PEQUOD, "shell", "--target", TARGET]
+done = subprocess.run(shell, input="get vote|ann|1|bob\\n", capture_output=True, text=True)
 assert (done.returncode, done.stdout) == (0, "1\\n"), done
 """
 _OTEL = """
