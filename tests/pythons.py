@@ -43,18 +43,18 @@ def found(version: str, *, is_fetched: bool) -> Path | None:
     Args:
         is_fetched: Whether one may be fetched.
     """
-    named = dict(one.partition("=")[::2] for one in os.environ.get("PYTHONS", "").split())
+    named = dict(one.split("=", 1) for one in os.environ.get("PYTHONS", "").split())
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     uv = Path.home() / ".local/share/uv/python"
-    places = [
+    places: list[str | Path | None] = [
         named.get(version),
         *sorted(pyenv.glob(f"{version}.*/bin/python{version}"), reverse=True),
         *sorted(uv.glob(f"cpython-{version}.*/bin/python{version}"), reverse=True),
         shutil.which(f"python{version}"),
     ]
-    for place in filter(None, places):
-        if _runs(Path(place)):
-            return Path(place)
+    for place in [Path(place) for place in places if place]:
+        if _runs(place):
+            return place
     return _fetched(version) if is_fetched else None
 
 
@@ -92,7 +92,7 @@ def _made(version: str, python: Path) -> Path:
     own = folder / "bin/python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", folder], check=True)
-    pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--prefer-binary", "--editable", f"{ROOT}[server]", *_NEEDED], check=True)
     return own
 
@@ -104,7 +104,7 @@ def tested(version: str, python: Path, tests: tuple[str, ...]) -> bool:
     print(f"CPython {version}: {shown}", end="", flush=True)
     if "(native)" not in shown:
         return False
-    command = [own, "-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "6", "-p", "no:cacheprovider", *tests]
+    command = [str(own), "-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "6", "-p", "no:cacheprovider", *tests]
     quick = os.environ | {"HYPOTHESIS_PROFILE": "quick"}
     return subprocess.run(command, cwd=ROOT, env=quick, check=False).returncode == 0
 

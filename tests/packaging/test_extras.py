@@ -37,7 +37,7 @@ command = [*PEQUOD, "serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:
            "--backing-mode", "write-through", "--backing-tables", "a"]
 subprocess.run([*PEQUOD, "backing", "install", "--generic", "sqlite:base.db"], check=True)
 with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-    first = process.stderr.readline()
+    first = next(line for line in process.stderr if " serving on " in line)
     try:
         with Client(first.split()[-1]) as client:
             client.put("a|b", "1")
@@ -169,7 +169,7 @@ def test_an_extra_alone_does_what_it_is_for(extra: str, wheel: Path, target: str
 
 def test_what_needs_an_extra_names_it_where_there_is_none(wheel: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv", wheel, ())
-    serve = [python.with_name("pequod"), "serve"]
+    serve = [str(python.with_name("pequod")), "serve"]
     done = subprocess.run(serve, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert done.stderr.endswith(": pip install 'pequod-cache[server]'\n"), done.stderr
