@@ -56,7 +56,7 @@ def stranger() -> str | None:
     from importlib.metadata import distribution  # noqa: PLC0415 - as said
 
     found = distribution(_STRANGER)
-    summary = found.metadata["Summary"] if "Summary" in found.metadata else "no summary"
+    summary = (found.metadata.get_all("Summary") or ["no summary"])[0]
     way_out = f"pip uninstall {_STRANGER} && pip install --force-reinstall --no-deps {_source()}"
     return (
         f"the distribution {_STRANGER} {found.version} is installed here ({summary!r}), "
