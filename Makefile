@@ -1,10 +1,12 @@
-# `make` lists the targets. Everything runs in .venv, which `make install` makes and the others bring up to date.
+# `make` lists the targets. Everything runs in .venv, which each target makes, and brings up to date with what it needs.
 
 PYTHON ?= python3
 SECONDS ?= 60
 BIN := .venv/bin
+# What .venv has: the server and the clients; what the demo needs beside them; everything.
+LIGHT := .venv/.light
+DEMO := .venv/.demo
 INSTALLED := .venv/.installed
-ENVIRONMENT := .venv/.environment
 PROTO_DIR := proto/pequod_proto
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1 -I pequod_proto=proto/pequod/etcd
 # $(1): the folder that gets the code.
@@ -12,28 +14,40 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
     $(PROTOC) --python_out=$(1) --pyi_out=$(1) pequod_proto/etcd.proto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
+.PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## make .venv with Pequod and everything that the other targets need
+install: $(LIGHT) ## make .venv with the server and the clients: 105 MB
+
+install-dev: $(INSTALLED) ## make .venv with everything that the other targets need: 1.5 GB, some minutes
 
 # The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
-$(INSTALLED): $(ENVIRONMENT) $(wildcard pequod/native/*.?pp) pequod/native/build.py
+$(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp) pequod/native/build.py
 	@$(BIN)/python pequod/native/build.py pequod/native || true
 	@touch $@
 
-$(ENVIRONMENT): pyproject.toml
+$(LIGHT): .venv/.light.packages
+$(DEMO): .venv/.demo.packages
+$(INSTALLED): .venv/.installed.packages
+
+.venv/.light.packages: EXTRAS = server
+.venv/.demo.packages: EXTRAS = demo
+.venv/.installed.packages: EXTRAS = server,backing,otel,spark,bench,docs,dev
+# pip shows what it does, as it takes its time. What it installed before the name changed goes first: the command and the
+# folder of both are the same.
+.venv/.%.packages: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pequod needs Python 3.11 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[server,backing,otel,spark,bench,docs,dev]'
+	@$(BIN)/python -m pip uninstall --quiet --yes pequod 2>/dev/null
+	$(BIN)/python -m pip install --editable '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(INSTALLED) ## start a server, run a small Twip against it, print a report
+demo: $(DEMO) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
 # Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
@@ -44,6 +58,18 @@ test: $(INSTALLED) ## run the whole test suite
 QUICK := tests/engine tests/grammar tests/native tests/regress tests/client/test_clients.py tests/client/test_columns.py
 test-quick: $(INSTALLED) ## run what an edit of the engine, the grammar or a client breaks first; under a minute
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(PARALLEL) $(QUICK)
+
+test-pythons: $(INSTALLED) ## the quick tests, with the native core, under each CPython from 3.11 to 3.14 that is here
+	$(BIN)/python tests/pythons.py
+
+test-extras: $(INSTALLED) ## each extra alone in an environment that pip makes: minutes, and a GB
+	PEQUOD_EXTRAS=pip $(BIN)/python -m pytest -n 2 tests/packaging/test_extras.py --timeout=1200
+
+ran: ## show when each target that tests ran last; `make ran-TARGET` runs one and notes it
+	@$(PYTHON) tests/ran.py
+
+ran-%: $(INSTALLED)
+	@$(BIN)/python tests/ran.py $* -- $(MAKE) --no-print-directory $*
 
 SPARKS ?= 4.1 4.2 4.3
 # PySpark 4.1 leaves sockets to the garbage collector, which is a warning, and an error elsewhere.

@@ -26,10 +26,12 @@ class NativeBuildHook(BuildHookInterface[Any]):
             return
         (self._scratch / _NATIVE).mkdir(parents=True)
         self._build_native(self._scratch / _NATIVE)
-        for extension in sorted((self._scratch / _NATIVE).iterdir()):
-            build_data["pure_python"] = False
-            build_data["infer_tag"] = True
-            build_data["force_include"][str(extension)] = str(extension.relative_to(self._scratch))
+        for made in sorted((self._scratch / _NATIVE).iterdir()):
+            build_data["force_include"][str(made)] = str(made.relative_to(self._scratch))
+            # Without the core there is a file that says why, and the wheel fits every machine.
+            if made.suffix != ".txt":
+                build_data["pure_python"] = False
+                build_data["infer_tag"] = True
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact_path: str) -> None:
         """Remove the scratch folder."""

@@ -20,7 +20,14 @@ MAPS = {
         "spark_backfill/pyspark_pequod_lake",
     ],
     "views": ["server/pequod_views"],
-    "clients": ["pequod/cluster", "pequod/interface", "pequod/client", "pequod/embedded", "pequod/cli"],
+    "clients": [
+        "pequod/cluster",
+        "pequod/interface",
+        "pequod/client",
+        "pequod/embedded",
+        "pequod/cli",
+        "server/pequod_installed",
+    ],
 }
 #: What the names of sources end with.
 SOURCES = {".py", ".cpp", ".hpp"}

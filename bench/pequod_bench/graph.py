@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pequod_installed.names import how_to_install
 
 from pequod.errors import PequodError
 
@@ -147,7 +148,7 @@ def _read_parquet(path: Path) -> tuple[Ids, Ids]:
     try:
         from pyarrow import parquet  # noqa: PLC0415 -- optional
     except ImportError as error:
-        raise GraphError("reading a Parquet graph needs pyarrow: pip install pyarrow") from error
+        raise GraphError(f"reading a Parquet graph needs pyarrow: {how_to_install('files')}") from error
     table = parquet.read_table(path)
     if table.num_columns < 2:
         raise ValueError("fewer than two columns")

@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from pequod_installed.names import how_to_install
 from rich.console import Console
 from rich.table import Table
 
@@ -105,7 +106,7 @@ def require_plotter() -> None:
         NoPlotterError: Matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
-        raise NoPlotterError("drawing needs matplotlib: pip install 'pequod[bench]', or leave out --out")
+        raise NoPlotterError(f"drawing needs matplotlib: {how_to_install('bench')}; or leave out --out")
 
 
 def draw(points: Sequence[ScalePoint], path: Path) -> None:

@@ -123,11 +123,12 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from pequod_installed.names import version
 
-        from pequod.native import FLAVOUR
+        from pequod.native import FLAVOUR, why_pure
 
-        print(f"pequod {version('pequod')} ({FLAVOUR})")
+        reason = why_pure()
+        print(f"pequod {version()} ({FLAVOUR}{f': {reason}' if reason else ''})")
         raise typer.Exit(ExitCode.DONE)
 
 

@@ -48,8 +48,7 @@ with the join and all source rows there again within 30 s, it begins anew by its
 
 The join must be push, its value source the last one, and no join may compute its sources. Rows of sources that a
 database owns are loaded into the server first, and all of them must stay there. Needs the rights
-`admin` on the join's keys, `read` on its sources and `write` on what is loaded, pip install 'pequod[spark]' and Java
-17 or newer.
+`admin` on the join's keys, `read` on its sources and `write` on what is loaded, the extra spark, and Java 17 or newer.
 """
 
 #: How often a restarted server is filled again.

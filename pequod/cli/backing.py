@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
 import typer
+from pequod_installed.names import how_to_install
 
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
@@ -269,7 +270,7 @@ def _lake(mappings: tuple[Mapping, ...], database: str) -> LakeStore:
     try:
         from pequod_server.backing.lake import LakeStore
     except ImportError as error:
-        fail(ExitCode.USAGE, f"lakes need {error.name}: pip install 'pequod[lake]'")
+        fail(ExitCode.USAGE, f"lakes need {error.name}: {how_to_install('lake')}")
     return LakeStore(database.removeprefix(_LAKE), mappings)
 
 
@@ -304,7 +305,7 @@ def _need_asyncpg() -> None:
         import asyncpg  # noqa: F401 - only to see whether it is there
         import psycopg2  # noqa: F401
     except ImportError as error:
-        fail(ExitCode.REFUSED, f"PostgreSQL needs {error.name}: pip install 'pequod[backing]'")
+        fail(ExitCode.REFUSED, f"PostgreSQL needs {error.name}: {how_to_install('backing')}")
 
 
 def _run(store: SqliteStore | PostgresStore | LakeStore, work: Coroutine[Any, Any, T]) -> T:

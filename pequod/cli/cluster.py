@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+from pequod_installed.names import how_to_install
 from typer.core import TyperCommand
 
 from pequod.cli.exits import ExitCode, fail, say
@@ -230,7 +231,7 @@ def operated(place: str, act: Callable[[ClusterEditor], Awaitable[T]]) -> T:
     try:
         from pequod_server.cluster.operating import ClusterEditor
     except ImportError as error:
-        fail(ExitCode.REFUSED, f"this needs {error.name}: pip install 'pequod[server]'")
+        fail(ExitCode.REFUSED, f"this needs {error.name}: {how_to_install('server')}")
 
     async def run() -> T:
         editor = ClusterEditor(place, _access())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
+from pequod_installed.names import how_to_install
 
 from pequod.cli.bench import Graph, Json, Seed, TweetBytes, Users, progress_bars, show
 from pequod.cli.exits import ExitCode, fail
@@ -49,7 +50,7 @@ def demo(
         from pequod_bench.process import ServerStartError
         from pequod_bench.twip import TwipSettings
     except ImportError as error:
-        fail(ExitCode.REFUSED, f"the demo needs more packages ({error.name}): pip install 'pequod[bench,server]'")
+        fail(ExitCode.REFUSED, f"the demo needs more packages ({error.name}): {how_to_install('bench', 'server')}")
     settings = TwipSettings(
         graph=graph, users=users, ticks=ticks, seed=seed, tweet_bytes=tweet_bytes, batch=batch, verify="final"
     )

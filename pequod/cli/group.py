@@ -6,6 +6,7 @@ from functools import cache
 from typing import Annotated, Any, Final
 
 import typer
+from pequod_installed.names import how_to_install
 from typer.core import TyperGroup
 
 from pequod.cli.connection import present_timeout_s
@@ -47,7 +48,7 @@ class BenchCommands(TyperGroup):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("pequod"):
                 raise
-            fail(ExitCode.REFUSED, f"the benchmarks need {error.name}: pip install 'pequod[bench]'")
+            fail(ExitCode.REFUSED, f"the benchmarks need {error.name}: {how_to_install('bench')}")
 
 
 def _add_timeout(command: Any) -> None:

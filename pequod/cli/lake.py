@@ -42,7 +42,7 @@ The schema is a file in TOML:
     columns = { id = "int64", author = "text", created = "timestamp", body = "text" }
     views.by_author = ["author", "created", "id"]
 
-It needs pip install 'pequod[lake]'; docs/lake.md is the page about it.
+It needs the extra lake; docs/lake.md is the page about it.
 """
 _ROWS: Final = 1_000_000
 

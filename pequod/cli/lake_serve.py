@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from pequod_installed.names import how_to_install
 
 from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
@@ -29,7 +30,7 @@ def lake_errors() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("pequod"):
             raise
-        fail(ExitCode.REFUSED, f"a lake needs {error.name}: pip install 'pequod[lake]'")
+        fail(ExitCode.REFUSED, f"a lake needs {error.name}: {how_to_install('lake')}")
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from itertools import islice
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final
 
+from pequod_installed.names import how_to_install
+
 from pequod.cli.rowfiles import BadRow, FileError, Row
 
 _COLUMNS: Final = ("key", "value")
@@ -113,5 +115,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
-        raise FileError(f"Parquet needs {error.name}: pip install 'pequod[files]'") from error
+        raise FileError(f"Parquet needs {error.name}: {how_to_install('files')}") from error
     return pa, parquet

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
+from pequod_installed.names import how_to_install
 from typer.core import TyperCommand
 
 from pequod.cli.exits import ExitCode, fail
@@ -131,4 +132,4 @@ def _server(module: str) -> Any:
     try:
         return import_module(f"pequod_server.{module}")
     except ImportError as error:
-        fail(ExitCode.REFUSED, f"the server needs {error.name}: pip install 'pequod[server]'")
+        fail(ExitCode.REFUSED, f"the server needs {error.name}: {how_to_install('server')}")

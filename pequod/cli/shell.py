@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import typer
+from pequod_installed.names import how_to_install
 
 from pequod.cli import data, inspect, joins, watch
 from pequod.cli.connection import DEFAULT_TARGET, Target
@@ -61,7 +62,7 @@ def shell(target: Target = DEFAULT_TARGET) -> None:
         try:
             from pequod.cli.prompt import typed
         except ImportError as error:
-            fail(ExitCode.REFUSED, f"the prompt needs {error.name}: pip install 'pequod[shell]'; or pipe commands in")
+            fail(ExitCode.REFUSED, f"the prompt needs {error.name}: {how_to_install('shell')}; or pipe commands in")
         print("help lists the commands, Tab completes, Ctrl-D ends")
         for text in typed(target, run.group):
             if run.is_ended_by(text):

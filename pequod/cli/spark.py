@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 app: Final = typer.Typer(
-    help="Large work by Spark's tasks: pip install 'pequod[spark]' and Java 17.",
+    help="Large work by Spark's tasks: needs the extra spark, and Java 17.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -59,7 +59,7 @@ def verify(
     null means that the key is absent. Exit code 1 if anything differs, repaired or not.
 
     Pull joins cannot be followed: their sources must not change while they are verified. Snapshot joins are left out.
-    Needs pip install 'pequod[spark]' and Java 17 or newer.
+    Needs the extra spark, and Java 17 or newer.
     """
     start, end = key_range(first, last, prefix)
     check_options(master, conf, target)

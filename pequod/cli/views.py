@@ -35,7 +35,7 @@ The views are a file in TOML:
 \b
 First `install` makes the tables, then `run` keeps them. Run as many as you like: they share the parts of the views by
 the database alone, and take over those of one that dies. Rows and position are written in one transaction, so nothing
-is lost or taken in twice. docs/views.md tells the rest. Needs pip install 'pequod[views]'.
+is lost or taken in twice. docs/views.md tells the rest. Needs the extra views.
 """
 #: Between two attempts to reach a database before there is a manager.
 _AWAY_S: Final = 1.0

@@ -14,6 +14,7 @@ So type checkers see the Python class alone.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Final, Protocol
 
@@ -117,17 +118,29 @@ class Route(Protocol):
     is_followed: bool
 
 
-def _load() -> ModuleType | None:
+def _load() -> tuple[ModuleType | None, ImportError | None]:
     try:
         core = import_module("pequod.native._hot")
-    except ImportError:
-        return None
-    return core if getattr(core, "INTERFACE", 0) == _INTERFACE else None
+    except ImportError as error:
+        return None, error
+    if getattr(core, "INTERFACE", 0) != _INTERFACE:
+        return None, ImportError("it was compiled from other sources")
+    return core, None
 
 
-core: Final = _load()
+_loaded: Final = _load()
+core: Final = _loaded[0]
 #: What the engine runs on, in words.
 FLAVOUR: Final = "pure Python" if core is None else "native"
+
+
+def why_pure() -> str | None:
+    """Return why the engine runs in pure Python, and what to do; None if it does not."""
+    if _loaded[1] is None:
+        return None
+    from pequod.native.absence import why_absent  # noqa: PLC0415 - where the core is, nothing asks
+
+    return why_absent(_loaded[1], Path(__file__).parent)
 
 
 def parse_batch(message: bytes, commands_max: int, rows_max: int, reply_bytes_max: int) -> NativeBatch | None:

@@ -7,6 +7,9 @@ from pequod.answers.rows import Rows
 
 INTERFACE: int
 
+# The hash of the core's tables, with the secret of this process or with another one.
+def hash_of(data: bytes, secret: tuple[int, int] = ..., /) -> int: ...
+
 class SortedRows:
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...

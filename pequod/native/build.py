@@ -3,7 +3,8 @@
 It is one extension of a few C++ files without dependencies, so the compiler is called as Python's own build would call
 it; setuptools would have to be installed first, and says less of what is missing.
 
-Exit code 1 and one line if there is no compiler, or it fails: Pequod then runs on its Python classes.
+Exit code 1 and one line if there is no compiler, or it fails: Pequod then runs on its Python classes, and a file beside
+them keeps the reason, for `pequod --version` and `pequod serve`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+#: Beside where the core would be, and in a wheel without it: why it could not be compiled. pip does not show it.
+REASON_FILE = "not_compiled.txt"
 _SOURCES = Path(__file__).parent
 _FLAGS = (
     "-std=c++17",
@@ -62,7 +65,9 @@ def build(folder: Path) -> Path:
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BuildError(f"the C++ compiler failed:\n{shlex.join(command)}\n{done.stderr}")
+            print(shlex.join(command), done.stderr, sep="\n", file=sys.stderr)
+            errors = [line for line in done.stderr.splitlines() if "error" in line] or [f"exit code {done.returncode}"]
+            raise BuildError(f"the C++ compiler failed: {errors[0]}")
         # Moved, not written: a process that has the former one loaded goes on with it.
         moved = shutil.copy2(built, folder / f".{target.name}.{os.getpid()}")
         return Path(moved).replace(target)
@@ -83,9 +88,12 @@ def _compiler() -> list[str]:
 
 def main(folder: Path) -> None:
     """Compile into a folder; if that cannot be done, leave none there that was compiled from other sources."""
+    reason = folder / REASON_FILE
     try:
         build(folder)
+        reason.unlink(missing_ok=True)
     except BuildError as error:
+        reason.write_text(f"{error}\n", "utf-8")
         for former in folder.glob(f"_hot{sysconfig.get_config_var('EXT_SUFFIX')}"):
             former.unlink()
         sys.exit(f"no native core, Pequod runs on its Python classes: {error}")

@@ -262,7 +262,7 @@ PyObject* decode(Piece kinds, Piece message) {
     if (!read_columns(message, &reply, &is_right)) return PyErr_NoMemory();
     if (!is_right || !is_fitting(kinds, reply)) Py_RETURN_NONE;
     PyObject* results = take_results(kinds, &reply);
-    PyObject* whole = results ? reply_type->tp_alloc(reply_type, 6) : nullptr;
+    PyObject* whole = results ? new_tuple(reply_type, 6) : nullptr;
     if (!whole) {
         Py_XDECREF(results);
         return nullptr;

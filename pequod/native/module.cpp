@@ -7,6 +7,7 @@
 #include "columns.hpp"
 #include "engine.hpp"
 #include "groups.hpp"
+#include "hash.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
 #include "routes.hpp"
@@ -52,10 +53,11 @@ PyMODINIT_FUNC PyInit__hot() {
         return nullptr;
     }
     PyObject* module = PyModule_Create(&definition);
-    for (const auto add : {pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
-                           pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_types,
-                           pequod::add_lens_type, pequod::add_engine_type, pequod::add_batch_type,
-                           pequod::add_column_functions, pequod::add_tally_function, add_kinds}) {
+    for (const auto add : {pequod::add_hash, pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types,
+                           pequod::add_context_types, pequod::add_frame_types, pequod::add_route_type,
+                           pequod::add_timeline_functions, pequod::add_collect_types, pequod::add_lens_type,
+                           pequod::add_engine_type, pequod::add_batch_type, pequod::add_column_functions,
+                           pequod::add_tally_function, add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

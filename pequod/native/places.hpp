@@ -1,17 +1,13 @@
 // Hash tables with open addressing: places in one array, a power of two of them, at most half of them taken.
 //
-// A place has `hash`, `key()`, and `is_free()`; one whose bytes are all 0 is free. The hash is seeded, as keys come from
-// clients, and keys are compared in full.
+// A place has `hash`, `key()`, and `is_free()`; one whose bytes are all 0 is free. Keys are compared in full.
 #pragma once
 
-#include "rows.hpp"
+#include "hash.hpp"
 
 #include <utility>
 
 namespace pequod {
-
-// Seeded; the function of Python's own dictionaries.
-inline size_t hash_of(Piece key) { return size_t(_Py_HashBytes(key.start, Py_ssize_t(key.size))); }
 
 template <typename Place>
 struct Places {

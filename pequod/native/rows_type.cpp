@@ -36,7 +36,7 @@ Place end_of(SortedRows* rows) { return {rows->older_size, rows->last.size}; }
 }  // namespace
 
 PyObject* make_rows(PyObject* keys, PyObject* values) {
-    PyObject* rows = keys && values && result_type ? result_type->tp_alloc(result_type, 2) : nullptr;
+    PyObject* rows = keys && values && result_type ? new_tuple(result_type, 2) : nullptr;
     if (!rows) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "use_rows has not been called");
         Py_XDECREF(keys);

@@ -1,6 +1,6 @@
 """A Spark session with the settings that Pequod needs, or an error that says what is missing.
 
-Spark runs on Java. `pip install pequod[spark]` brings Spark itself; Java 17 or newer comes from the system.
+Spark runs on Java. The extra `spark` brings Spark itself; Java 17 or newer comes from the system.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from pequod_installed.names import how_to_install
 
 from pequod.errors import PequodError
 from pequod_spark.home import use_own_home
@@ -64,7 +66,7 @@ def require_pyspark() -> None:
     try:
         import pyspark  # noqa: F401, PLC0415 -- optional
     except ImportError as error:
-        raise SparkUnavailableError("PySpark is not installed", "`pip install 'pequod[spark]'`") from error
+        raise SparkUnavailableError("PySpark is not installed", f"`{how_to_install('spark')}`") from error
 
 
 def require_spark() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pequod_installed.names import how_to_install
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -211,7 +212,7 @@ def test_the_prompt_completes_and_remembers(client: Client, target: str, tmp_pat
 def test_without_prompt_toolkit_the_message_says_what_to_install(target: str, tmp_path: Path) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ModuleNotFoundError('no', name='prompt_toolkit')")
     with on_a_terminal("shell", target=target, PYTHONPATH=str(tmp_path)) as terminal:
-        terminal.wait_for("pip install 'pequod[shell]'")
+        terminal.wait_for(how_to_install("shell"))
         assert terminal.end() == 3
 
 

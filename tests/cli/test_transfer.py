@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pequod_installed.names import how_to_install
 
 from pequod.cli.rowfiles import BadRow, Row, read_csv, read_json_lines
 from pequod.client import Client
@@ -196,7 +197,7 @@ def test_without_pyarrow_the_message_says_what_to_install(
     file = tmp_path / "a.parquet"
     outcome = pequod("dump", "", "-o", str(file))
     assert (outcome.code, list(tmp_path.iterdir())) == (3, [])
-    assert "pip install 'pequod[files]'" in outcome.err
+    assert how_to_install("files") in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from pequod_installed.names import how_to_install
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodServicer, PequodStub, add_PequodServicer_to_server
 from pequod_server import ServerConfig
@@ -184,4 +185,4 @@ sys.exit(run(ServerConfig(listen="127.0.0.1:0", traces=True)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3
-    assert done.stderr == "pequod: traces need OpenTelemetry: pip install 'pequod[otel]'\n"
+    assert done.stderr == f"pequod: traces need OpenTelemetry: {how_to_install('otel')}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 import typer
+from pequod_installed.names import how_to_install
 from pequod_spark import session as session_module
 from pequod_spark.session import SparkUnavailableError, java_version, require_spark, spark_session
 from pyspark.sql import SparkSession
@@ -68,7 +70,7 @@ def test_something_else_called_java_is_said(tmp_path: Path) -> None:
 
 def test_a_missing_pyspark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(SparkUnavailableError, match=r"PySpark is not installed; `pip install 'pequod\[spark\]'`"):
+    with pytest.raises(SparkUnavailableError, match=re.escape(f"not installed; `{how_to_install('spark')}`")):
         session_module.require_spark()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from pequod_installed.names import version
 
 from pequod.client import AsyncClient
 from pequod.engine import FLAVOUR
@@ -39,9 +40,7 @@ class PequodSystem:
 
     def find(self) -> Presence:
         """Find it; it is always there."""
-        return Found(
-            Path(sys.executable), f"pequod {version('pequod')}, engine {FLAVOUR}, Python {sys.version.split()[0]}"
-        )
+        return Found(Path(sys.executable), f"pequod {version()}, engine {FLAVOUR}, Python {sys.version.split()[0]}")
 
     @contextmanager
     def started(self, directory: Path) -> Iterator[Server]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 
+from pequod_installed.names import how_to_install
+
 from pequod.addresses import fault_of
 from pequod.engine import Engine, Search
 from pequod.errors import SettingError
@@ -45,7 +47,7 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         return SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
     if config.backing.startswith(_LAKE):
         if find_spec("duckdb") is None:
-            raise ImportError("a lake needs duckdb: pip install 'pequod[lake]'")
+            raise ImportError(f"a lake needs duckdb: {how_to_install('lake')}")
         from pequod_server.backing.lake import LakeStore  # noqa: PLC0415 - needs the extra
 
         return LakeStore(config.backing.removeprefix(_LAKE), mappings)
@@ -56,7 +58,7 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         )
     for package in ("asyncpg", "psycopg2"):
         if find_spec(package) is None:
-            raise ImportError(f"PostgreSQL needs {package}: pip install 'pequod[backing]'")
+            raise ImportError(f"PostgreSQL needs {package}: {how_to_install('backing')}")
     from pequod_server.backing.postgres import PostgresStore  # noqa: PLC0415 - needs the extra
 
     try:

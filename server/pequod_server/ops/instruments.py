@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from grpc import aio
+from pequod_installed.names import how_to_install
 
 from pequod.engine import Engine
 from pequod_server.cluster.member import Member
@@ -76,7 +77,7 @@ class Instruments:
             try:
                 from pequod_server.ops import traces  # noqa: PLC0415
             except ImportError as error:
-                raise ImportError("traces need OpenTelemetry: pip install 'pequod[otel]'") from error
+                raise ImportError(f"traces need OpenTelemetry: {how_to_install('otel')}") from error
             self._provider = traces.provider_from_environment()
             call_traces = traces.CallTraces(self._provider)
             sinks.append(call_traces)

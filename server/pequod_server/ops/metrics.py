@@ -11,11 +11,11 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from itertools import accumulate
 from typing import Final
 
 import grpc
+from pequod_installed.names import version
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -46,7 +46,7 @@ class Metrics:
     def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._collectors: list[ScrapedCollector] = []
-        Info("pequod", "The version of the server.", registry=self.registry).info({"version": version("pequod")})
+        Info("pequod", "The version of the server.", registry=self.registry).info({"version": version()})
         self.calls = CallMetrics(self.registry)
         self.batches = BatchMetrics()
         #: Takes how late the event loop is.

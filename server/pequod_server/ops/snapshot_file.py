@@ -18,11 +18,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from google.protobuf.message import DecodeError
+from pequod_installed.names import version
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Range, Rows
@@ -151,7 +151,7 @@ def _write(path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int) ->
 
 def _blocks(rows: Rows, backed: Sequence[BackedPart], origin: int) -> Iterator[pb.SnapshotBlock]:
     number = _VERSION if len(backed) < 2 else _VERSION_OF_MANY
-    head = pb.SnapshotHead(format=_FORMAT, version=number, saved_s=time.time(), server=version("pequod"))
+    head = pb.SnapshotHead(format=_FORMAT, version=number, saved_s=time.time(), server=version())
     head.origin = origin
     for part in backed:
         head.backing.add(

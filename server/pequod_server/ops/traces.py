@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Final
 
 import grpc
@@ -21,6 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace import TracerProvider as AnyTracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from pequod_installed.names import version
 from structlog.contextvars import bind_contextvars
 
 from pequod_server.backing.onward import set_trace, under_trace
@@ -48,7 +48,7 @@ class CallTraces:
     """
 
     def __init__(self, provider: AnyTracerProvider) -> None:
-        self._tracer = provider.get_tracer("pequod.server", version("pequod"))
+        self._tracer = provider.get_tracer("pequod.server", version())
 
     def opened(self, call: Call) -> Closer:
         """Begin the span of a call; lines of the log that belong to it have its trace id, as have calls of homes."""
@@ -132,7 +132,7 @@ def provider_from_environment() -> TracerProvider:
     Everything about it is set by OpenTelemetry's own variables: OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4317),
     OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME (pequod), OTEL_RESOURCE_ATTRIBUTES.
     """
-    own = Resource.create({"service.name": "pequod", "service.version": version("pequod")})
+    own = Resource.create({"service.name": "pequod", "service.version": version()})
     provider = TracerProvider(resource=own.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pequod_installed.names import how_to_install
+
 from pequod_views.errors import TargetRefusedError, ViewFileError
 from pequod_views.targets.sqlite import SqliteTarget
 from pequod_views.targets.target import Target, TargetDialect, TargetTransaction
@@ -31,5 +33,5 @@ def open_target(database: str) -> Target:
     try:
         from pequod_views.targets.postgres import PostgresTarget  # noqa: PLC0415 - SQLite does without asyncpg
     except ImportError as error:
-        raise TargetRefusedError("PostgreSQL", f"it needs {error.name}: pip install 'pequod[views]'") from error
+        raise TargetRefusedError("PostgreSQL", f"it needs {error.name}: {how_to_install('views')}") from error
     return PostgresTarget(database)
