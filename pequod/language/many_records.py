@@ -27,7 +27,7 @@ from pequod.language.spec import DELIMITER, Slot
 
 #: Told of each row that shows nothing: the reason, and the key.
 Note = Callable[[Misfit, bytes], None]
-#: Rows whose parsed records are in memory at the same time: so many, or so many bytes and the row in which they end.
+#: The most rows whose parsed records are in memory at the same time, and the bytes of values after which no more are.
 _ROWS: Final = 256
 _BYTES: Final = 256 << 10
 

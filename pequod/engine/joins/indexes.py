@@ -39,8 +39,8 @@ from pequod.language.records import Lens, Shown
 from pequod.language.spec import Slot
 from pequod.language.views import RecordView
 
-#: What one slice of the making of an index looks at: so many rows of the table, or so many bytes of their values and
-#: the row in which they end. That is some milliseconds. Tests make it small.
+#: The most rows of the table that one slice of the making of an index looks at, and the bytes of values after which it
+#: ends with the row that it is at. That is some milliseconds. Tests make them small.
 SLICE_ROWS = 256
 SLICE_BYTES = 256 << 10
 #: Indexes are evicted after everything else that may be.
@@ -253,8 +253,8 @@ class Index:
         """Make the rows of one slice of the table. If memory is too short, those that were made are dropped.
 
         Args:
-            rows_max: The slice has so many rows of the table at most.
-            bytes_max: It ends with the row whose value ends at these bytes or beyond.
+            rows_max: The most rows of the table that the slice has.
+            bytes_max: It ends with the row with which the values have this many bytes.
 
         Requires:
             No join computes rows of the source.

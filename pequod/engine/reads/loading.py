@@ -128,11 +128,10 @@ class Loading:
         for piece, environment in placed:
             # Each piece is a read of its own: the next one may evict it.
             read = self._memory.reads.begin(now)
-            # Indexes that were evicted since the begin are made at once.
             read.is_whole = True
             prefix = backfill.plan.prefix(environment)
             contexts = [status.context for status in backfill.join.coverage.over(piece.first, piece.last)]
-            self._reader.absorb(contexts, backfill.plan)
+            self._writer.absorb(contexts, backfill.plan)
             gaps = backfill.join.coverage.gaps(piece.first, piece.last)
             loaded.skipped_count += not gaps
             for bounds in gaps:
@@ -160,10 +159,9 @@ class Loading:
 
     def _not_made(self, join: InstalledJoin) -> list[Unindexed]:
         """Return the indexes of a join's sources that its pieces need, and that take longer than a slice."""
-        if self._reader.indexes_at_once:
-            return []
         # What the first source has was read elsewhere, with the fields that lead to the others.
-        found = [index for index in join.indexes[1:] if index is not None and index.lens.view.is_indexed]
+        sources = () if self._reader.indexes_at_once else join.indexes[1:]
+        found = [index for index in sources if index is not None and index.lens.view.is_indexed]
         return [Unindexed(index.lens.view) for index in found if index.takes_slices]
 
     def review(self) -> None:

@@ -7,9 +7,8 @@
 An execution may itself bring sources up to date, which may change rows that it has already read.
 `SourceReader.is_steady` detects this: the execution is then discarded and runs again, and finds its sources fresh.
 
-Sources may be ranges of backed tables that are not loaded, or indexes that are not made. An execution notes those that
-it meets in `Read.missing`, continues where it can, and is discarded at the end, as are those that need its result: so
-all are known at once.
+Ranges of backed tables may not be loaded, and indexes not made. An execution notes those that it meets in `Read.missing`,
+continues where it can, and is discarded at the end, as are those that need its result: so all are known at once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from pequod.engine.joins.collecting import apply_log, lacked_by_log
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.indexes import Gaps, Index
 from pequod.engine.joins.installed import InstalledJoin, join_of
-from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
 from pequod.engine.memory.eviction import PINNED, Evictor
 from pequod.engine.memory.story import Reason
@@ -170,8 +168,7 @@ class RecordReader(SourceReader):
                     return Rows([], [])
             if self._lacks(index):
                 return Rows([], [])
-            rows = read_indexed(index, prefix, first, last, self._read.number)
-            if rows is not None:
+            if (rows := read_indexed(index, prefix, first, last, self._read.number)) is not None:
                 return rows
         read = partial(super().read, source) if searched is None else index.table.slice_within
         return read_shown(index, prefix, first, last, read)
@@ -258,7 +255,7 @@ class Reader:
                 if not gaps:
                     join.counters.hits += was_ready
                     return None if lacking else contexts
-                if not self.absorb(contexts, plan):
+                if not self.writer.absorb(contexts, plan):
                     # All gaps before looking again, which is useless if there were many. Filling one leaves the others:
                     # no join reads its own output.
                     for gap in gaps:
@@ -284,18 +281,6 @@ class Reader:
                     lacking.add(context)
                 was_fresh = False
         return was_fresh
-
-    def absorb(self, contexts: list[Context], plan: Plan) -> bool:
-        """Drop contexts of single keys, which earlier gets made, before a wider range around them is computed.
-
-        Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge.
-        """
-        points = [context for context in contexts if context.plan.is_point and not context.has_dependants]
-        if plan.is_point:
-            return False
-        for context in points:
-            self.writer.drop(context, Reason.WIDENED)
-        return bool(points)
 
     def pull(
         self, join: InstalledJoin, first: bytes, last: bytes, read: Read, reader: SourceReader | None = None

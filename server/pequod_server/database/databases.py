@@ -24,17 +24,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import (
-    BackedKeyError,
-    Engine,
-    Lacking,
-    Loadable,
-    MissingError,
-    NextGroups,
-    Range,
-    SearchRange,
-    Unindexed,
-)
+from pequod.engine import BackedKeyError, Engine, Lacking, Loadable, MissingError, NextGroups, Range, Unindexed
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
@@ -342,20 +332,9 @@ class Databases:
             BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
-        pieces: dict[Loader, list[Loadable]] = {}
-        unindexed: list[Unindexed] = []
-        for one in lacking:
-            match one:
-                case Unindexed():
-                    unindexed.append(one)
-                case SearchRange():
-                    pieces.setdefault(self.owner_of(one.search.keys.first), []).append(one)
-                case Range():
-                    for piece, owner in self.assignment.split(*one):
-                        if owner is None:
-                            raise UnassignedKeyError(piece.first)
-                        assert piece.last is not None, "ranges that reads lack end"
-                        pieces.setdefault(owner, []).append(Range(piece.first, piece.last))
+        wanted = list(lacking)
+        unindexed = [one for one in wanted if isinstance(one, Unindexed)]
+        pieces = self.assignment.divided(one for one in wanted if not isinstance(one, Unindexed))
         loads = [self._load(*one, next_groups) for one in pieces.items()]
         loads += [self._indexing.make(one) for one in unindexed]
         await (loads[0] if len(loads) == 1 else all_of(loads))
