@@ -7,7 +7,7 @@
 An execution may itself bring sources up to date, which may change rows that it has already read.
 `SourceReader.is_steady` detects this: the execution is then discarded and runs again, and finds its sources fresh.
 
-Ranges of backed tables may not be loaded, and indexes not made. An execution notes those that it meets in `Read.missing`,
+Ranges of backed tables may not be loaded, indexes not made. An execution notes those that it meets in `Read.missing`,
 continues where it can, and is discarded at the end, as are those that need its result: so all are known at once.
 """
 
