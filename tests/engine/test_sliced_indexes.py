@@ -246,3 +246,16 @@ def test_the_collector_rests_while_records_are_parsed_and_goes_on_afterwards(
     assert states
     assert not any(states)
     assert gc.isenabled()
+
+
+def test_a_dropped_join_leaves_no_parsed_record_behind() -> None:
+    def list_count() -> int:
+        gc.collect()
+        return sum(type(thing) is list for thing in gc.get_objects())
+
+    engine = _engine(count=0)
+    scan(engine, "by|3|")
+    before = list_count()
+    engine.put(b"item|1", b'{"a": 3, "b": 1, "c": [' + b",".join([b"[]"] * 10_000) + b"]}")
+    engine.drop_join("by")
+    assert list_count() < before + 1000

@@ -11,7 +11,6 @@ It is made slice by slice, in the order of the table's keys, and other calls may
 
     table   article|7   article|9  :  article|10   article|12
     rows    of 7 and 9             :  not yet; a change of article|12 changes nothing here
-                                reached
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ SLICE_BYTES = 256 << 10
 #: Indexes are evicted after everything else that may be.
 _PRIORITY: Final = PINNED - 1
 _NOTHING: Final[Shown] = {}
+_NOT_PARSED: Final[tuple[bytes, Record | None]] = (b"", None)
 #: A plain key, the value that it had, and the one that it has; None: it is absent.
 PlainChange = tuple[bytes, bytes | None, bytes | None]
 
@@ -56,8 +56,11 @@ class RecordParser:
     __slots__ = ("_earlier", "_latest")
 
     def __init__(self) -> None:
-        self._latest: tuple[bytes, Record | None] = (b"", None)
-        self._earlier: tuple[bytes, Record | None] = self._latest
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was parsed: a long record takes thirty times its bytes."""
+        self._latest = self._earlier = _NOT_PARSED
 
     def __call__(self, value: bytes) -> Record | None:
         """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
@@ -86,7 +89,7 @@ class Growth(Enum):
 
     MORE = auto()
     WHOLE = auto()
-    #: There is no memory for the rows, even after eviction.
+    #: Of memory, even after eviction.
     NO_ROOM = auto()
 
 
@@ -136,7 +139,7 @@ class Index:
         #: The rows that are made so far, and the end of the keys of the table that they are of.
         self._begun: Table | None = None
         self._reached = b""
-        #: Whether memory was too short for rows that were not all made: who makes them is told, and may begin again.
+        #: Whether memory was too short for the rows made so far; the next slice says so.
         self._was_evicted = False
         #: Whether it was made for a read that has not used it yet.
         self._is_awaited = False
@@ -245,7 +248,7 @@ class Index:
 
     def build(self) -> Table | None:
         """Make the rows, as `grow` does, at once; return None if memory is too short for them."""
-        # In slices, the rows would have to be put into place one by one (bench row: records, indexed).
+        # In slices, rows would be put into place one by one (bench row: records, indexed).
         self.grow(maxsize, maxsize)
         return self.rows
 
@@ -267,8 +270,7 @@ class Index:
         if self._was_evicted:
             self._was_evicted = False
             return Growth.NO_ROOM
-        ledger = self.memory.ledger
-        self.last_used = self.memory.reads.number
+        ledger, self.last_used = self.memory.ledger, self.memory.reads.number
         self._is_awaited = True
         while True:
             rows = self._begun or self._begin()

@@ -128,6 +128,7 @@ class Catalog:
         for source, sites in zip(join.spec.sources, join.sites, strict=True):
             self._remove_reader(self._related_to(source.pattern), sites)
         disconnect(self._installed.values(), join)
+        self._parse.forget()
         output.review()
         self._relate()
 
