@@ -37,7 +37,16 @@ from pequod.language.errors import (
     Span,
     UnknownJoinError,
 )
-from pequod.language.missing import Lacking, MissingError, NextGroups, RangeRows, Search, SearchRange
+from pequod.language.missing import (
+    Lacking,
+    Loadable,
+    MissingError,
+    NextGroups,
+    RangeRows,
+    Search,
+    SearchRange,
+    Unindexed,
+)
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import (
     JoinSpec,
@@ -77,6 +86,7 @@ __all__ = [
     "Ledger",
     "LimitExceededError",
     "LoadCounts",
+    "Loadable",
     "Maintenance",
     "MemoryStatistics",
     "MisfitExplanation",
@@ -106,6 +116,7 @@ __all__ = [
     "Span",
     "Statistics",
     "TableStatistics",
+    "Unindexed",
     "UnknownJoinError",
     "Upkeep",
     "Watch",

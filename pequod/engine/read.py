@@ -22,15 +22,17 @@ from pequod.native import core
 class Read:
     """One public call, from its beginning to its end."""
 
-    __slots__ = ("missing", "next_groups", "now", "number", "serial")
+    __slots__ = ("is_whole", "missing", "next_groups", "now", "number", "serial")
 
     def __init__(self, number: int, now: float) -> None:
         #: Counted from the engine's start. Data that the call used stay until it ends.
         self.number = number
         #: The caller's time: contexts that expired before it do not answer.
         self.now = now
-        #: Missing ranges of backed tables that the call needs, in the order in which it met them.
+        #: What the call needs and is not there, in the order in which it met that.
         self.missing: dict[Lacking, None] = {}
+        #: Whether it has the indexes that it needs made at once, however long that takes.
+        self.is_whole = False
         #: What it will need when it has them.
         self.next_groups: list[NextGroups] = []
         #: `Writer.serial` at the beginning of the call or of its last attempt. If it has grown since, what was read may
@@ -44,7 +46,7 @@ class Read:
         self.serial = serial
 
     def lack(self, ranges: Iterable[Lacking]) -> None:
-        """Note ranges that are not loaded."""
+        """Note ranges that are not loaded, and indexes that are not made."""
         self.missing.update(dict.fromkeys(ranges))
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 
 from orjson import JSONDecodeError, loads
 
+from pequod.language.collector import collector_paused
 from pequod.language.forms import ABSENT, TEXT_BYTES_MAX, FormOf, Misfit, delimited
 from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Quick, parse_record
@@ -26,8 +27,9 @@ from pequod.language.spec import DELIMITER, Slot
 
 #: Told of each row that shows nothing: the reason, and the key.
 Note = Callable[[Misfit, bytes], None]
-#: Rows whose parsed records are in memory at the same time.
+#: The most rows whose parsed records are in memory at the same time, and the bytes of values after which no more are.
 _ROWS: Final = 256
+_BYTES: Final = 256 << 10
 
 _Fit = TypeVar("_Fit")
 
@@ -46,12 +48,25 @@ def show_all(lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: N
     """
     shown_keys: list[bytes] = []
     shown_values: list[bytes] = []
-    for start in range(0, len(keys), _ROWS):
-        run = RecordRun(lens, keys[start : start + _ROWS], values[start : start + _ROWS], note)
-        found_keys, found_values = run.show()
-        shown_keys += found_keys
-        shown_values += found_values
+    start = 0
+    while start < len(keys):
+        stop = start + cut_at(values[start : start + _ROWS], _BYTES)
+        with collector_paused():
+            found_keys, found_values = RecordRun(lens, keys[start:stop], values[start:stop], note).show()
+            shown_keys += found_keys
+            shown_values += found_values
+            del found_keys, found_values
+        start = stop
     return shown_keys, shown_values
+
+
+def cut_at(values: Sequence[bytes], bytes_max: int) -> int:
+    """Return how many of the values reach a number of bytes together, or how many there are."""
+    count = size = 0
+    while count < len(values) and size < bytes_max:
+        size += len(values[count])
+        count += 1
+    return count
 
 
 class RecordRun:

@@ -1,4 +1,4 @@
-"""What reads lack of a database: ranges of its keys, and searches, which ask by other columns.
+"""What reads lack: ranges of a database's keys, searches, which ask it by other columns, and indexes.
 
     by_author|<author>|<id> = copy article|<id> with author = <author>
 
@@ -48,8 +48,16 @@ class SearchRange(NamedTuple):
     search: Search
 
 
+class Unindexed(NamedTuple):
+    """An index that is to be made: the rows of a table, in the order in which a join reads its records."""
+
+    view: RecordView
+
+
+#: What a read lacks of a database.
+Loadable = Range | SearchRange
 #: What a read lacks.
-Lacking = Range | SearchRange
+Lacking = Loadable | Unindexed
 
 
 class RangeRows(NamedTuple):
@@ -98,34 +106,43 @@ class NextGroups(NamedTuple):
 
 
 class MissingError(Exception):
-    """A read needs rows of backed tables that are not loaded: load what it lacks, and read again.
+    """A read needs rows of backed tables that are not loaded, or indexes: load what it lacks, make them, read again.
 
     Not a refusal, and so no `PequodError`: only code that gave the engine backed tables sees it. The repeated read may
     need more, which was not known before; no chain of joins needs more rounds than it has sources.
 
     Args:
-        lacking: Ranges of keys for `Engine.load`, and of searches for `Engine.load_found`.
+        lacking: Ranges of keys for `Engine.load`, and of searches for `Engine.load_found`; indexes for
+            `Engine.index_some`.
         next_groups: What it will lack then, as far as that is known.
     """
 
     def __init__(self, lacking: Iterable[Lacking], next_groups: Iterable[NextGroups] = ()) -> None:
-        by_search: dict[Search | None, list[Range]] = {}
+        ranges: list[Range] = []
+        by_search: dict[Search, list[Range]] = {}
+        indexes: dict[Unindexed, None] = {}
         for one in lacking:
-            by_search.setdefault(one.search if isinstance(one, SearchRange) else None, []).append(Range(*one[:2]))
+            match one:
+                case Range():
+                    ranges.append(one)
+                case SearchRange(first, last, search):
+                    by_search.setdefault(search, []).append(Range(first, last))
+                case Unindexed():
+                    indexes[one] = None
         #: In order; they neither overlap nor touch each other.
-        self.ranges = united(by_search.pop(None, ()))
+        self.ranges = united(ranges)
         #: The same for each search.
-        self.searches = tuple(
-            SearchRange(*one, search) for search, found in by_search.items() if search for one in united(found)
-        )
+        self.searches = tuple(SearchRange(*one, search) for search, found in by_search.items() for one in united(found))
+        #: Each once.
+        self.indexes = tuple(indexes)
         #: Each once.
         self.next_groups = tuple(dict.fromkeys(next_groups))
-        super().__init__(f"{len(self.lacking)} ranges are not loaded, the first of them {self.lacking[0]}")
+        super().__init__(f"{len(self.lacking)} ranges or indexes are not there, the first of them {self.lacking[0]}")
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
-        """The ranges, and those of searches."""
-        return *self.ranges, *self.searches
+        """The ranges, those of searches, and the indexes."""
+        return *self.ranges, *self.searches, *self.indexes
 
 
 def search_of(view: RecordView) -> Search:

@@ -14,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 
 from pequod.language.spec import DELIMITER, Pattern, Slot
@@ -96,6 +97,24 @@ def may_overlap(a: Pattern, b: Pattern) -> bool:
     first, second = a.literal_prefix, b.literal_prefix
     if not first.startswith(second) and not second.startswith(first):
         return False
+    return _shapes_overlap(_shape(a), _shape(b))
+
+
+#: The parts of a pattern, with the widths of its slots in the place of these.
+_Shape = tuple[bytes | int | None, ...]
+
+
+def _shape(pattern: Pattern) -> _Shape:
+    return tuple([part if isinstance(part, bytes) else part.width for part in pattern.parts])
+
+
+@lru_cache(1 << 12)
+def _shapes_overlap(a: _Shape, b: _Shape) -> bool:
+    """Return the same for shapes: hundreds of joins may compute one table, and their outputs have few shapes."""
+    if a == b:
+        return True
+    if isinstance(a[-1], bytes) and isinstance(b[-1], bytes) and not (a[-1].endswith(b[-1]) or b[-1].endswith(a[-1])):
+        return False
     left, right = _automaton(a), _automaton(b)
     seen = {(0, 0)}
     todo = deque(seen)
@@ -129,15 +148,16 @@ _INSIDE_DELIMITED = -1
 _ANY = -2
 
 
-def _automaton(pattern: Pattern) -> list[_Atom]:
+@lru_cache(1 << 10)
+def _automaton(shape: _Shape) -> list[_Atom]:
     atoms: list[_Atom] = []
-    for part in pattern.parts:
+    for part in shape:
         if isinstance(part, bytes):
             atoms += map(_Atom, part)
-        elif part.width is None:
+        elif part is None:
             atoms.append(_Atom(_INSIDE_DELIMITED, repeats=True))
         else:
-            atoms += [_Atom(_ANY)] * part.width
+            atoms += [_Atom(_ANY)] * part
     return atoms
 
 

@@ -84,6 +84,11 @@ class Pattern:
         first = self.parts[0] if self.parts else b""
         return first if isinstance(first, bytes) else b""
 
+    @property
+    def table(self) -> bytes:
+        """The name of the table that its keys are of."""
+        return self.literal_prefix.partition(DELIMITER)[0]
+
     def __str__(self) -> str:
         return "".join(
             part.decode("utf-8", "surrogateescape") if isinstance(part, bytes) else str(part) for part in self.parts

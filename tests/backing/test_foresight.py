@@ -9,7 +9,7 @@ from pequod_grammar import parse
 from pequod_server.backing import Changes, RowChange
 from pequod_server.database.foresight import Foresight
 
-from pequod.engine import Engine, Lacking, Range
+from pequod.engine import Engine, Loadable, Range
 from pequod.errors import BackingUnavailableError
 from tests.backing.test_loader import FOLLOWING, TIMELINE, Setting, serving
 from tests.peer.homes import LATEST, computing, expected, fake, rows_of, running, until
@@ -75,10 +75,10 @@ async def test_what_is_foreseen_while_a_load_is_under_way_is_loaded_at_once_afte
     engine.add_joins(parse(TIMELINE))
     engine.load(b"s|ann|", b"s|ann}", [])
     engine.scan(b"t|ann|", b"t|ann}")
-    loads: list[list[Lacking]] = []
+    loads: list[list[Loadable]] = []
     go_on = asyncio.Event()
 
-    async def load(lacking: list[Lacking]) -> None:
+    async def load(lacking: list[Loadable]) -> None:
         loads.append(list(lacking))
         await go_on.wait()
         for one in lacking:

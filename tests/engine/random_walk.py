@@ -16,6 +16,7 @@ from random import Random
 
 from pequod.engine import JoinSpec, Operator, Pattern, Push, Slot, Source
 from pequod.engine.base import presence, rows
+from pequod.engine.joins import indexes
 from pequod.engine.reads import execution
 from pequod.engine.writes import changes
 from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range
@@ -48,6 +49,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
         return Step(kind, draw_range(random, specs))
     if random.random() < (0.4 if walker.is_backfilling else 0.12):
         return draw_backfill_step(random, walker)
+    if random.random() < 0.15 and any(spec.has_records for spec in specs):
+        return Step("index", (*draw_range(random, specs), random.choice([1, 1, 2, 3])))
     if chance < 0.5:
         return Step("remove_range", (*draw_range(random, specs), random.choice([None, 1, 2])))
     if chance < 0.54:
@@ -148,21 +151,24 @@ def walk(
 
 
 class small_limits:  # noqa: N801 - used like a function
-    """Make leaves, logs and loaded parts small at random, so that splits and overflows happen."""
+    """Make leaves, logs, loaded parts and slices small at random, so that splits and overflows happen."""
 
     def __init__(self, random: Random) -> None:
         self._leaf, self.log_max = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
         self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
+        self._slice = random.choice([1, 2, 3])
 
     def __enter__(self) -> None:
         self._leaf_before = rows.set_leaf_max(self._leaf)
         self._before = changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
+        self._slice_before, indexes.SLICE_ROWS = indexes.SLICE_ROWS, self._slice
         changes.LOG_MAX = self.log_max
         presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._part, self._at_a_time
 
     def __exit__(self, *_: object) -> None:
         rows.set_leaf_max(self._leaf_before)
         changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
+        indexes.SLICE_ROWS = self._slice_before
 
 
 def replay(script: Sequence[Step]) -> None:

@@ -142,6 +142,10 @@ class ExactnessWithRecords(Exactness):
         if keys:
             self.walker.take(Step("put", (random.choice(keys), draw_record(random))))
 
+    @rule(random=RANDOMS, slices=st.integers(1, 3))
+    def index(self, random: Random, slices: int) -> None:
+        self.walker.take(Step("index", (*draw_range(random, self.walker.specs), slices)))
+
     @rule(random=RANDOMS)
     def add_record_join(self, random: Random) -> None:
         if len(self.walker.specs) < 5:

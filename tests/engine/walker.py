@@ -55,7 +55,7 @@ class Walker:
         self.backed: tuple[bytes, ...] = ()
         #: Draws what the database gives beside what it is searched for.
         self.extras = Random(0)
-        self.engine = Engine()
+        self.engine = Engine(indexes_at_once=False)
         self.model = NaiveModel()
         self.now = 0.0
         #: Arguments of scans, which are made again: the engine remembers how it answered.
@@ -91,12 +91,12 @@ class Walker:
 
     def _back(self, *tables: bytes) -> None:
         self.backed = tables
-        self.engine = Engine(backed=tables)
+        self.engine = Engine(backed=tables, indexes_at_once=False)
 
     def _back_searched(self, *tables: bytes) -> None:
         """The same with a database that can be asked by some fields."""
         self.backed = tables
-        self.engine = Engine(backed=tables, can_search=searching.can_search)
+        self.engine = Engine(backed=tables, can_search=searching.can_search, indexes_at_once=False)
 
     def _is_backed(self, key: bytes) -> bool:
         name, delimiter, _ = key.partition(b"|")
@@ -118,7 +118,7 @@ class Walker:
         self.engine.forget(first, last)
 
     def _loading(self, read: Callable[[], T]) -> T:
-        """Read, and load what is missing, until nothing is."""
+        """Read, load what is missing and make the indexes that are, until nothing is."""
         for _ in range(ROUNDS_MAX):
             try:
                 return read()
@@ -129,6 +129,9 @@ class Walker:
                     self._load_from_model(first, last)
                 for found in error.searches:
                     self._search(found)
+                for index in error.indexes:
+                    while self.engine.index_some(index):
+                        self.engine._check()
                 self.engine._check()
         raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
 
@@ -296,6 +299,16 @@ class Walker:
             self._plausible({key: value})
         else:
             self._same(value, self.model.get(key))
+
+    def _index(self, first: bytes, last: bytes | None, slices: int) -> None:
+        """Begin to make what a scan lacks of indexes, and leave it half made; the scan does not come back."""
+        with suppress(LimitExceededError):
+            try:
+                self.engine.scan(first, last, now=self.now)
+            except MissingError as error:
+                for index in error.indexes:
+                    for _ in range(slices):
+                        self.engine.index_some(index)
 
     def _again(self, number: int) -> None:
         if self.scanned:

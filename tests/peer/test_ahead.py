@@ -223,7 +223,7 @@ async def test_what_was_released_while_it_came_is_not_taken_in(*, is_released: b
     engine.forget(*bob)
     with pytest.raises(MissingError) as caught:
         engine.scan(b"t|ann|", b"t|ann}")
-    reading = asyncio.create_task(loader.load(caught.value.lacking, caught.value.next_groups))
+    reading = asyncio.create_task(loader.load(caught.value.ranges, caught.value.next_groups))
     await store.has_read.wait()
     if is_released:
         # The store may take this as the end of what it has just given.

@@ -35,6 +35,8 @@ from pequod.errors import (
 from tests.soak.unfinished import Unfinished
 
 JOINS = "tally|<a> = count n|<a>|<b>; heavy|<a>|<c> = pull check n|<a>|<b> copy n|<c>|<b>"
+_BY_FIELD = "field|<f>|<a>|<b> = copy n|<a>|<b> with f = <f>"
+_LONG_RECORD = b'{"f":"x","lists":[' + b",".join([b"[]"] * 300_000) + b"]}"
 _TOO_MANY_JOINS = ";".join(f"many{number}|<a> = copy n|<a>|<b>" for number in range(20_000))
 _SERVICE = "/pequod.v1.Pequod/"
 _PEER_SERVICE = "/pequod.v1.PequodPeer/"
@@ -74,6 +76,7 @@ class Mischief:
             self.send_bad_batches,
             self.send_what_is_refused,
             self.send_too_many_entries,
+            self.have_long_records_indexed,
             self.leave_a_stream_idle,
             self.leave_batches_unread,
             self.leave_calls_unfinished,
@@ -296,6 +299,23 @@ class Mischief:
                     raise
             except asyncio.InvalidStateError:
                 pass  # The stream was ended before all was written.
+
+    async def have_long_records_indexed(self) -> None:
+        """Read by a field of records that take long to parse, for the first time again and again."""
+        keys = [b"n|%02d|long" % number for number in range(6)]
+        requests = (
+            *[("Put", pb.PutRequest(key=key, value=_LONG_RECORD)) for key in keys],
+            ("DropJoin", pb.DropJoinRequest(name="field")),
+            ("AddJoin", pb.AddJoinRequest(text=_BY_FIELD)),
+            ("Scan", pb.ScanRequest(first=b"field|x|", last=b"field|x}")),
+            *[("Remove", pb.RemoveRequest(key=key)) for key in keys],
+        )
+        async with aio.insecure_channel(self.target) as channel:
+            for method, request in requests:
+                make: Any = channel.unary_stream(_SERVICE + method)
+                with contextlib.suppress(aio.AioRpcError):
+                    async for _ in make(request.SerializeToString(), timeout=15):
+                        pass
 
     async def leave_a_stream_idle(self) -> None:
         client = AsyncClient(self.target)

@@ -68,6 +68,7 @@ class Composed(HotEngine):
         value_bytes_max: int = 1 << 20,
         backed: Iterable[bytes] = (),
         can_search: Callable[[Search], bool] = lambda _: False,
+        indexes_at_once: bool = True,
         memory_limit: int = UNLIMITED,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
@@ -91,7 +92,7 @@ class Composed(HotEngine):
         self._now_s = 0.0
         self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
-        self._reader = Reader(self._writer, self._memory)
+        self._reader = Reader(self._writer, self._memory, indexes_at_once=indexes_at_once)
         self._scans = Scans(
             self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
         )
@@ -115,7 +116,7 @@ class Composed(HotEngine):
         if isinstance(victim, Context):
             self._writer.evict(victim, Reason.EVICTED)
         elif isinstance(victim, Index):
-            victim.drop()
+            victim.evict()
         else:
             assert isinstance(victim, Part), "nothing else is evicted"
             self._backed.evict(victim)

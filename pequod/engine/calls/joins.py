@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pequod.engine.calls.composed import Composed
+from pequod.engine.joins import indexes
 from pequod.engine.joins.compiled import JoinInfo
+from pequod.engine.joins.indexes import Growth
+from pequod.language.missing import Unindexed
 from pequod.language.spec import JoinSpec
 
 
@@ -43,6 +46,29 @@ class JoinCalls(Composed):
         self.backfills.review()
         self.revision += 1
         self._directory.end_watches_over(dropped)
+
+    def index_some(self, lacking: Unindexed) -> bool:
+        """Make a slice of an index that a read lacks; return whether there is more of it to make.
+
+        Meanwhile everything else may happen: rows change, ranges are loaded and forgotten, joins come and go. If no
+        join needs the index any more, there is nothing to make.
+
+        Raises:
+            LimitExceededError: There is no memory for it, even after eviction; nothing of it is kept.
+
+        Cost:
+            O(`SLICE_ROWS`), or the time to parse `SLICE_BYTES` and one value more.
+        """
+        index = self._catalog.index_of(lacking)
+        self._reads.begin()
+        match Growth.WHOLE if index is None else index.grow(indexes.SLICE_ROWS, indexes.SLICE_BYTES):
+            case Growth.MORE:
+                return True
+            case Growth.WHOLE:
+                return False
+            case Growth.NO_ROOM:
+                self.ledger.count_refusal()
+                raise self._memory.refusal(max(self.ledger.total_bytes, self.ledger.limit_bytes) + 1)
 
     def joins(self) -> list[JoinInfo]:
         """Return the installed joins, the earliest first."""

@@ -6,33 +6,46 @@
 for `copy article|<id> with author = <author> as {title}`. Joins that see the same share one index. It is made when a
 read first needs it, kept up to date by every change of the table, and dropped when memory is short: nothing depends on
 it but the time of reads. Rows that joins compute are not in it.
+
+It is made slice by slice, in the order of the table's keys, and other calls may come between two slices:
+
+    table   article|7   article|9  :  article|10   article|12
+    rows    of 7 and 9             :  not yet; a change of article|12 changes nothing here
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from sys import maxsize
 from typing import Final, Protocol
 
 from orjson import JSONDecodeError, loads
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Cut, Table
-from pequod.engine.memory.eviction import PINNED, Evictor, Rank, Ticket
+from pequod.engine.memory.eviction import PINNED, WAIT_READS, Evictor, Rank, Ticket
 from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
+from pequod.language.collector import LONG_BYTES, collector_paused
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
-from pequod.language.many_records import show_all
-from pequod.language.missing import Lacking
+from pequod.language.many_records import cut_at, show_all
+from pequod.language.missing import Loadable
 from pequod.language.ranges import Range
 from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Shown
 from pequod.language.spec import Slot
 from pequod.language.views import RecordView
 
+#: The most rows of the table that one slice of the making of an index looks at, and the bytes of values after which it
+#: ends with the row that it is at. That is some milliseconds. Tests make them small.
+SLICE_ROWS = 256
+SLICE_BYTES = 256 << 10
 #: Indexes are evicted after everything else that may be.
 _PRIORITY: Final = PINNED - 1
 _NOTHING: Final[Shown] = {}
+_NOT_PARSED: Final[tuple[bytes, Record | None]] = (b"", None)
 #: A plain key, the value that it had, and the one that it has; None: it is absent.
 PlainChange = tuple[bytes, bytes | None, bytes | None]
 
@@ -43,8 +56,11 @@ class RecordParser:
     __slots__ = ("_earlier", "_latest")
 
     def __init__(self) -> None:
-        self._latest: tuple[bytes, Record | None] = (b"", None)
-        self._earlier: tuple[bytes, Record | None] = self._latest
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was parsed: a long record takes thirty times its bytes."""
+        self._latest = self._earlier = _NOT_PARSED
 
     def __call__(self, value: bytes) -> Record | None:
         """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
@@ -56,7 +72,11 @@ class RecordParser:
             return earlier[1]
         self._earlier = latest
         try:
-            found = loads(value)
+            if len(value) < LONG_BYTES:
+                found = loads(value)
+            else:
+                with collector_paused():
+                    found = loads(value)
         except JSONDecodeError:
             found = None
         record = found if found.__class__ is dict else None
@@ -64,10 +84,19 @@ class RecordParser:
         return record
 
 
+class Growth(Enum):
+    """What came of a slice of the making of an index."""
+
+    MORE = auto()
+    WHOLE = auto()
+    #: Of memory, even after eviction.
+    NO_ROOM = auto()
+
+
 class Gaps(Protocol):
     """Knows which ranges of keys are loaded, or which of plain keys a database was searched for."""
 
-    def gaps(self, first: bytes, last: bytes, read_number: int) -> Sequence[Lacking]:
+    def gaps(self, first: bytes, last: bytes, read_number: int) -> Sequence[Loadable]:
         """Return the parts of a range that are not there for a read."""
 
 
@@ -76,12 +105,18 @@ class Index:
 
     Invariants:
         1. ``rows``, if they are there, are those that the lens shows in the table's present rows.
-        2. The ledger has ``_counted_bytes`` for them, and they have a ticket if and only if they are there.
+        2. ``_begun``, if they are there, are those that it shows in the present rows with keys below ``_reached``.
+        3. Not both are there. The ledger has ``_counted_bytes`` for them, and they have a ticket if and only if they
+           are there.
     """
 
     __slots__ = (
+        "_begun",
         "_counted_bytes",
+        "_is_awaited",
         "_parse",
+        "_reached",
+        "_was_evicted",
         "last_used",
         "lens",
         "memory",
@@ -101,6 +136,13 @@ class Index:
         #: The range of the source's own keys.
         self.range = Range(*keys_of(view.source.pattern))
         self.rows: Table | None = None
+        #: The rows that are made so far, and the end of the keys of the table that they are of.
+        self._begun: Table | None = None
+        self._reached = b""
+        #: Whether memory was too short for the rows made so far; the next slice says so.
+        self._was_evicted = False
+        #: Whether it was made for a read that has not used it yet.
+        self._is_awaited = False
         #: What the database can be asked for beside ranges of its keys; None: nothing, or there is no database.
         self.searched: Gaps | None = None
         self._counted_bytes = 0
@@ -127,6 +169,16 @@ class Index:
             return _NOTHING
         return shown
 
+    def use(self, read_number: int) -> None:
+        """Note that a read uses the rows."""
+        self.last_used = read_number
+        self._is_awaited = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there are rows, all or some, that changes of the table change."""
+        return self.rows is not None or self._begun is not None
+
     def take(self, key: bytes, old: bytes | None, new: bytes | None) -> Iterable[PlainChange]:
         """Bring the rows, if they are there, up to date with the change of a row of the table.
 
@@ -135,15 +187,15 @@ class Index:
         """
         rows = self.rows
         if rows is None or new is None or self.lens.each is not None:
-            return self._take_all(self.look(key, old), self.look_at_new(key, new))
+            return self._take_all(key, self.look(key, old), self.look_at_new(key, new))
         shown = self.lens.show_row(key, new, self._parse)
         if isinstance(shown, Misfit):
             self._count(shown, key)
-            return self._take_all(self.look(key, old), _NOTHING)
+            return self._take_all(key, self.look(key, old), _NOTHING)
         plain, value = shown
         was = rows.put(plain, value)
         if was is None:
-            gone = self._take_all(self.look(key, old), _NOTHING)
+            gone = self._take_all(key, self.look(key, old), _NOTHING)
             self._weigh()
             return [*gone, (plain, None, value)]
         # Only this row shows it, and shows nothing else: the old value is not parsed (invariant 1 of lenses).
@@ -153,10 +205,10 @@ class Index:
             self._weigh()
         return ((plain, was, value),)
 
-    def _take_all(self, before: Shown, after: Shown) -> list[PlainChange]:
+    def _take_all(self, key: bytes, before: Shown, after: Shown) -> list[PlainChange]:
         if before == after:
             return []
-        self.change(before, after)
+        self.change(key, before, after)
         return _changes(before, after)
 
     def compare(self, key: bytes, old: bytes | None, new: bytes | None) -> list[PlainChange]:
@@ -186,25 +238,81 @@ class Index:
         """How many of the rows that were looked at had no plain rows for a reason that is counted."""
         return sum(count for count, _ in self.misfits.values())
 
-    def build(self, read_number: int) -> Table | None:
-        """Make the rows, unless memory is too short for them.
+    @property
+    def takes_slices(self) -> bool:
+        """Whether the rows are not made, and take more than a slice."""
+        if self.rows is not None:
+            return False
+        table = self.table
+        return self._begun is not None or table.entry_count > SLICE_ROWS or table.value_bytes > SLICE_BYTES
+
+    def build(self) -> Table | None:
+        """Make the rows, as `grow` does, at once; return None if memory is too short for them."""
+        # In slices, rows would be put into place one by one (bench row: records, indexed).
+        self.grow(maxsize, maxsize)
+        return self.rows
+
+    def grow(self, rows_max: int, bytes_max: int) -> Growth:
+        """Make the rows of one slice of the table. If memory is too short, those that were made are dropped.
+
+        Args:
+            rows_max: The most rows of the table that the slice has.
+            bytes_max: It ends with the row with which the values have this many bytes.
 
         Requires:
-            All the table's rows of the source's range are there, and no join computes others.
+            No join computes rows of the source.
+
+        Cost:
+            That of a slice; the rows have an order of their own, so each finds its place by itself.
         """
-        shown = self.show(self.table.slice(self.range.first, self.range.last))
+        if self.rows is not None:
+            return Growth.WHOLE
+        if self._was_evicted:
+            self._was_evicted = False
+            return Growth.NO_ROOM
+        ledger, self.last_used = self.memory.ledger, self.memory.reads.number
+        self._is_awaited = True
+        while True:
+            rows = self._begun or self._begin()
+            looked_at, end = self._next_slice(rows_max, bytes_max)
+            shown = self.show(looked_at)
+            needed_bytes = TABLE + len(shown.keys) * ROW + sum(map(len, shown.keys))
+            if ledger.total_bytes + needed_bytes <= ledger.limit_bytes:
+                break
+            if not self.memory.make_room(needed_bytes):
+                self.drop()
+                return Growth.NO_ROOM
+            # Rows of the table may have been evicted, and with them what was made: look again, now that there is room.
+        rows.put_run(shown.keys, shown.values)
+        self._reached = end
+        self._weigh()
+        if end < self.range.last:
+            return Growth.MORE
+        self.rows, self._begun = rows, None
+        return Growth.WHOLE
+
+    def _begin(self) -> Table:
         rows = Table(self.table.prefix)
         rows.cut = None
         rows.regroup(self._cut())
-        self.last_used = read_number
-        if not self.memory.make_room(TABLE + len(shown.keys) * ROW + sum(map(len, shown.keys))):
-            return None
-        rows.put_run(shown.keys, shown.values)
-        self.rows = rows
+        self._begun, self._reached = rows, self.range.first
         self.memory.ledger.change_indexes(1, 0)
         self._weigh()
-        self.memory.enter(self, (_PRIORITY, read_number, 0))
+        self.memory.enter(self, (_PRIORITY, self.last_used, 0))
         return rows
+
+    def _next_slice(self, rows_max: int, bytes_max: int) -> tuple[Rows, bytes]:
+        """Return the next rows of the table that are to be looked at, and the end of their range."""
+        keys, values = self.table.slice(self._reached, self.range.last, rows_max)
+        count = cut_at(values, bytes_max)
+        if count == len(keys) < rows_max:
+            return Rows(keys, values), self.range.last
+        return Rows(keys[:count], values[:count]), keys[count - 1] + b"\0"
+
+    def evict(self) -> None:
+        """Drop the rows because memory is short."""
+        self._was_evicted = self._begun is not None
+        self.drop()
 
     def seen(self, first: bytes, last: bytes) -> Rows:
         """Return the plain rows of a range that the present rows of the table show.
@@ -218,32 +326,36 @@ class Index:
         start, stop = bisect_left(shown.keys, first), bisect_left(shown.keys, last)
         return Rows(shown.keys[start:stop], shown.values[start:stop])
 
-    def change(self, before: Shown, after: Shown) -> None:
+    def change(self, key: bytes, before: Shown, after: Shown) -> None:
         """Change the plain rows of one row of the table, if there are any here."""
         rows = self.rows
+        if rows is None and key < self._reached:
+            rows = self._begun
         if rows is None:
             return
         if before:
-            for key in before:
-                if key not in after:
-                    rows.remove(key)
-        for key, value in after.items():
-            rows.put(key, value)
+            for plain in before:
+                if plain not in after:
+                    rows.remove(plain)
+        for plain, value in after.items():
+            rows.put(plain, value)
         if self.lens.has_own_values or before.keys() != after.keys():
             self._weigh()
 
     def drop(self) -> None:
-        """Drop the rows; nothing changes if there are none."""
-        if self.rows is None:
+        """Drop the rows, all or those that are made so far; nothing changes if there are none."""
+        if not self.is_held:
             return
-        self.rows = None
+        self.rows = self._begun = None
+        self._reached = b""
         self.memory.leave(self)
         self.memory.ledger.change_indexes(-1, -self._counted_bytes)
         self._counted_bytes = 0
 
     def rank(self) -> Rank:
-        """Return its place in the order of eviction: the last."""
-        return _PRIORITY, self.last_used, 0
+        """Return its place in the order of eviction: the last. It stays for the reads that wait for it."""
+        last_used = self.last_used + WAIT_READS if self._is_awaited else self.memory.last_needed(self.last_used)
+        return _PRIORITY, last_used, 0
 
     def _cut(self) -> Cut:
         """Return how to cut the rows: after the first slot."""
@@ -263,20 +375,23 @@ class Index:
         Cost:
             O(1).
         """
-        rows = self.rows
+        rows = self.rows or self._begun
         if rows is None:
             return 0
         own_bytes = rows.value_bytes if self.lens.has_own_values else -BYTES * rows.entry_count
         return TABLE + len(rows.groups) * GROUP + rows.entry_count * ROW + rows.key_bytes + own_bytes
 
     def _check(self) -> None:
-        assert self._counted_bytes == self.count_bytes(), "invariant 2"
-        assert (self.ticket is None) == (self.rows is None), "invariant 2"
-        if self.rows is not None:
-            self.rows._check()
-            found = self.rows.slice(self.rows.prefix, self.rows.end)
+        assert self._counted_bytes == self.count_bytes(), "invariant 3"
+        assert (self.ticket is not None) == self.is_held, "invariant 3"
+        assert self.rows is None or self._begun is None, "invariant 3"
+        rows = self.rows or self._begun
+        if rows is not None:
+            rows._check()
+            last = self.range.last if self.rows is not None else self._reached
             misfits = dict(self.misfits)
-            assert found == self.show(self.table.slice(self.range.first, self.range.last)), "invariant 1"
+            shown = self.show(self.table.slice(self.range.first, last))
+            assert rows.slice(rows.prefix, rows.end) == shown, "invariants 1 and 2"
             self.misfits = misfits
 
 

@@ -33,7 +33,7 @@ class Projection:
     @property
     def is_waiting(self) -> bool:
         """Whether changes of the table have any effect here."""
-        return self.index.rows is not None or any(self)
+        return self.index.is_held or any(self)
 
     def _check(self) -> None:
         assert self.readers, "invariant 1"

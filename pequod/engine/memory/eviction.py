@@ -284,7 +284,7 @@ class Evictor:
             needed_bytes = ledger.total_bytes + grows_bytes
         ledger.weigh_next()
         ledger.count_refusal()
-        raise self._refusal(max(needed_bytes, ledger.limit_bytes + 1))
+        raise self.refusal(max(needed_bytes, ledger.limit_bytes + 1))
 
     def refuse_beyond(self, needed_bytes: int) -> None:
         """Refuse a request that would not fit beside the client-written rows, before anything is evicted for it.
@@ -295,7 +295,7 @@ class Evictor:
         ledger = self.ledger
         if ledger.stored_bytes + needed_bytes > ledger.limit_bytes:
             ledger.count_refusal()
-            raise self._refusal(ledger.stored_bytes + needed_bytes)
+            raise self.refusal(ledger.stored_bytes + needed_bytes)
 
     def hold(self, spare_bytes: int = 0) -> None:
         """Make sure that the rows that a read has computed so far fit, with its other needs.
@@ -317,9 +317,9 @@ class Evictor:
             # The data that the read has used need not stay: the read ends here.
             self.reads.begin()
             self.shrink(ledger.limit_bytes - self.free_bytes)
-            raise self._refusal(needed_bytes)
+            raise self.refusal(needed_bytes)
 
-    def _refusal(self, needed_bytes: int) -> LimitExceededError:
+    def refusal(self, needed_bytes: int) -> LimitExceededError:
         """Return the error, which names the process's limit if there is one."""
         ledger = self.ledger
         beside_bytes = max(ledger.process_limit_bytes - ledger.limit_bytes, 0)

@@ -81,11 +81,12 @@ def refuse_unwatchable(join: InstalledJoin) -> None:
     """Raise NotWatchableError unless all changes of a join's rows can be delivered."""
     if join.is_pull:
         raise NotWatchableError(join.info.name, "it is computed on every read and keeps nothing")
-    todo = [join]
+    todo, seen = [join], {join}
     for timed in todo:
         if isinstance(timed.spec.maintenance, Snapshot):
             raise NotWatchableError(join.info.name, "it shows snapshots, which change by the clock")
-        todo += [upstream for upstreams in timed.upstreams for upstream in upstreams]
+        todo += [one for upstreams in timed.upstreams for one in upstreams if one not in seen]
+        seen.update(todo)
 
 
 def settle_lost(watch: Watch, joins: Sequence[InstalledJoin], backed: Iterable[Table]) -> None:

@@ -40,7 +40,7 @@ from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
 from pequod.language.containing import containing_range
 from pequod.language.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
-from pequod.language.missing import MissingError
+from pequod.language.missing import Lacking, MissingError, Unindexed
 from pequod.language.narrowing import Narrowed
 from pequod.language.ranges import Range, lower
 from pequod.language.slots import fix_slots
@@ -83,7 +83,7 @@ class Loading:
         Raises:
             UnknownJoinError: No join has this name.
             NotBackfillableError: The join cannot be backfilled, or has no outputs in the range.
-            MissingError: Ranges of the sources that a database owns are not loaded.
+            MissingError: Ranges of the sources that a database owns are not loaded, or indexes are not made.
         """
         join = self._catalog.find(name)
         _refuse_unfit(join)
@@ -100,7 +100,8 @@ class Loading:
             raise NotBackfillableError(name, f"its output has {len(slots)} slots, so that a read cannot fix {level}")
         sources = [Range(*containing_range(join.spec, source.pattern, *bounds)) for source in join.spec.sources]
         read = self._memory.reads.begin()
-        if lacking := _not_loaded(join, sources, read.number):
+        lacking: list[Lacking] = [*_not_loaded(join, sources, read.number), *self._not_made(join)]
+        if lacking:
             self._memory.wait(read)
             raise MissingError(lacking)
         backfill = Backfill(join, join.plan_at(level), bounds, revision, sources, record_bytes_max)
@@ -127,9 +128,10 @@ class Loading:
         for piece, environment in placed:
             # Each piece is a read of its own: the next one may evict it.
             read = self._memory.reads.begin(now)
+            read.is_whole = True
             prefix = backfill.plan.prefix(environment)
             contexts = [status.context for status in backfill.join.coverage.over(piece.first, piece.last)]
-            self._reader.absorb(contexts, backfill.plan)
+            self._writer.absorb(contexts, backfill.plan)
             gaps = backfill.join.coverage.gaps(piece.first, piece.last)
             loaded.skipped_count += not gaps
             for bounds in gaps:
@@ -154,6 +156,13 @@ class Loading:
         """End a backfill; the rows that were loaded stay."""
         backfill.end(reason)
         self.remove_ended()
+
+    def _not_made(self, join: InstalledJoin) -> list[Unindexed]:
+        """Return the indexes of a join's sources that its pieces need, and that take longer than a slice."""
+        # What the first source has was read elsewhere, with the fields that lead to the others.
+        sources = () if self._reader.indexes_at_once else join.indexes[1:]
+        found = [index for index in sources if index is not None and index.lens.view.is_indexed]
+        return [Unindexed(index.lens.view) for index in found if index.takes_slices]
 
     def review(self) -> None:
         """End the backfills whose join was dropped, or cannot be backfilled any more."""

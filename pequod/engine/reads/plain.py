@@ -21,8 +21,8 @@ def read_indexed(index: Index, prefix: bytes, first: bytes, last: bytes | None, 
     """
     if index.rows is None and prefix == index.table.prefix and not first and last is None:
         return None
-    rows = index.rows or index.build(read_number)
-    index.last_used = read_number
+    rows = index.rows or index.build()
+    index.use(read_number)
     return None if rows is None else rows.slice_within(prefix, first, last)
 
 

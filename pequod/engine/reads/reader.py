@@ -7,7 +7,7 @@
 An execution may itself bring sources up to date, which may change rows that it has already read.
 `SourceReader.is_steady` detects this: the execution is then discarded and runs again, and finds its sources fresh.
 
-Sources may be ranges of backed tables that are not loaded. An execution notes those that it meets in `Read.missing`,
+Ranges of backed tables may not be loaded, indexes not made. An execution notes those that it meets in `Read.missing`,
 continues where it can, and is discarded at the end, as are those that need its result: so all are known at once.
 """
 
@@ -25,9 +25,8 @@ from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import combine, take_frames
 from pequod.engine.joins.collecting import apply_log, lacked_by_log
 from pequod.engine.joins.contexts import Context
-from pequod.engine.joins.indexes import Gaps
+from pequod.engine.joins.indexes import Gaps, Index
 from pequod.engine.joins.installed import InstalledJoin, join_of
-from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around
 from pequod.engine.memory.eviction import PINNED, Evictor
 from pequod.engine.memory.story import Reason
@@ -37,7 +36,7 @@ from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
 from pequod.engine.reads.plain import read_indexed, read_shown
 from pequod.engine.writes.changes import Writer
-from pequod.language.missing import NextGroups
+from pequod.language.missing import NextGroups, Unindexed
 from pequod.language.narrowing import Narrowed
 from pequod.language.ranges import Range, prefix_end
 
@@ -158,17 +157,29 @@ class RecordReader(SourceReader):
             value = self.get(source, prefix)
             return Rows([], []) if value is None else Rows([prefix], [value])
         if index.lens.view.is_indexed and not self._join.upstreams[source]:
+            # Before a search: what is found by one is looked up in the index.
+            if searched is not None and self._lacks(index):
+                return Rows([], [])
             if (presence := index.table.presence) is not None:
                 is_all = searched is None or (prefix == index.table.prefix and not first and last is None)
                 if (is_all and not self._look_for(presence, b"", *index.range)) or (
                     searched is not None and not self._look_for(searched, prefix, first, last)
                 ):
                     return Rows([], [])
-            rows = read_indexed(index, prefix, first, last, self._read.number)
-            if rows is not None:
+            if self._lacks(index):
+                return Rows([], [])
+            if (rows := read_indexed(index, prefix, first, last, self._read.number)) is not None:
                 return rows
         read = partial(super().read, source) if searched is None else index.table.slice_within
         return read_shown(index, prefix, first, last, read)
+
+    def _lacks(self, index: Index) -> bool:
+        """Return whether an index is to be made slice by slice before it is read, and note that."""
+        if self._reader.indexes_at_once or self._read.is_whole or not index.takes_slices:
+            return False
+        self._read.lack([Unindexed(index.lens.view)])
+        self.is_lacking = True
+        return True
 
     def get(self, source: int, key: bytes) -> bytes | None:
         """Return the value of one plain row, None if it is absent."""
@@ -181,11 +192,13 @@ class RecordReader(SourceReader):
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("memory", "writer")
+    __slots__ = ("indexes_at_once", "memory", "writer")
 
-    def __init__(self, writer: Writer, memory: Evictor) -> None:
+    def __init__(self, writer: Writer, memory: Evictor, *, indexes_at_once: bool) -> None:
         self.writer = writer
         self.memory = memory
+        #: Whether reads have the indexes that they need made at once; else they lack those that take more than a slice.
+        self.indexes_at_once = indexes_at_once
 
     def sources(self, join: InstalledJoin, read: Read) -> SourceReader:
         """Return where one execution reads the sources of a join."""
@@ -243,7 +256,7 @@ class Reader:
                 if not gaps:
                     join.counters.hits += was_ready
                     return None if lacking else contexts
-                if not self.absorb(contexts, plan):
+                if not self.writer.absorb(contexts, plan):
                     # All gaps before looking again, which is useless if there were many. Filling one leaves the others:
                     # no join reads its own output.
                     for gap in gaps:
@@ -269,18 +282,6 @@ class Reader:
                     lacking.add(context)
                 was_fresh = False
         return was_fresh
-
-    def absorb(self, contexts: list[Context], plan: Plan) -> bool:
-        """Drop contexts of single keys, which earlier gets made, before a wider range around them is computed.
-
-        Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge.
-        """
-        points = [context for context in contexts if context.plan.is_point and not context.has_dependants]
-        if plan.is_point:
-            return False
-        for context in points:
-            self.writer.drop(context, Reason.WIDENED)
-        return bool(points)
 
     def pull(
         self, join: InstalledJoin, first: bytes, last: bytes, read: Read, reader: SourceReader | None = None

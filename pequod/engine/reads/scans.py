@@ -108,12 +108,12 @@ class Scans:
                     self._reader.ensure(join, start, stop, read)
             if self._store.backed:
                 read.lack(self._store.absent(first, last, read.number))
-                self.refuse_missing(read)
+            self.refuse_missing(read)
             if read.serial == self._writer.serial:
                 return pulled
 
     def refuse_missing(self, read: Read) -> None:
-        """Raise MissingError with all missing ranges of a read, if there are any."""
+        """Raise MissingError with all that a read lacks, if it lacks anything."""
         if read.missing:
             self._memory.wait(read)
             raise MissingError(read.missing, read.next_groups)

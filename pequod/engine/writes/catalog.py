@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 
 from pequod.engine.base.table import Cut, Table
 from pequod.engine.joins.below import filled_from, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
+from pequod.engine.joins.connected import connect, disconnect, readers_of, upstream_first
 from pequod.engine.joins.indexes import Index, RecordParser
 from pequod.engine.joins.installed import InstalledJoin, Site
 from pequod.engine.joins.projections import Projection, TableReader
@@ -20,8 +22,8 @@ from pequod.engine.writes.removal import forget_searched
 from pequod.escapes import shown
 from pequod.language.cycles import refuse_cycles, warnings_of
 from pequod.language.errors import JoinError, UnknownJoinError
-from pequod.language.missing import Search, search_of
-from pequod.language.patterns import compile_matcher, may_overlap
+from pequod.language.missing import Search, Unindexed, search_of
+from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
 from pequod.language.record_rules import never_holding
 from pequod.language.rules import check_spec
@@ -107,6 +109,7 @@ class Catalog:
         for spec in fresh:
             present[spec] = self._install(spec)
         if fresh:
+            connect(self._installed.values(), {present[spec]: None for spec in fresh})
             self._relate()
             self._drop_contexts([present[spec] for spec in fresh])
         return [present[spec].info for spec in specs], bool(fresh)
@@ -124,6 +127,8 @@ class Catalog:
         output.outputs.remove(join)
         for source, sites in zip(join.spec.sources, join.sites, strict=True):
             self._remove_reader(self._related_to(source.pattern), sites)
+        disconnect(self._installed.values(), join)
+        self._parse.forget()
         output.review()
         self._relate()
 
@@ -193,6 +198,17 @@ class Catalog:
                 source_table.regroup(cut)
         return join
 
+    def index_of(self, lacking: Unindexed) -> Index | None:
+        """Return the index of a view; None if no join reads it any more."""
+        return next(
+            (
+                reader.index
+                for reader in self._related_to(lacking.view.source.pattern).readers
+                if isinstance(reader, Projection) and reader.index.lens.view == lacking.view
+            ),
+            None,
+        )
+
     def _project(self, related: Relations, view: RecordView, sites: list[Site]) -> Index:
         """Have sites read what a view shows of a table; return its index, which others may have as well."""
         found = (reader for reader in related.readers if isinstance(reader, Projection))
@@ -238,7 +254,7 @@ class Catalog:
         related.searched[:] = [one for one in related.searched if one.index is not index]
 
     def _related_to(self, pattern: Pattern) -> Relations:
-        return self._directory.at(pattern.literal_prefix.partition(DELIMITER)[0])
+        return self._directory.at(pattern.table)
 
     def _new_name(self, table: Table) -> str:
         stem = table.prefix[:-1].decode("utf-8", "backslashreplace")
@@ -278,62 +294,51 @@ class Catalog:
         self._relate()
 
     def _relate(self) -> None:
-        """Determine again which joins read which, and which are computed on every read."""
+        """Determine again what follows from which joins read which: what a change is told to, and who keeps rows."""
         joins = list(self._installed.values())
         self.is_timed = any(isinstance(join.spec.maintenance, Snapshot) for join in joins)
+        downstreams: dict[InstalledJoin, dict[int, Iterable[Site]]] = {join: {} for join in joins}
         for join in joins:
-            join.upstreams = [
-                [other for other in joins if may_overlap(source.pattern, other.spec.output)]
-                for source in join.spec.sources
-            ]
             join.reads_base = not (any(join.upstreams) or join.spec.has_records)
             join.reads_unbacked = join.reads_base and all(table.presence is None for table in join.source_tables)
-            join.rivals = [
-                other for other in joins if other is not join and may_overlap(join.spec.output, other.spec.output)
-            ]
+            for number, upstreams in enumerate(join.upstreams):
+                if upstreams:
+                    reader = self._reader_of(join, number)
+                    for upstream in upstreams:
+                        downstreams[upstream][id(reader)] = reader
         for join in joins:
-            join.downstreams = self._downstreams(join)
-        for join in joins:
-            self._related_to(join.spec.output).review()
-        for join in _upstream_first(joins):
+            join.downstreams = list(downstreams[join].values())
+        for output in {id(join.outputs): self._related_to(join.spec.output) for join in joins}.values():
+            output.review()
+        for join in upstream_first(joins):
             declared = isinstance(join.spec.maintenance, Pull)
-            inherited = any(upstream.is_pull for upstreams in join.upstreams for upstream in upstreams)
+            inherited = any(upstream.is_pull for upstream in chain(*join.upstreams))
             is_pull = declared or (inherited and not isinstance(join.spec.maintenance, Snapshot))
             if is_pull != join.is_pull:
                 self._drop_contexts([join])
                 join.is_pull = is_pull
                 join.clear_plans()
 
-    def _downstreams(self, join: InstalledJoin) -> list[Iterable[Site]]:
-        """Return what reads the outputs of a join."""
-        reading = [
-            (other, number)
-            for other in self._installed.values()
-            for number, upstreams in enumerate(other.upstreams)
-            if join in upstreams
-        ]
-        found: dict[int, Iterable[Site]] = {}
-        for other, number in reading:
-            index = other.indexes[number]
-            if index is None:
-                found[id(other.sites[number])] = other.sites[number]
-                continue
-            for reader in self._related_to(other.spec.sources[number].pattern).readers:
-                if isinstance(reader, Projection) and reader.index is index:
-                    found[id(reader)] = reader
-        return list(found.values())
+    def _reader_of(self, join: InstalledJoin, number: int) -> Iterable[Site]:
+        """Return what is told of changes of a source: the sites of the join, or of all joins that see the same."""
+        index = join.indexes[number]
+        if index is None:
+            return join.sites[number]
+        readers = self._related_to(join.spec.sources[number].pattern).readers
+        return next(reader for reader in readers if isinstance(reader, Projection) and reader.index is index)
 
     def _drop_contexts(self, joins: list[InstalledJoin]) -> None:
         """Drop all contexts of joins and of the joins that read them, directly or not."""
+        readers = readers_of(self._installed.values())
         seen = dict.fromkeys(joins)
         todo = list(joins)
         while todo:
             join = todo.pop()
             for context in {status.context: None for status in join.coverage}:
                 self._writer.drop(context, Reason.JOINS)
-            readers = [other for other in self._installed.values() if any(join in ups for ups in other.upstreams)]
-            todo += [reader for reader in readers if reader not in seen]
-            seen.update(dict.fromkeys(readers))
+            fresh = [reader for reader in readers.get(join, ()) if reader not in seen]
+            todo += fresh
+            seen.update(dict.fromkeys(fresh))
         self._writer.serial += 1
 
     def _check(self) -> None:
@@ -349,7 +354,7 @@ class Catalog:
         contexts = {status.context: None for join in self for status in join.coverage}
         ledger = self._memory.ledger
         indexes = {index: None for join in self for index in join.indexes if index is not None}
-        assert ledger.index_count == sum(index.rows is not None for index in indexes)
+        assert ledger.index_count == sum(index.is_held for index in indexes)
         assert ledger.index_bytes == sum(index.count_bytes() for index in indexes)
         assert ledger.context_count == len(contexts)
         assert ledger.range_count == sum(len(context.ranges) for context in contexts)
@@ -375,17 +380,3 @@ def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
             case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if name == table.prefix and slot in known:
                 yield table, Cut(None if width is None else width + len(follow))
         known.update(slot.name for slot in source.slots())
-
-
-def _upstream_first(joins: list[InstalledJoin]) -> list[InstalledJoin]:
-    ordered: dict[InstalledJoin, None] = {}
-
-    def visit(join: InstalledJoin) -> None:
-        for upstreams in join.upstreams:
-            for upstream in upstreams:
-                visit(upstream)
-        ordered[join] = None
-
-    for join in joins:
-        visit(join)
-    return list(ordered)

@@ -17,6 +17,7 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Updaters
 from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
+from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.projections import Projection, TableReader, is_waiting
 from pequod.engine.joins.relations import Relations
 from pequod.engine.memory.eviction import Evictor
@@ -291,6 +292,18 @@ class Writer:
         """
         self.serial += 1
         self.evict(context, reason)
+
+    def absorb(self, contexts: list[Context], plan: Plan) -> bool:
+        """Drop contexts of single keys, which earlier gets made, before a wider range around them is computed.
+
+        Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge.
+        """
+        points = [context for context in contexts if context.plan.is_point and not context.has_dependants]
+        if plan.is_point:
+            return False
+        for context in points:
+            self.drop(context, Reason.WIDENED)
+        return bool(points)
 
     def evict(self, context: Context, reason: Reason) -> None:
         """Do the same to a context that no current read uses; the reads need not begin again."""

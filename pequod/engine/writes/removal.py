@@ -23,7 +23,7 @@ def remove_rows(relations: Relations, keys: Iterable[bytes], ledger: Ledger) -> 
     before_bytes = table.count_bytes()
     indexes = []
     for reader in relations.readers:
-        if isinstance(reader, Projection) and reader.index.rows is not None:
+        if isinstance(reader, Projection) and reader.index.is_held:
             if searched and reader.index.searched is not None:
                 indexes.append(reader.index)
             else:
@@ -35,7 +35,7 @@ def remove_rows(relations: Relations, keys: Iterable[bytes], ledger: Ledger) -> 
             continue
         table.remove(key)
         for index in indexes:
-            index.change(index.look(key, value), {})
+            index.change(key, index.look(key, value), {})
     ledger.forget_rows(before_bytes - table.count_bytes())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
@@ -53,7 +54,7 @@ class ServedEngine:
     async def read(
         self, ask: Callable[[float], Answer], first: bytes, last: bytes | None, demand: Demand | None
     ) -> Answer:
-        """Answer a read of a range, once it is as fresh as demanded, and what it needs of databases is loaded.
+        """Answer a read of a range, once it is as fresh as demanded, and what it needs is loaded or made.
 
         Args:
             ask: Asks the engine; its argument is the present moment, in seconds.
@@ -65,7 +66,8 @@ class ServedEngine:
             PequodError: What ``ask`` raises.
         """
         if demand is None and not self.databases.all:
-            return ask(time.monotonic())
+            with suppress(MissingError):
+                return ask(time.monotonic())
         return await self.levels.read(lambda: ask(time.monotonic()), ((first, last),), demand)
 
     async def read_keys(self, keys: Sequence[bytes], demand: Demand | None) -> list[bytes | None]:
@@ -75,7 +77,8 @@ class ServedEngine:
             StaleError, TokenLostError, BackingUnavailableError, BackingStaleError: As `read`.
         """
         if demand is None and not self.databases.all:
-            return self._get_all(keys)
+            with suppress(MissingError):
+                return self._get_all(keys)
         return await self.levels.read(lambda: self._get_all(keys), [(key, key + b"\0") for key in keys], demand)
 
     def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:

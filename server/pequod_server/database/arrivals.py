@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from pequod.engine import Engine, Lacking, LimitExceededError, Range, RangeRows, SearchRange
+from pequod.engine import Engine, LimitExceededError, Loadable, Range, RangeRows, SearchRange
 from pequod_server.backing.landing import RowList
 from pequod_server.backing.turns import SLICE_S, Turns
 from pequod_server.database.counters import LoaderCounters
 
 #: Ranges for which there was no memory.
-Refused = dict[Lacking, LimitExceededError]
+Refused = dict[Loadable, LimitExceededError]
 
 #: Rows of a search that are examined between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128

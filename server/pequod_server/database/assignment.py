@@ -17,7 +17,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from pequod.language.ranges import lower, prefix_end
+from pequod.engine import Loadable, SearchRange
+from pequod.errors import UnassignedKeyError
+from pequod.language.ranges import Range, lower, prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import KeyRange
 
@@ -80,6 +82,29 @@ class Assignment(Generic[OwnerT]):
     def ranges_of(self, owner: OwnerT) -> tuple[KeyRange, ...]:
         """Return the ranges of an owner."""
         return tuple(one for one, other in zip(self._ranges, self._owners, strict=True) if other is owner)
+
+    def divided(self, lacking: Iterable[Loadable]) -> dict[OwnerT, list[Loadable]]:
+        """Return the pieces of what reads lack, by their owners.
+
+        Raises:
+            UnassignedKeyError: A range has no owner.
+        """
+        found: dict[OwnerT, list[Loadable]] = {}
+
+        def add(piece: Loadable, first: bytes, owner: OwnerT | None) -> None:
+            if owner is None:
+                raise UnassignedKeyError(first)
+            found.setdefault(owner, []).append(piece)
+
+        for one in lacking:
+            if isinstance(one, SearchRange):
+                first = one.search.keys.first
+                add(one, first, self.owner_of(first))
+                continue
+            for part, owner in self.split(*one):
+                assert part.last is not None, "ranges that reads lack end"
+                add(Range(part.first, part.last), part.first, owner)
+        return found
 
     def changes(self, after: Assignment[OwnerT]) -> Iterator[tuple[KeyRange, OwnerT | None, OwnerT | None]]:
         """Yield the ranges that have another owner in a later assignment, with both owners."""

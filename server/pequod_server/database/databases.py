@@ -1,6 +1,7 @@
 """The databases behind one engine: which of them owns which keys, and what reads and writes need of each.
 
     read     engine.scan -> MissingError(ranges) -> load, of each database its pieces, at the same time -> engine.scan
+                         -> MissingError(indexes) -> make them in slices                                -> engine.scan
     write    the changes of one transaction are of one database, or refused
     gates    a read waits while a database on which its range depends is in the middle of a commit
     assign   p|m .. p} from A to B:  hold A and B, forget what is loaded of it, then B's loads and changes count
@@ -23,13 +24,14 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, NextGroups, Range, SearchRange
+from pequod.engine import BackedKeyError, Engine, Lacking, Loadable, MissingError, NextGroups, Range, Unindexed
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
 from pequod_server.database.assignment import Assignment, tables_of
 from pequod_server.database.foresight import Foresight
 from pequod_server.database.gate import Gates
+from pequod_server.database.indexing import Indexing
 from pequod_server.database.loader import ROUNDS_MAX, Loader
 from pequod_server.database.questions import all_of
 from pequod_server.database.whole_tables import WholeTables
@@ -100,6 +102,7 @@ class Databases:
         self._forgotten: dict[Loader, list[Range]] = {}
         self._assigning = asyncio.Lock()
         self._foresight = Foresight(engine, self.load)
+        self._indexing = Indexing(engine)
         self._take(*self._prepared(groups))
 
     def named(self, name: str) -> Loader:
@@ -153,6 +156,7 @@ class Databases:
     async def stop(self) -> None:
         """End the feeds and the loads."""
         await self._foresight.stop()
+        await self._indexing.stop()
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
     def statistics(self) -> list[BackingStatistics]:
@@ -262,7 +266,7 @@ class Databases:
     # Reads.
 
     async def read(self, ask: Callable[[], T], bounds: Sequence[Bounds]) -> T:
-        """Return what ``ask`` reads of ranges, once all that it lacks is loaded.
+        """Return what ``ask`` reads of ranges, once all that it lacks is loaded or made.
 
         One MissingError of ``ask`` names the ranges that all of it lacks.
 
@@ -280,7 +284,7 @@ class Databases:
         return await self.read_when(ready, ask)
 
     async def read_when(self, ready: Callable[[], Awaitable[None]], ask: Callable[[], T]) -> T:
-        """Return what ``ask`` reads, once all that it lacks is loaded.
+        """Return what ``ask`` reads, once all that it lacks is loaded or made.
 
         Args:
             ready: Waits until what comes from the databases may be read. It is called before each attempt.
@@ -319,7 +323,7 @@ class Databases:
         return next((loader.stale_error() for loader in self.read_by([(first, last)]) if loader.is_stale), None)
 
     async def load(self, lacking: Iterable[Lacking], next_groups: Sequence[NextGroups] = ()) -> None:
-        """Load what reads lack, each piece from its database, at the same time.
+        """Load what reads lack, each piece from its database, at the same time, and make the indexes that they lack.
 
         Args:
             next_groups: What they will lack next, which databases may give with it.
@@ -328,19 +332,14 @@ class Databases:
             BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
-        pieces: dict[Loader, list[Lacking]] = {}
-        for one in lacking:
-            if isinstance(one, SearchRange):
-                pieces.setdefault(self.owner_of(one.search.keys.first), []).append(one)
-            for piece, owner in () if isinstance(one, SearchRange) else self.assignment.split(*one):
-                if owner is None:
-                    raise UnassignedKeyError(piece.first)
-                assert piece.last is not None, "ranges that reads lack end"
-                pieces.setdefault(owner, []).append(Range(piece.first, piece.last))
+        wanted = list(lacking)
+        unindexed = [one for one in wanted if isinstance(one, Unindexed)]
+        pieces = self.assignment.divided(one for one in wanted if not isinstance(one, Unindexed))
         loads = [self._load(*one, next_groups) for one in pieces.items()]
+        loads += [self._indexing.make(one) for one in unindexed]
         await (loads[0] if len(loads) == 1 else all_of(loads))
 
-    async def _load(self, loader: Loader, lacking: Sequence[Lacking], next_groups: Sequence[NextGroups]) -> None:
+    async def _load(self, loader: Loader, lacking: Sequence[Loadable], next_groups: Sequence[NextGroups]) -> None:
         def owned(one: KeyRange) -> list[KeyRange]:
             return [piece for piece, owner in self.assignment.split(one.first, one.last) if owner is loader]
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from pequod.engine import Engine, Lacking, PequodError, Range
+from pequod.engine import Engine, Loadable, PequodError, Range
 from pequod_server.backing import Changes, Event
 
 #: For a commit with more changes, which are looked at in one turn, reads load what they need.
@@ -31,7 +31,7 @@ class Foresight:
 
     __slots__ = ("_engine", "_load", "_task", "_wanted")
 
-    def __init__(self, engine: Engine, load: Callable[[Sequence[Lacking]], Awaitable[None]]) -> None:
+    def __init__(self, engine: Engine, load: Callable[[Sequence[Loadable]], Awaitable[None]]) -> None:
         self._engine = engine
         self._load = load
         self._wanted: dict[Range, None] = {}

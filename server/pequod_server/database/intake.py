@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from pequod.engine import Engine, Lacking, Range, SearchRange
+from pequod.engine import Engine, Loadable, Range, SearchRange
 from pequod_server.backing import (
     BackingUnavailableError,
     Changes,
@@ -164,7 +164,7 @@ class Intake:
             return True
         return self._arriving is not None and self._arriving.holds(key)
 
-    def arriving(self, one: Lacking) -> Lacking:
+    def arriving(self, one: Loadable) -> Loadable:
         """Return the range that is loaded in part, if it holds ``one``, else ``one`` itself."""
         partial = self._arrivals.partial
         if partial is None or isinstance(one, SearchRange):

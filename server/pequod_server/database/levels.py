@@ -201,7 +201,7 @@ class Levels:
             if demand is not None:
                 self.refuse(demand)
                 self.renew(bounds, demand)
-            return ask()
+            return await self._databases.read(ask, bounds)
         if demand is None:
             return await self._databases.read(ask, bounds)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, Lacking, NextGroups, PequodError, Range, SearchRange
+from pequod.engine import Engine, Loadable, NextGroups, PequodError, Range, SearchRange
 from pequod.language.ranges import united
 from pequod_server.backing import (
     BackingStaleError,
@@ -87,9 +87,9 @@ class Loader:
         self._intake = Intake(engine, gates=gates, hurry=store.hurry, wait_s=wait_s)
         self.followed: Followed = self._intake.followed
         self.counters = self._intake.counters
-        self._flights: dict[Lacking, asyncio.Task[Refused]] = {}
+        self._flights: dict[Loadable, asyncio.Task[Refused]] = {}
         #: What readers of this turn of the loop asked for, and the task that will load it in the next.
-        self._wanted: list[Lacking] = []
+        self._wanted: list[Loadable] = []
         #: What they will lack next.
         self._next_groups: dict[NextGroups, None] = {}
         #: What loads bring of it.
@@ -251,7 +251,7 @@ class Loader:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def load(self, lacking: Iterable[Lacking], next_groups: Iterable[NextGroups] = ()) -> None:
+    async def load(self, lacking: Iterable[Loadable], next_groups: Iterable[NextGroups] = ()) -> None:
         """Load what reads lack, together with all others that are asked for in this turn of the loop.
 
         Args:
@@ -306,7 +306,7 @@ class Loader:
             for one in ranges:
                 del self._flights[one]
 
-    async def _load(self, lacking: Sequence[Lacking], ahead: LoadAhead) -> Refused:
+    async def _load(self, lacking: Sequence[Loadable], ahead: LoadAhead) -> Refused:
         if self.followed.failure:
             raise BackingUnavailableError(FEED, self.followed.failure)
         if self.position is None:

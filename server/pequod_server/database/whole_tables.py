@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pequod.engine import Engine, Lacking, Range, SearchRange
+from pequod.engine import Engine, Loadable, Range, SearchRange
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import KeyRange
@@ -28,7 +28,7 @@ class WholeTables:
         self._engine = engine
         self._names = frozenset(names)
 
-    def widened(self, lacking: Iterable[Lacking], owned: Callable[[KeyRange], Iterable[KeyRange]]) -> list[Lacking]:
+    def widened(self, lacking: Iterable[Loadable], owned: Callable[[KeyRange], Iterable[KeyRange]]) -> list[Loadable]:
         """Return what to load: of the tables, all that is absent of what a database owns of them.
 
         Args:
@@ -36,7 +36,7 @@ class WholeTables:
         """
         if not self._names:
             return list(lacking)
-        found: dict[Lacking, None] = {}
+        found: dict[Loadable, None] = {}
         for one in lacking:
             name = b"" if isinstance(one, SearchRange) else one.first.partition(DELIMITER)[0]
             if name not in self._names:
