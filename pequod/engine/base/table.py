@@ -193,12 +193,19 @@ class Table(HotTable):
         return found
 
     def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
-        """Return whether ``before``, a slot's value and ``after`` are always the prefix of a group."""
+        """Return whether ``before``, any value of a slot and ``after`` are always the prefix of a group.
+
+        A slot with a width may hold the delimiter, at which a cut without one ends: so these two never fit.
+        """
         if self.cut is None:
             return False
-        if self.cut.width is None:
-            return before == self.prefix and after == DELIMITER
-        return width is not None and len(before) + width + len(after) == len(self.prefix) + self.cut.width
+        if self.cut.width is None or width is None:
+            return self.cut.width == width and before == self.prefix and after == DELIMITER
+        return len(before) + width + len(after) == len(self.prefix) + self.cut.width
+
+    def is_cut_at(self, prefix: bytes) -> bool:
+        """Return whether ``prefix`` is that of a group, maybe an empty one, which all keys that begin with it are in."""
+        return self._group_of(prefix) == prefix
 
     def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows that start with ``prefix`` and continue in ``[first, last)``.
@@ -211,7 +218,7 @@ class Table(HotTable):
         """
         rows = self.groups.get(prefix)
         if rows is None:
-            if self._group_of(prefix) == prefix:
+            if self.is_cut_at(prefix):
                 return _NO_ROWS
             return self.slice(prefix + first, prefix_end(prefix) if last is None else prefix + last)
         if not first and last is None:
@@ -221,7 +228,7 @@ class Table(HotTable):
     def group(self, prefix: bytes) -> SortedRows | None:
         """Return the rows with a prefix, to be looked at alone; None if it is not the prefix of a group."""
         rows = self.groups.get(prefix)
-        return _NO_GROUP if rows is None and self._group_of(prefix) == prefix else rows
+        return _NO_GROUP if rows is None and self.is_cut_at(prefix) else rows
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
