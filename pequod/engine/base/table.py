@@ -204,7 +204,7 @@ class Table(HotTable):
         return len(before) + width + len(after) == len(self.prefix) + self.cut.width
 
     def is_cut_at(self, prefix: bytes) -> bool:
-        """Return whether ``prefix`` is that of a group, maybe an empty one, which all keys that begin with it are in."""
+        """Return whether ``prefix`` is that of a group, maybe of an empty one: it has all keys that begin so."""
         return self._group_of(prefix) == prefix
 
     def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
