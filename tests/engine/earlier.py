@@ -29,7 +29,7 @@ def draw_earlier(random: Random, specs: Sequence[JoinSpec]) -> list[Step]:
     tables = sorted({table_of(source.pattern.literal_prefix) for spec in specs for source in spec.sources})
     tables = [table for table in tables if table not in OUTPUT_TABLES] or BASE_TABLES
     cut = random.sample(tables, random.randint(1, len(tables)))
-    joins = [_draw_cutting_join(random, table, number) for number, table in enumerate(cut)]
+    joins = [draw_cutting_join(random, table, number) for number, table in enumerate(cut)]
     steps = [Step("add", (join,)) for join in joins]
     steps += draw_rows(random, joins, random.choice([0, 4, 8]))
     if random.random() < 0.7:
@@ -60,7 +60,7 @@ def draw_beginning(random: Random, specs: Sequence[JoinSpec]) -> list[Step]:
     return [*draw_rows(random, specs, random.choice([0, 12, 24])), Step("look_over")]
 
 
-def _draw_cutting_join(random: Random, table: bytes, number: int) -> JoinSpec:
+def draw_cutting_join(random: Random, table: bytes, number: int) -> JoinSpec:
     """Draw a join that reads a table by its first slot, after which the table is cut, unless it is cut already."""
     first, rest = Slot("x", random.choice([None, None, None, 1, 2, 3])), Slot("y", random.choice([None, None, 1]))
     source = Source(random.choice([Operator.COUNT, Operator.MAX]), Pattern((table + b"|", first, b"|", rest)))

@@ -328,10 +328,8 @@ class Walker:
 
     def _look_over(self) -> None:
         """Read what joins compute under each value of a first slot, to its end, as one reads timelines."""
-        keys = self.model.evaluate()
-        stems = {stem for spec in self.specs for key in keys if (stem := _stem_of(spec, key))}
-        for stem in sorted(stems)[:STEMS_MAX]:
-            self._scan(stem, prefix_end(stem), None, False)
+        for first, last in stems_of(self.model)[:STEMS_MAX]:
+            self._scan(first, last, None, False)
 
     def _changed(self) -> None:
         if self._is_timed():
@@ -372,6 +370,13 @@ class Walker:
     def _same(found: object, expected: object) -> None:
         if found != expected:
             raise DifferenceError(f"the engine says {found!r}, the model {expected!r}")
+
+
+def stems_of(model: NaiveModel) -> list[tuple[bytes, bytes | None]]:
+    """Return the ranges of keys that joins compute now, one for each value of a first slot: so timelines are read."""
+    keys = model.evaluate()
+    stems = {stem for spec in model.joins for key in keys if (stem := _stem_of(spec, key))}
+    return [(stem, prefix_end(stem)) for stem in sorted(stems)]
 
 
 def _stem_of(spec: JoinSpec, key: bytes) -> bytes | None:
