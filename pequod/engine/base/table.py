@@ -207,6 +207,16 @@ class Table(HotTable):
         """Return whether ``prefix`` is that of a group, maybe of an empty one: it has all keys that begin so."""
         return self._group_of(prefix) == prefix
 
+    def has_groups(self, before: bytes, width: int | None, after: bytes, prefixes: list[bytes]) -> bool:
+        """Return whether all ``prefixes`` are those of groups; each is ``before``, a value of a slot, and ``after``.
+
+        Another join may have had the table cut: then some of these prefixes may be those of groups, and others not.
+
+        Cost:
+            O(1) if the table is cut as the slot says, else O(prefixes).
+        """
+        return self.is_cut_between(before, width, after) or all(map(self.is_cut_at, prefixes))
+
     def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows that start with ``prefix`` and continue in ``[first, last)``.
 
