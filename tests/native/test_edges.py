@@ -97,6 +97,18 @@ def test_keys_that_go_on_behind_their_slots_are_in_no_timeline() -> None:
     engine._check()
 
 
+def test_a_written_key_that_goes_on_behind_its_slots_is_told_to_no_timeline() -> None:
+    executor = make_executor(1 << 20, 1000, TIMELINE)
+    keys = (b"s|a|b", b"p|b|05")
+    run(executor, [(PUT, [key, b""], None) for key in keys])
+    for _ in range(2):
+        run(executor, [(SCAN, [b"t|a|", b"t|a}"], None)])
+    more = (b"p|b|055", b"p|b|0", b"p|b|05|", b"p|b|", b"s|a|b|c", b"s|a|", b"p|b|06")
+    run(executor, [(PUT, [key, b"more"], None) for key in more])
+    assert run(executor, [(SCAN, [b"t|a|", b"t|a}"], None)]) == [[(b"t|a|05|b", b""), (b"t|a|06|b", b"more")]]
+    executor.engine._check()
+
+
 def timeline_bytes(*rows: bytes) -> int:
     """Return the bytes of ann's frames, as Python makes them."""
     with pytest.MonkeyPatch.context() as patch:
