@@ -29,7 +29,7 @@ _COMPILE: Final = ("-std=c++17", "-O0", "-fPIC", "-fno-exceptions", "-fno-rtti",
 #: The core's own tests, which are to find what is wrong with it, and not only those of all that stands on it.
 _TESTS: Final = ("tests/native", "tests/regress", "tests/client/test_columns.py", "tests/engine/test_searched.py")
 #: A fault that lets a loop go on for ever is found too.
-_SECONDS_MAX: Final = 900
+_SECONDS_MAX: Final = 240
 
 
 class Scratch:

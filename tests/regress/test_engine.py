@@ -63,6 +63,14 @@ CASES = {
         Step("scan", (b"t|a|", b"t|a}", 1, False)),
         Step("scan", (b"t|a|ab\0", b"t|ab|b~", 1, False)),
     ),
+    # A context that ends at the greatest key that there may be was taken for one that goes on to the end of the read.
+    "no key above a slot of a width": _script(
+        "v|<z:1>|2 = min s|<z:1>",
+        Step("scan", (b"v|b|3", b"v|\xff|2\0", 2, False)),
+        Step("scan", (b"v|\xff|", b"v}", None, False)),
+        Step("put", (b"s|\xff", b"1")),
+        Step("scan", (b"v|\xff|", b"v}", None, False)),
+    ),
     # A range of one join that was lost was also looked for, the wrong way round, in others that the watch covers.
     "a watch over two joins loses a range of one": (
         Step("back", (b"q", b"p", b"s")),
