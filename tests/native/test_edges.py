@@ -1,5 +1,7 @@
 """Edges at which a slip of the native core shows: the first key or the last one, one byte more, one row more."""
 
+import itertools
+
 import pytest
 from pequod_grammar import parse
 from pequod_proto.commands import COUNT, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN
@@ -220,3 +222,23 @@ def test_floors_and_samples_of_few_rows() -> None:
     assert [rows.floor_key(key) for key in (b"c", b"d", b"e")] == [b"b", b"d", b"d"]
     rows.put(b"e", b"")
     assert list(rows.sample(b"", None, 2)) == [(b"b", 2), (b"e", 1)]
+
+
+def test_a_run_that_ends_at_the_first_key_of_the_next_leaf_is_merged_with_it() -> None:
+    before = hot.set_leaf_max(4)
+    try:
+        rows = hot.SortedRows()
+        for number in (5, 1, 9, 3, 7, 11, 2, 8, 4, 10, 6, 0):
+            rows.put(b"%02d" % number, b"old")
+        leaves = [keys for keys, _ in rows.leaves()]
+        assert len(leaves) > 2
+        for one, following in itertools.pairwise(leaves):
+            run_keys = [one[-1] + b"x", following[0]]
+            assert not rows.insert(run_keys, [b"new", b"new"]), "the last one is there"
+            rows.merge(run_keys, [b"new", b"new"])
+            rows._check()
+            assert rows.get(following[0]) == b"new"
+            assert rows.insert([one[-1] + b"y", one[-1] + b"z"], [b"", b""]), "nothing is between them"
+            rows._check()
+    finally:
+        hot.set_leaf_max(before)
