@@ -12,6 +12,7 @@ from pequod.client.columns import decode_whole
 from pequod.engine import Engine
 from pequod.engine.base.rows import SortedRows
 from pequod.engine.joins import collecting
+from pequod.engine.joins.timeline import in_order
 from pequod.engine.testing import NaiveModel
 from tests.native.core import hot
 from tests.native.test_collecting import JOINS
@@ -242,3 +243,17 @@ def test_a_run_that_ends_at_the_first_key_of_the_next_leaf_is_merged_with_it() -
             rows._check()
     finally:
         hot.set_leaf_max(before)
+
+
+def test_the_key_at_the_end_of_a_loaded_range_is_not_loaded() -> None:
+    engine = Engine(backed=[b"p"])
+    engine.load(b"p|b|02", b"p|b|05", [])
+    changes = [(b"p|b|0%d" % time, b"x") for time in (1, 2, 4, 5, 6)]
+    for key, value in changes:
+        engine.apply_some([(key, value)], 0, 100)
+    assert engine.base_rows().keys == [b"p|b|02", b"p|b|04"]
+    engine._check()
+
+
+def test_of_equal_tails_the_last_one_stays() -> None:
+    assert in_order([b"b", b"a", b"b", b"a", b"b"], [b"1", b"2", b"3", b"4", b"5"]) == ([b"a", b"b"], [b"4", b"5"])
