@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
+        test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -226,6 +226,10 @@ test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine 
 	cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \
 	    ../../$(BIN)/python -m pytest --timeout 600 -k '$(UNMEASURED)' tests/native tests/engine tests/regress
+
+ONLY ?=
+test-planted: $(INSTALLED) ## plant faults in the native core, one at a time, and see that the quick tests find each; ONLY takes words of some (needs a C++ compiler)
+	$(BIN)/python -m tests.native.planted $(if $(ONLY),--only $(ONLY))
 
 test-leaks: $(INSTALLED) ## look for references that the native core leaks
 	$(BIN)/python -m tests.native.leaks

@@ -25,6 +25,8 @@ VALUE_OPERATORS = [Operator.COPY] * 3 + [Operator.COUNT, Operator.SUM, Operator.
 
 def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     """Draw a well-formed join; it may still be part of a cycle with others."""
+    if random.random() < 0.25:
+        return draw_timeline(random)
     widths = {name: random.choice([None, None, None, 1, 2]) for name in NAMES}
     sources = []
     count = random.choice([1, 1, 2, 2, 2, 3])
@@ -44,6 +46,14 @@ def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     if snapshots and random.random() < 0.3:
         maintenance = Snapshot(Decimal(random.choice(["1", "2.5"])))
     return JoinSpec(output, tuple(sources), maintenance)
+
+
+def draw_timeline(random: Random) -> JoinSpec:
+    """Draw a join of the timeline's kind: a check of one open slot, and a copy of slots with widths."""
+    x, y, z = Slot("x"), Slot("y", random.choice([1, 2])), Slot("z", random.choice([None, 1, 2, 2]))
+    check = Source(Operator.CHECK, Pattern((b"s|", x, b"|", z)))
+    copy = Source(Operator.COPY, Pattern((b"p|", z, b"|", y)))
+    return JoinSpec(Pattern((b"t|", x, b"|", y, b"|", z)), (check, copy))
 
 
 def _pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:
@@ -76,6 +86,11 @@ def draw_key(random: Random, specs: list[JoinSpec], *, tables: list[bytes] = BAS
     return b"|".join(pieces)
 
 
+def table_of(key: bytes) -> bytes:
+    """Return the name of a key's table; that of a key without a delimiter is the key."""
+    return key.partition(b"|")[0]
+
+
 def draw_value_of(random: Random, slot: Slot) -> bytes:
     """Draw a value of a slot, which may have a form."""
     if slot.form is None:
@@ -88,7 +103,8 @@ def draw_slot(random: Random, width: int | None) -> bytes:
     """Draw a value of a slot."""
     if width is None:
         return random.choice(WORDS[: random.choice([2, 3, 6])])
-    return b"".join(random.choice(BYTES[: random.choice([2, 5])]) for _ in range(width))
+    # A slot with a width may hold the delimiter, and often does here.
+    return b"".join(random.choice(random.choice([BYTES[:2], BYTES[:3], BYTES])) for _ in range(width))
 
 
 def draw_range(random: Random, specs: list[JoinSpec]) -> tuple[bytes, bytes | None]:

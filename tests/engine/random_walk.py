@@ -14,13 +14,14 @@ import time
 from collections.abc import Sequence
 from random import Random
 
-from pequod.engine import JoinSpec, Operator, Pattern, Push, Slot, Source
+from pequod.engine import JoinSpec, Operator, Push
 from pequod.engine.base import presence, rows
 from pequod.engine.joins import indexes
 from pequod.engine.reads import execution
 from pequod.engine.writes import changes
-from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range
+from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range, draw_timeline
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
+from tests.engine.earlier import draw_beginning, draw_earlier
 from tests.engine.walker import Step, Walker
 
 
@@ -90,14 +91,6 @@ def draw_backfill_step(random: Random, walker: Walker) -> Step:
     return Step("begin", (random.randrange(10), first, last, level, random.choice([1 << 20, 1 << 20, 1000])))
 
 
-def draw_timeline(random: Random) -> JoinSpec:
-    """Draw a join of the timeline's kind: a check of one open slot, and a copy of slots with widths."""
-    x, y, z = Slot("x"), Slot("y", random.choice([1, 2])), Slot("z", random.choice([None, 1]))
-    check = Source(Operator.CHECK, Pattern((b"s|", x, b"|", z)))
-    copy = Source(Operator.COPY, Pattern((b"p|", z, b"|", y)))
-    return JoinSpec(Pattern((b"t|", x, b"|", y, b"|", z)), (check, copy))
-
-
 def draw_fit_join(random: Random, *, records: bool = False) -> JoinSpec:
     """Draw a join that can be backfilled; often the timeline, which has loops of its own."""
     if not records and random.random() < 0.3:
@@ -118,7 +111,11 @@ def walk(
     records: bool = False,
     searched: bool = False,
 ) -> list[Step] | None:
-    """Walk ``step_count`` steps; return the shortest found script of a difference, None if there was none."""
+    """Walk ``step_count`` steps, on an engine that has met others before: see `earlier`.
+
+    Returns:
+        The shortest found script of a difference, None if there was none.
+    """
     random = Random(seed)
     snapshots = random.random() < 0.2
     limits = random.random() < 0.5
@@ -134,6 +131,8 @@ def walk(
         elif records:
             script = [Step("add", (draw_record_join(random, snapshots=snapshots),)) for _ in script]
             script += [Step("add", (draw_join(random),)) for _ in range(random.choice([0, 0, 1]))]
+        specs = [spec for step in script for spec in step.arguments if isinstance(spec, JoinSpec)]
+        script = [*draw_earlier(random, specs), *script, *draw_beginning(random, specs)]
         if backed:
             kind = "back_searched" if searched else "back"
             script.insert(0, Step(kind, tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3])))))
@@ -145,6 +144,8 @@ def walk(
             for _ in range(step_count):
                 script.append(draw_step(random, walker, snapshots=snapshots, limits=limits))
                 walker.take(script[-1])
+            script.append(Step("look_over"))
+            walker.take(script[-1])
         except Exception as error:
             return shrink(script, type(error))
     return None

@@ -3,6 +3,7 @@
 `Walker.take` compares and checks all structures after each step.
 """
 
+from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
@@ -11,9 +12,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pequod_grammar import parse
 
-from pequod.engine import general_way
+from pequod.engine import JoinSpec, general_way
 from tests.engine.draw import VALUES, WORDS, draw_bound, draw_join, draw_key, draw_range, draw_slot
 from tests.engine.draw_records import draw_record, draw_record_join
+from tests.engine.earlier import draw_beginning, draw_earlier
 from tests.engine.random_walk import draw_backfill_step, draw_fit_join, draw_limit, small_limits, walk
 from tests.engine.walker import Step, Walker
 
@@ -22,24 +24,31 @@ RANDOMS = st.randoms(use_true_random=True)
 TIMELINES = [
     "t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>",
     "t|<user>|<time:2>|<poster:1> = check s|<user>|<poster> copy p|<poster>|<time>",
+    "t|<user>|<time:2>|<poster:2> = check s|<user>|<poster> copy p|<poster>|<time>",
 ]
+#: Some hold the delimiter, as slots with a width may.
+POSTERS = [*WORDS, b"|", b"||", b"a|", b"|b"]
 
 
 class Exactness(RuleBasedStateMachine):
-    """Any joins, any calls."""
+    """Any joins, any calls, on an engine that has met others before: see `tests.engine.earlier`."""
 
     snapshots = False
     backed: tuple[bytes, ...] = ()
 
     @initialize(random=RANDOMS)
     def start(self, random: Random) -> None:
+        self.begin(random, [draw_join(random, snapshots=self.snapshots) for _ in range(random.choice([1, 1, 2, 3]))])
+
+    def begin(self, random: Random, joins: Sequence[JoinSpec]) -> None:
+        """Begin with joins on an engine that has met others, and with rows that they read."""
         self.limits = small_limits(random)
         self.limits.__enter__()
         self.walker = Walker()
-        if self.backed:
-            self.walker.take(Step("back", self.backed))
-        for _ in range(random.choice([1, 1, 2, 3])):
-            self.walker.take(Step("add", (draw_join(random, snapshots=self.snapshots),)))
+        steps = [Step("back", self.backed)] if self.backed else []
+        steps += [*draw_earlier(random, joins), *(Step("add", (join,)) for join in joins)]
+        for step in [*steps, *draw_beginning(random, joins)]:
+            self.walker.take(step)
 
     def teardown(self) -> None:
         if hasattr(self, "limits"):
@@ -91,6 +100,10 @@ class Exactness(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9))
     def settle(self, number: int) -> None:
         self.walker.take(Step("settle", (number,)))
+
+    @rule()
+    def look_over(self) -> None:
+        self.walker.take(Step("look_over"))
 
     @rule(number=st.integers(0, 9))
     def scan_again(self, number: int) -> None:
@@ -181,18 +194,14 @@ class TimelinesInADatabase(ExactnessWithDatabase):
     @initialize(random=RANDOMS)
     def start(self, random: Random) -> None:
         self.backed = random.choice([(b"p",), (b"s", b"p"), (b"s",)])
-        self.limits = small_limits(random)
-        self.limits.__enter__()
-        self.walker = Walker()
-        self.walker.take(Step("back", self.backed))
-        self.walker.take(Step("add", (*parse(random.choice(TIMELINES)),)))
+        self.begin(random, parse(random.choice(TIMELINES)))
 
     def add_join(self) -> None:
         """Not a rule here: over others, and under them, a timeline is brought up to date in the general way."""
 
     @rule(random=RANDOMS, is_followed=st.booleans())
     def follow(self, random: Random, is_followed: bool) -> None:
-        key = b"s|%s|%s" % (random.choice(WORDS[:3]), random.choice(WORDS))
+        key = b"s|%s|%s" % (random.choice(WORDS[:3]), random.choice(POSTERS))
         self.walker.take(Step("put", (key, b"")) if is_followed else Step("remove", (key,)))
 
     @rule(random=RANDOMS)
@@ -202,7 +211,7 @@ class TimelinesInADatabase(ExactnessWithDatabase):
 
     @rule(random=RANDOMS)
     def forget_posts(self, random: Random) -> None:
-        poster = random.choice(WORDS)
+        poster = random.choice(POSTERS)
         self.walker.take(Step("forget", (b"p|%s|" % poster, b"p|%s}" % poster)))
 
 

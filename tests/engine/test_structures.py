@@ -111,6 +111,27 @@ def test_a_cut_changes_nothing_but_the_speed(cut: Cut | None) -> None:
     assert table.slice(b"", None) == plain.slice(b"", None)
 
 
+@pytest.mark.parametrize("cut", [None, Cut(None), Cut(2), Cut(3)])
+def test_what_a_table_calls_the_prefixes_of_groups_are_those_of_all_keys_that_begin_with_them(cut: Cut | None) -> None:
+    table = Table(b"p|")
+    table.regroup(cut)
+    values = [bytes(value) for size in range(4) for value in itertools.product(b"a|", repeat=size)]
+    for width, before, after in itertools.product([None, 1, 2], [b"p|", b"p|a", b"p||"], [b"|", b"", b"||"]):
+        fitting = [value for value in values if (b"|" not in value if width is None else len(value) == width)]
+        prefixes = [before + value + after for value in fitting if value]
+        if table.is_cut_between(before, width, after):
+            assert all(map(table.is_cut_at, prefixes)), (width, before, after)
+        for prefix in filter(table.is_cut_at, prefixes):
+            within = Table(b"p|")
+            within.regroup(cut)
+            for value in values:
+                within.put(prefix + value, b"")
+            assert within.group_count == 1
+            assert not within.loose
+    if cut is not None:
+        assert table.is_cut_between(b"p|", None if cut.width is None else cut.width - 1, b"|"), "as it is cut"
+
+
 def test_a_store_is_one_ordered_map() -> None:
     store = Store()
     for key in (b"a", b"a|x", b"a!|y", b"b|", b"b"):

@@ -13,6 +13,7 @@ from pequod_grammar import parse
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.timeline import Timeline
 from pequod.engine.reads import differences
+from tests.engine.earlier import draw_beginning, draw_earlier
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.engine.random_walk import small_limits
 from tests.engine.walker import Step, Walker
@@ -27,10 +28,14 @@ SELECTED: Final = """
     t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>;
     all|<time:4>|<poster:1> = check f|<poster:1> copy p|<poster:1>|<time:4>;
 """
+#: The same over slots with widths, which may hold the delimiter.
+WIDE: Final = "t|<user>|<time:4>|<poster:2> = check s|<user>|<poster> copy p|<poster>|<time>"
 _NAMES: Final = ("a", "ab", "b")
+_WIDE_NAMES: Final = ("ab", "a|", "|b", "||")
 _SOURCES: Final = {
     NEWP: (("vote", 3), ("vote", 3), ("vote", 3), ("comment", 4), ("article", 2)),
     KARMA: (("karma", 1), ("karma", 1), ("karma", 1), ("comment", 4), ("told", 0)),
+    WIDE: (("s", 2), ("s", 2), ("p", -1), ("p", -1)),
     CELEBRITY: (("s", 2), ("p", -1), ("cp", -1), ("cp", -1)),
     SELECTED: (("s", 2), ("s", 2), ("f", 1), ("p", -1), ("p", -1), ("p", 3), ("s", 3)),
 }
@@ -38,6 +43,13 @@ _SOURCES: Final = {
 
 def _key(random: Random, joins: str) -> bytes:
     table, slots = random.choice(_SOURCES[joins])
+    if joins is WIDE:
+        poster = random.choice(_WIDE_NAMES)
+        return (
+            f"s|{random.choice(_NAMES)}|{poster}".encode()
+            if slots == 2
+            else f"p|{poster}|000{random.randrange(6)}".encode()
+        )
     if slots == -1:
         return f"{table}|{random.choice(_NAMES)}|000{random.randrange(6)}".encode()
     if slots == 0:
@@ -53,7 +65,7 @@ def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
     name = random.choice(_NAMES)
     if joins is SELECTED and random.random() < 0.5:
         return f"all|000{random.randrange(4)}".encode(), random.choice((b"all|0004", b"all}"))
-    if joins in (CELEBRITY, SELECTED):
+    if joins in (CELEBRITY, SELECTED, WIDE):
         return f"t|{name}|000{random.randrange(6)}".encode(), f"t|{name}}}".encode()
     if joins is KARMA and random.random() < 0.3:
         return f"wide|{name[0]}|".encode(), f"wide|{name[0]}}}".encode()
@@ -66,14 +78,17 @@ def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("joins", [NEWP, KARMA, CELEBRITY, SELECTED], ids=["newp", "karma", "celebrity", "selected"])
+@pytest.mark.parametrize(
+    "joins", [NEWP, KARMA, CELEBRITY, SELECTED, WIDE], ids=["newp", "karma", "celebrity", "selected", "wide"]
+)
 def test_walks_over_an_application_agree(joins: str) -> None:
     for seed in range(12):
         random = Random(seed)
         with small_limits(random):
-            walker = Walker()
-            for spec in parse(joins):
-                walker.take(Step("add", (spec,)))
+            walker, specs = Walker(), parse(joins)
+            adds = [Step("add", (spec,)) for spec in specs]
+            for step in [*draw_earlier(random, specs), *adds, *draw_beginning(random, specs)]:
+                walker.take(step)
             for _ in range(80):
                 chance = random.random()
                 if chance < 0.45:
@@ -84,6 +99,7 @@ def test_walks_over_an_application_agree(joins: str) -> None:
                     walker.take(Step("scan", (*_range(random, joins), None, True)))
                 else:
                     walker.take(Step("put", (_key(random, joins), random.choice((b"1", b"2", b"3")))))
+            walker.take(Step("look_over"))
 
 
 def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:

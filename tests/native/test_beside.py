@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pequod_grammar import parse
 
-from tests.engine.draw import BASE_TABLES, draw_join
+from tests.engine.draw import BASE_TABLES, draw_join, draw_timeline
 from tests.engine.draw_records import draw_record_join
-from tests.engine.random_walk import draw_fit_join, draw_step, draw_timeline, small_limits
+from tests.engine.earlier import draw_beginning, draw_earlier
+from tests.engine.random_walk import draw_fit_join, draw_step, small_limits
 from tests.engine.walker import Step, Walker
 from tests.native.beside import PureTwin, begin, portrait
 from tests.native.core import hot
@@ -51,7 +52,8 @@ def test_the_native_engine_is_as_the_pure_one(
         walker.is_backfilling = kind == "backfills"
         assert portrait(walker.engine) == twin.take((seed, backed))
         joins = [draw(random) for _ in range(random.choice([1, 1, 2]))]
-        script = [Step("add", (join,)) for join in joins]
+        adds = [Step("add", (join,)) for join in joins]
+        script = [*draw_earlier(random, joins), *adds, *draw_beginning(random, joins)]
         for number in range(len(script) + step_count):
             step = script[number] if number < len(script) else draw_step(random, walker, snapshots=False)
             walker.take(step)

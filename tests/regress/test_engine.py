@@ -63,6 +63,14 @@ CASES = {
         Step("scan", (b"t|a|", b"t|a}", 1, False)),
         Step("scan", (b"t|a|ab\0", b"t|ab|b~", 1, False)),
     ),
+    # A context that ends at the greatest key that there may be was taken for one that goes on to the end of the read.
+    "no key above a slot of a width": _script(
+        "v|<z:1>|2 = min s|<z:1>",
+        Step("scan", (b"v|b|3", b"v|\xff|2\0", 2, False)),
+        Step("scan", (b"v|\xff|", b"v}", None, False)),
+        Step("put", (b"s|\xff", b"1")),
+        Step("scan", (b"v|\xff|", b"v}", None, False)),
+    ),
     # A range of one join that was lost was also looked for, the wrong way round, in others that the watch covers.
     "a watch over two joins loses a range of one": (
         Step("back", (b"q", b"p", b"s")),
@@ -81,6 +89,43 @@ CASES = {
         ),
     ),
 }
+
+
+#: A table is cut by the first join that reads it. Another one's slots with widths may hold the delimiter, at which that
+#: cut ends, so that its frame keys were looked for among groups of shorter prefixes, and nothing was found.
+_TIMELINE = "t|<user>|<time:4>|<poster:3> = check s|<user>|<poster> copy p|<poster>|<time>"
+_CUTTING = [
+    "y|<a> = count p|<a>|<b>",
+    "y|<a:1> = count p|<a>|<b>",
+    "y|<a:3> = count p|<a>|<b>",
+    "y|<a:7> = copy p|<a>|<b>",
+]
+_POSTS = [
+    Step("put", (b"p|a|b|6939", b"1")),
+    Step("put", (b"p|abc|6939", b"2")),
+    Step("put", (b"s|eve|a|b", b"")),
+    Step("put", (b"s|eve|abc", b"")),
+]
+_READS = [
+    Step("scan", (b"t|eve|", b"t|eve}", None, False)),
+    Step("put", (b"p|a|b|7000", b"3")),
+    Step("put", (b"s|eve|||d", b"")),
+    Step("put", (b"p|||d|7001", b"4")),
+    Step("scan", (b"t|eve|", b"t|eve}", None, False)),
+    Step("remove", (b"s|eve|a|b",)),
+    Step("scan", (b"t|eve|6", b"t|eve}", None, False)),
+]
+
+
+@pytest.mark.parametrize("backed", [(), (b"p",), (b"s", b"p")], ids=["clients", "posts", "both"])
+@pytest.mark.parametrize("is_dropped", [False, True])
+@pytest.mark.parametrize("cutting", _CUTTING)
+def test_a_timeline_shows_all_posts_however_an_earlier_join_reads_them(
+    cutting: str, is_dropped: bool, backed: tuple[bytes, ...]
+) -> None:
+    drop = [Step("drop", (0,))] * is_dropped
+    replay([Step("back", backed), *_script(cutting, *drop), *_script(_TIMELINE, *_POSTS, *_READS)])
+    replay([Step("back", backed), *_script(cutting, *_POSTS, *drop), *_script(_TIMELINE, *_READS)])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -19,6 +19,7 @@ from pequod_server.backing import RowChange
 from pequod.engine import JoinSpec, Snapshot
 from pequod.engine.testing import NaiveModel
 from pequod.freshness import Token
+from tests.engine.walker import stems_of
 from tests.simulation.database import Database, Rows
 from tests.simulation.history import holds, is_lost, moments_of, shared
 from tests.simulation.levels import Demand
@@ -123,6 +124,14 @@ class Oracle:
         expected = ask(self._at(moment, specs_of(machine)))
         if found != expected:
             raise WrongError(f"at rest {machine.name} answers {found!r} to {ask}, and the database has {expected!r}")
+
+    def stems_at_rest(self, machine: Machine) -> list[tuple[bytes, bytes | None]]:
+        """Return the ranges in which a server's joins have rows, one for each value of a first slot."""
+        model = NaiveModel()
+        for spec in specs_of(machine):
+            model.add(spec)
+        model.base = self._database.states[-1][self._database.position]
+        return stems_of(model)
 
     def judge_rows(self, machine: Machine, rows: Rows, ask: Ask, state: State) -> None:
         """Compare what somebody who follows a range has with the database at a token."""

@@ -21,7 +21,8 @@ from pequod_server.backing import RowChange
 
 from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
-from tests.engine.draw import VALUES, draw_join, draw_key, draw_range
+from tests.engine.draw import VALUES, draw_join, draw_key, draw_range, draw_timeline
+from tests.engine.earlier import draw_cutting_join, draw_rows
 from tests.simulation.batches import Command, Put
 from tests.simulation.clients import Clients, Reader, Watched
 from tests.simulation.database import DATABASE, Database
@@ -76,6 +77,7 @@ class Schedule:
         self._watches: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
+        self._timeline = draw_timeline(random)
         #: Keys that are drawn again and again.
         self._hot: list[bytes] = []
         self._is_resting = False
@@ -91,6 +93,7 @@ class Schedule:
     async def carry_out(self, steps: int) -> None:
         """Take steps, come to rest, and compare all servers with the database."""
         await asyncio.gather(*(machine.start() for machine in self._machines))
+        self._live_before()
         names, weights = list(self._mix.weights), list(self._mix.weights.values())
         for _ in range(steps):
             (name,) = self._random.choices(names, weights)
@@ -101,6 +104,26 @@ class Schedule:
             await asyncio.sleep(self._random.choice(self._mix.pauses_s) * self._random.uniform(0.5, 1.5))
             self._raise_failures()
         await self._rest()
+
+    def _live_before(self) -> None:
+        """Have joins come and mostly go at each server, and some begin with the timeline that all have at rest."""
+        for machine in self._machines:
+            for number, table in enumerate(TABLES):
+                if self._random.random() < 0.3:
+                    continue
+                machine.engine.add_joins([draw_cutting_join(self._random, table, number)])
+                if self._random.random() < 0.8:
+                    machine.engine.drop_join(machine.engine.joins()[0].name)
+            if self._random.random() < 0.5:
+                machine.engine.add_joins([self._timeline])
+        self._commit_timelines()
+
+    def _commit_timelines(self) -> None:
+        """Commit rows that the timeline selects."""
+        for step in draw_rows(self._random, [self._timeline], self._random.choice([12, 24])):
+            (rows,) = step.arguments
+            assert isinstance(rows, tuple)
+            self._database.commit([RowChange(*row) for row in rows])
 
     # The steps of applications and clients.
 
@@ -258,19 +281,30 @@ class Schedule:
             await asyncio.gather(*self._restarts)
             await asyncio.gather(*calls, return_exceptions=True)
             self._raise_failures()
+            self._commit_timelines()
             await self._caught_up()
         self._raise_failures()
         for machine in self._machines:
+            with suppress(JoinError):
+                machine.engine.add_joins([self._timeline])
             machine.engine._check()
             machine.loader._intake.landing._check()
-            reply = [reply async for reply in machine.call("Scan")(pb.ScanRequest(), NO_CONTEXT)]
-            rows = [row for one in reply for row in zip(one.keys, one.values, strict=True)]
-            self._oracle.judge_at_rest(machine, rows, Chunk(b"", None, reverse=False, count=None))
+            # One by one first: what a scan of all has computed would answer these.
+            for first, last in self._oracle.stems_at_rest(machine):
+                await self._judge_at_rest(machine, first, last)
+            rows = await self._judge_at_rest(machine, b"", None)
             for watched in self._watched:
                 if watched.machine is machine:
                     found = sorted(watched.rows.items())
                     expected = select(dict(rows), watched.first, watched.last)
                     assert found == expected, f"a watch at {machine.name} leads to {found}, and there is {expected}"
+
+    async def _judge_at_rest(self, machine: Machine, first: bytes, last: bytes | None) -> list[tuple[bytes, bytes]]:
+        request = pb.ScanRequest(first=first, last=last)
+        reply = [reply async for reply in machine.call("Scan")(request, NO_CONTEXT)]
+        rows = [row for one in reply for row in zip(one.keys, one.values, strict=True)]
+        self._oracle.judge_at_rest(machine, rows, Chunk(first, last, reverse=False, count=None))
+        return rows
 
     async def _caught_up(self) -> None:
         """Wait until each server follows the present timeline and has all of it."""

@@ -193,12 +193,29 @@ class Table(HotTable):
         return found
 
     def is_cut_between(self, before: bytes, width: int | None, after: bytes) -> bool:
-        """Return whether ``before``, a slot's value and ``after`` are always the prefix of a group."""
+        """Return whether ``before``, any value of a slot and ``after`` are always the prefix of a group.
+
+        A slot with a width may hold the delimiter, at which a cut without one ends: so these two never fit.
+        """
         if self.cut is None:
             return False
-        if self.cut.width is None:
-            return before == self.prefix and after == DELIMITER
-        return width is not None and len(before) + width + len(after) == len(self.prefix) + self.cut.width
+        if self.cut.width is None or width is None:
+            return self.cut.width == width and before == self.prefix and after == DELIMITER
+        return len(before) + width + len(after) == len(self.prefix) + self.cut.width
+
+    def is_cut_at(self, prefix: bytes) -> bool:
+        """Return whether ``prefix`` is that of a group, maybe of an empty one: it has all keys that begin so."""
+        return self._group_of(prefix) == prefix
+
+    def has_groups(self, before: bytes, width: int | None, after: bytes, prefixes: list[bytes]) -> bool:
+        """Return whether all ``prefixes`` are those of groups; each is ``before``, a value of a slot, and ``after``.
+
+        Another join may have had the table cut: then some of these prefixes may be those of groups, and others not.
+
+        Cost:
+            O(1) if the table is cut as the slot says, else O(prefixes).
+        """
+        return self.is_cut_between(before, width, after) or all(map(self.is_cut_at, prefixes))
 
     def slice_within(self, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
         """Return the rows that start with ``prefix`` and continue in ``[first, last)``.
@@ -211,7 +228,7 @@ class Table(HotTable):
         """
         rows = self.groups.get(prefix)
         if rows is None:
-            if self._group_of(prefix) == prefix:
+            if self.is_cut_at(prefix):
                 return _NO_ROWS
             return self.slice(prefix + first, prefix_end(prefix) if last is None else prefix + last)
         if not first and last is None:
@@ -221,7 +238,7 @@ class Table(HotTable):
     def group(self, prefix: bytes) -> SortedRows | None:
         """Return the rows with a prefix, to be looked at alone; None if it is not the prefix of a group."""
         rows = self.groups.get(prefix)
-        return _NO_GROUP if rows is None and self._group_of(prefix) == prefix else rows
+        return _NO_GROUP if rows is None and self.is_cut_at(prefix) else rows
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""

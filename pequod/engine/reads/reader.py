@@ -101,7 +101,7 @@ class SourceReader:
     def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
         """Return the groups of the source's table by their prefixes; see `Sources`."""
         join, table = self._join, self._join.source_tables[source]
-        if join.upstreams[source] or join.indexes[source] is not None or not table.is_cut_between(*around):
+        if join.upstreams[source] or join.indexes[source] is not None or not table.has_groups(*around, prefixes):
             return None
         if table.presence is not None:
             for prefix in prefixes:

@@ -307,7 +307,10 @@ class Scans:
         timeline = None
         if len(related.outputs) == 1 and contexts and contexts[0].end == last:
             # Reads that begin below the context's prefix are not among those that are found by their end.
-            timeline, first = contexts[0], max(first, contexts[0].prefix)
+            begin = max(first, contexts[0].prefix)
+            # Above the greatest value of a slot with a width there is no key, and the range of a context may end there.
+            if contexts[0].holds(begin, last):
+                timeline, first = contexts[0], begin
         self._hits.remember(View(related.table, first, last, tuple(contexts), timeline))
 
 

@@ -1,0 +1,381 @@
+"""Faults that `planted` puts into the native core, one at a time: each is a slip that a hand could make.
+
+A fault is a place, as text that its file has once, and what stands there instead. What an optimiser or a reader may not
+notice is left out: text that makes the core only slower, or that no call can tell from what it was.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Fault(NamedTuple):
+    """A fault, and what is wrong with it in place."""
+
+    file: str
+    #: The text at the place; the file has it once.
+    right: str
+    wrong: str
+    #: What goes wrong, as a caller sees it.
+    breaks: str
+
+
+FAULTS: Final = (
+    Fault(
+        "ahead.cpp",
+        "seen[at].hash = hash_of(argument[1]);",
+        "seen[at].hash = hash_of(argument[0]);",
+        "a scan does not find the context of its end, and Python answers it",
+    ),
+    Fault("ahead.cpp", "argument += argument_count_of(kind);", "argument += 1;", "ends behind a scan are not found"),
+    Fault(
+        "batch.cpp",
+        "    batch->row_count += found;\n",
+        "",
+        "rows that Python gives to a reply are not counted",
+    ),
+    Fault(
+        "batch.cpp",
+        "    batch->room -= static_cast<long long>(piece_of(error).size) + ROW_BYTES;\n",
+        "",
+        "errors take no room of a reply",
+    ),
+    Fault(
+        "batch.cpp",
+        "const uint64_t number = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;",
+        "const uint64_t number = number_count_of(kind) ? batch->numbers[0] : 0;",
+        "all limited scans that Python runs have the limit of the first",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "const size_t end = place.leaf == span.stop.leaf ? span.stop.at : leaf.size;",
+        "const size_t end = place.leaf == span.stop.leaf ? span.stop.at : leaf.size - 1;",
+        "a scan upwards leaves out the last row of each inner leaf",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "const size_t begin = at_leaf - 1 == span.start.leaf ? span.start.at : 0;",
+        "const size_t begin = at_leaf - 1 == span.start.leaf ? span.start.at : 1;",
+        "a scan downwards leaves out the first row of each leaf",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "return write_count(batch, uint64_t(count)) ? Ran::DONE",
+        "return write_count(batch, uint64_t(count + (count > 40))) ? Ran::DONE",
+        "a COUNT of more than 40 rows is one too many",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "while (at > near && compare(last.key(at - 1), tail) >= 0) --at;",
+        "while (at > near && compare(last.key(at - 1), tail) > 0) --at;",
+        "a check leaves out the row at which it begins",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "if (ran == Ran::DONE && found == limit.most && !limit.is_asked) ran = Ran::NOT_QUICK;",
+        "",
+        "a scan of more rows than a reply may have ends early",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "    if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;\n",
+        "",
+        "a scan that begins below what is materialised shows that alone",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "    if (table_of(end->table)->entry_count) return Ran::NOT_QUICK;\n",
+        "",
+        "a scan of a timeline leaves out keys that clients wrote among it",
+    ),
+    Fault("batch_commands.cpp", "    batch->room -= size;\n", "", "values of GET take no room of a reply"),
+    Fault(
+        "batch_commands.cpp",
+        "*found < most; ++place.at, ++*found) {",
+        "*found <= most; ++place.at, ++*found) {",
+        "a limited scan upwards gives a row too many",
+    ),
+    Fault(
+        "batch_message.cpp",
+        "return end && (end == Py_None || compare(key, piece_of(end)) < 0) ? end : nullptr;",
+        "return end && (end == Py_None || compare(key, piece_of(end)) <= 0) ? end : nullptr;",
+        "the key at the end of a range of rights is within it",
+    ),
+    Fault(
+        "batch_message.cpp",
+        "        if (last.size && compare(last, first) <= 0) return true;\n",
+        "",
+        "an empty range that lies outside of all rights is refused",
+    ),
+    Fault(
+        "collect.cpp",
+        "if (rest.size != cutting.copied) continue;",
+        "if (rest.size < cutting.copied) continue;",
+        "a first check shows posts whose keys go on behind their time",
+    ),
+    Fault(
+        "collect.cpp",
+        "return is_groups(copied->groups) && copied->cut_width == kernel->copied_cut;",
+        "return is_groups(copied->groups);",
+        "a timeline looks for posters among groups that another join had cut",
+    ),
+    Fault(
+        "collect.cpp",
+        "        gained_bytes += kernel->tail_bytes + static_cast<long long>(piece_of(made.entries[at].key).size);\n",
+        "",
+        "rows that a log brings are not in the ledger",
+    ),
+    Fault(
+        "columns.cpp",
+        "if (count > reply.keys.count - rows) return false;",
+        "if (count >= reply.keys.count - rows) return false;",
+        "the client leaves replies that end with a scan to Python",
+    ),
+    Fault(
+        "columns.cpp",
+        "rows + values == reply.values.count;",
+        "rows + values <= reply.values.count;",
+        "the client takes a reply with values that belong to no command",
+    ),
+    Fault(
+        "columns.cpp",
+        "return PyBool_FromLong(status != ABSENT);",
+        "return PyBool_FromLong(1);",
+        "REMOVE is always true",
+    ),
+    Fault(
+        "contexts.cpp",
+        "if (compare(wanted, piece_of(hot->lower)) < 0) return 0;",
+        "if (compare(wanted, piece_of(hot->lower)) <= 0) return 0;",
+        "a write at the first key of what is materialised is left out",
+    ),
+    Fault(
+        "contexts.cpp",
+        "if (hot->upper != Py_None && compare(wanted, piece_of(hot->upper)) >= 0) return 0;",
+        "if (hot->upper != Py_None && compare(wanted, piece_of(hot->upper)) > 0) return 0;",
+        "a write at the end of what is materialised is taken in",
+    ),
+    Fault(
+        "contexts.hpp",
+        "bool is_open() const { return is_whole && upper == Py_None; }",
+        "bool is_open() const { return upper == Py_None; }",
+        "a context of several ranges answers for what is between them",
+    ),
+    Fault(
+        "cutting.hpp",
+        "bound->size) : bound->size == size_t(width);",
+        "bound->size) : bound->size >= size_t(width);",
+        "keys of a check that are longer than its slot select",
+    ),
+    Fault(
+        "engine.cpp",
+        "if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;",
+        "if (hot->log && PyDict_GET_SIZE(hot->log) > engine->log_max) return false;",
+        "a log may be one entry longer than its limit",
+    ),
+    Fault(
+        "engine.cpp",
+        "if (!old || !is_equal(piece_of(old), piece_of(value))) {",
+        "if (!old || piece_of(old).size != piece_of(value).size) {",
+        "a value that is replaced by one as long is not told to joins",
+    ),
+    Fault("engine.cpp", "        --table->entry_count;\n", "", "removed rows are still counted"),
+    Fault(
+        "engine.cpp",
+        "        reinterpret_cast<HotLedger*>(engine->ledger)->log_bytes += grown_bytes;\n",
+        "",
+        "entries of logs are not in the ledger",
+    ),
+    Fault(
+        "engine.cpp",
+        "engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;",
+        "engine->revision >= 0;",
+        "quick writes go on when memory is to be weighed",
+    ),
+    Fault(
+        "engine.cpp",
+        "if (compare(first, last) >= 0 || compare(last, piece_of(table->end)) > 0) return Ran::NOT_QUICK;",
+        "if (compare(first, last) >= 0) return Ran::NOT_QUICK;",
+        "a scan over several tables shows the first alone",
+    ),
+    Fault(
+        "engine.cpp",
+        "return PyList_GET_SIZE(relations->searched) ? Applied::NOT_QUICK : Applied::NOT_LOADED;",
+        "return Applied::NOT_LOADED;",
+        "changes of rows that a database was searched for are lost",
+    ),
+    Fault(
+        "engine.hpp",
+        "return at < present.size && is_equal(present.key(at), key) ? present.entries[at].value : nullptr;",
+        "return at < present.size ? present.entries[at].value : nullptr;",
+        "a GET behind a REMOVE of its batch gives the value of another key",
+    ),
+    Fault("frames.cpp", "if (!does_wait(waiting, to->number)) {", "if (false) {", "merged contexts lose their frames"),
+    Fault(
+        "frames.cpp",
+        "if (!waiting->count) grown_bytes += discard(waiting);\n    Py_DECREF(waiting);",
+        "if (!waiting->count) discard(waiting);\n    Py_DECREF(waiting);",
+        "frames that are gone stay in the ledger",
+    ),
+    Fault(
+        "frames.cpp",
+        "if (!place || !enter_key(frames, key.bytes)) {",
+        "if (!place) {",
+        "ranges that are forgotten leave what was computed from them",
+    ),
+    Fault(
+        "frames.cpp",
+        "if (!(may_skip && is_ascending) && does_wait(waiting, hot->number)) continue;",
+        "if (!may_skip && does_wait(waiting, hot->number)) continue;",
+        "a new context waits twice at a frame that it meets twice",
+    ),
+    Fault(
+        "frames_type.cpp",
+        "found && left; --left, ++place.at) {",
+        "found && left > 1; --left, ++place.at) {",
+        "the last frame of a forgotten range stays",
+    ),
+    Fault(
+        "groups.cpp",
+        "rows && PyList_Append(groups->fresh, own_prefix) == 0 ? groups->table",
+        "rows ? groups->table",
+        "a group that a quick write made is in no scan over groups",
+    ),
+    Fault(
+        "lens.cpp",
+        "if (width) return piece->size == width;",
+        "if (width) return true;",
+        "texts of any width fit a slot",
+    ),
+    Fault(
+        "lens.cpp",
+        "if (overflow || width > DIGITS_MAX || (width && value < 0)) return false;",
+        "if (overflow || width > DIGITS_MAX) return false;",
+        "negative numbers fit a slot with a width",
+    ),
+    Fault(
+        "lens.cpp",
+        "    return !key.size;\n",
+        "    return true;\n",
+        "keys that go on behind their pattern have plain rows",
+    ),
+    Fault(
+        "messages.hpp",
+        "            if (shift == 63 && byte > 1) break;\n",
+        "",
+        "numbers above 64 bits are read, in part",
+    ),
+    Fault(
+        "module.cpp",
+        "if (pure && *pure && *pure != '0') {",
+        "if (pure && *pure == '1' && pure[1]) {",
+        "PEQUOD_PURE is not heard",
+    ),
+    Fault(
+        "parts.cpp",
+        "piece->part < part_count ? true",
+        "piece->part <= part_count ? true",
+        "a piece behind the last part is taken",
+    ),
+    Fault("parts.hpp", "        if (!size) return false;\n", "", "slots may be empty"),
+    Fault(
+        "places.hpp",
+        "if (((at - wanted) & mask) >= ((at - gap) & mask)) {",
+        "if (((at - wanted) & mask) > ((at - gap) & mask)) {",
+        "keys behind one that is taken out are not found",
+    ),
+    Fault(
+        "routes.cpp",
+        "return rest.size ? nullptr : find_frame(",
+        "return find_frame(",
+        "keys that go on are told to joins",
+    ),
+    Fault(
+        "rows.cpp",
+        "const size_t stop = made == added ? source.size : start + half;",
+        "const size_t stop = made == added ? source.size - 1 : start + half;",
+        "a row is lost when a leaf is split",
+    ),
+    Fault(
+        "rows.cpp",
+        "for (size_t index = start.leaf + 1; index < stop.leaf; ++index) count",
+        "for (size_t index = start.leaf + 1; index + 1 < stop.leaf; ++index) count",
+        "counts over three leaves or more leave one out",
+    ),
+    Fault(
+        "rows.cpp",
+        "compare(rows->leaf(index + 1).key(0), last) <= 0) {",
+        "compare(rows->leaf(index + 1).key(0), last) < 0) {",
+        "a run whose last key begins the next leaf has that key twice",
+    ),
+    Fault(
+        "rows.hpp",
+        "if (compare(older[middle].key(0), key) <= 0) {",
+        "if (compare(older[middle].key(0), key) < 0) {",
+        "the first key of an older leaf is not found",
+    ),
+    Fault(
+        "rows_type.cpp",
+        "Py_RETURN_NONE;\n    PyObject* value = exact_bytes(arguments[1]);",
+        "Py_RETURN_NONE;\n    PyObject* value = exact_bytes(arguments[0]);",
+        "a replaced row has its key as its value",
+    ),
+    Fault(
+        "rows_type.cpp",
+        "left < size_t(step) ? Py_ssize_t(left) : step",
+        "step",
+        "the last key of a sample stands for too many",
+    ),
+    Fault(
+        "rows_type.cpp",
+        "Py_NewRef(place.at ? leaf.entries[place.at - 1].key : Py_None);",
+        "Py_NewRef(place.at > 1 ? leaf.entries[place.at - 1].key : Py_None);",
+        "the first key is the floor of none",
+    ),
+    Fault(
+        "tables.cpp",
+        "static_cast<unsigned char>(prefix.start[size - 1]) + 1;",
+        "static_cast<unsigned char>(prefix.start[size - 1]) + 2;",
+        "a range that ends beyond a group shows that group alone",
+    ),
+    Fault(
+        "tables.cpp",
+        "return {key.start, key.size < size ? 0 : size};",
+        "return {key.start, key.size <= size ? 0 : size};",
+        "a key that is the prefix of its group is not found",
+    ),
+    Fault(
+        "tables.cpp",
+        "if (compare(end, prefix) > 0 && !begins_with(end, prefix)) return true;",
+        "if (compare(end, prefix) > 0) return true;",
+        "what is loaded in part counts as loaded",
+    ),
+    Fault(
+        "tables.cpp",
+        "if (!place.at || compare(key, piece_of(leaf.entries[place.at - 1].value)) >= 0) {",
+        "if (!place.at || compare(key, piece_of(leaf.entries[place.at - 1].value)) > 0) {",
+        "the key at the end of a loaded range counts as loaded",
+    ),
+    Fault(
+        "timeline.cpp",
+        "if (key.size != known + size_t(width)) continue;",
+        "if (key.size < known + size_t(width)) continue;",
+        "the kernel shows posts whose keys go on behind their time",
+    ),
+    Fault(
+        "timeline.cpp",
+        "return order ? order < 0 : a.at < b.at;",
+        "return order ? order < 0 : a.at > b.at;",
+        "of equal tails the first stays",
+    ),
+    Fault(
+        "timeline.cpp",
+        "if (has_rows && hot->is_open() && compare(rows->last.key(rows->last.size - 1), piece_of(tail)) < 0) {",
+        "if (has_rows && hot->is_open() && compare(rows->last.key(rows->last.size - 1), piece_of(tail)) <= 0) {",
+        "a latest post that is written again stands twice",
+    ),
+    Fault(
+        "timeline.cpp",
+        "bound.size) : bound.size != size_t(width)) continue;",
+        "bound.size) : bound.size < size_t(width)) continue;",
+        "the kernel follows keys that are longer than the check's slot",
+    ),
+)
